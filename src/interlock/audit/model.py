@@ -1,0 +1,36 @@
+"""Audit entries: plain, append-only rows."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from interlock.kernel.record import Kind, Record, micros
+
+
+class AuditEntry(Record, frozen=True, kw_only=True):
+    """One thing that happened, or was refused."""
+
+    at: datetime
+    actor: str
+    action: str
+    subject: str
+    outcome: str = "done"
+    subject_version: int | None = None
+    rule: str | None = None
+    hash: str | None = None
+    request_id: str | None = None
+    details: dict[str, Any] = {}
+
+
+AUDIT = Kind(
+    "audit",
+    AuditEntry,
+    table="audit_entries",
+    columns={
+        "at": lambda entry: micros(entry.at),
+        "actor": lambda entry: entry.actor,
+        "action": lambda entry: entry.action,
+        "subject": lambda entry: entry.subject,
+    },
+)

@@ -1,0 +1,31 @@
+"""How rooms leave an audit entry: in the deciding transaction, so that one cannot exist without the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from interlock.audit.model import AUDIT, AuditEntry
+from interlock.kernel.world import World
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """What a room wants remembered. `outcome` is `done`, or the name of the refusal."""
+
+    tenant: str
+    actor: str
+    action: str
+    subject: str
+    outcome: str = "done"
+    subject_version: int | None = None
+    rule: str | None = None
+    hash: str | None = None
+    request_id: str | None = None
+    details: dict[str, Any] = {}
+
+
+def note(world: World, noted: Note) -> None:
+    """Write an audit entry with the batch's clock."""
+    fields = {name: getattr(noted, name) for name in noted.__struct_fields__}
+    world.add(AUDIT, AuditEntry(id=world.new_id("aud"), at=world.now, **fields))

@@ -1,0 +1,20 @@
+-- name: caller_by_key
+-- The key with this public id and the principal it belongs to, whatever the tenant.
+SELECT k.body, p.body FROM api_keys k
+JOIN principals p ON p.tenant = k.tenant AND p.id = k.principal
+WHERE k.id = :key_id LIMIT 1;
+
+-- name: any_key
+-- Whether the store has any key yet: an empty store gets a bootstrap key.
+SELECT 1 FROM api_keys LIMIT 1;
+
+-- name: list_keys
+-- Keys of a tenant, newest first.
+SELECT k.body, p.body FROM api_keys k
+JOIN principals p ON p.tenant = k.tenant AND p.id = k.principal
+WHERE k.tenant = :tenant AND k.created_seq < :before
+ORDER BY k.created_seq DESC LIMIT :limit;
+
+-- name: list_principals
+-- Principals of a tenant by name.
+SELECT body FROM principals WHERE tenant = :tenant AND id > :after ORDER BY id LIMIT :limit;

@@ -1,0 +1,35 @@
+"""Why identity says no."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from interlock.kernel.refusal import Refusal
+
+
+class Unauthenticated(Refusal):
+    def __init__(self) -> None:
+        super().__init__("the key is unknown or revoked; send a valid key as 'Authorization: Bearer <key>'")
+
+
+class Forbidden(Refusal):
+    def __init__(self, principal: str, roles: Sequence[str]) -> None:
+        wanted = " or ".join(f"'{role}'" for role in roles)
+        super().__init__(f"{principal} needs the role {wanted}; ask an admin for a key with it")
+
+
+class PeopleOnly(Refusal):
+    def __init__(self, principal: str, kind: str) -> None:
+        super().__init__(f"{principal} is of kind '{kind}'; only a person can decide this")
+
+
+class NotFound(Refusal):
+    """There is no such thing for this tenant, whether or not another tenant has one."""
+
+    def __init__(self, what: str, name: str) -> None:
+        super().__init__(f"there is no {what} {name!r} here; check the id")
+
+
+class KindMismatch(Refusal):
+    def __init__(self, principal: str, kind: str) -> None:
+        super().__init__(f"{principal} exists already as '{kind}'; choose another name or that kind")

@@ -1,0 +1,201 @@
+"""Identity's commands, and the question that every other command asks first: may this caller?
+
+A key is checked in the transaction that decides, so a revocation holds from the next decision on.
+"""
+
+from __future__ import annotations
+
+import hmac
+from datetime import datetime
+
+import msgspec
+
+from interlock.audit.rules import Note, note
+from interlock.identity.model import (
+    API_KEYS,
+    EVERY_ROLE,
+    PRINCIPALS,
+    ApiKey,
+    Caller,
+    Principal,
+    PrincipalKind,
+    Role,
+)
+from interlock.identity.refusals import Forbidden, KindMismatch, NotFound, Unauthenticated
+from interlock.kernel.command import Command
+from interlock.kernel.record import Reads
+from interlock.kernel.world import World
+
+
+def caller_reads(caller: Caller) -> Reads:
+    """What `identify` needs to see."""
+    principal = PRINCIPALS.key(caller.tenant, caller.principal)
+    if caller.key_id is None:
+        return Reads(see=(principal,))
+    return Reads(see=(API_KEYS.key(caller.tenant, caller.key_id), principal))
+
+
+def identify(world: World, caller: Caller) -> Principal:
+    """The principal behind the caller, or `Unauthenticated`."""
+    if caller.key_id is not None:
+        check_key(world.get(API_KEYS, caller.tenant, caller.key_id), caller.key_digest, world.now)
+    principal = world.get(PRINCIPALS, caller.tenant, caller.principal)
+    if principal is None:
+        raise Unauthenticated
+    return principal
+
+
+def require(world: World, caller: Caller, *roles: Role) -> Principal:
+    """The principal behind the caller, if it has one of these roles."""
+    principal = identify(world, caller)
+    check_roles(principal, *roles)
+    return principal
+
+
+def check_roles(principal: Principal, *roles: Role) -> None:
+    if roles and not set(roles) & set(principal.roles):
+        raise Forbidden(principal.id, roles)
+
+
+def check_key(key: ApiKey | None, digest: str, now: datetime) -> ApiKey:
+    """The key, if it is known, matches in constant time and is not revoked."""
+    known = key.digest if key is not None else "0" * 64
+    matches = hmac.compare_digest(known, digest)
+    if key is None or not matches or (key.revoked_at is not None and key.revoked_at <= now):
+        raise Unauthenticated
+    return key
+
+
+class IssueKey(Command[Principal], frozen=True, kw_only=True):
+    """Give a principal one more key, creating it if it is new.
+
+    On a principal that exists, the given roles replace its roles; groups and owner only if given.
+    `by` is the admin who asks, or None when the operator works on the store itself.
+    """
+
+    tenant: str
+    name: str
+    kind: PrincipalKind
+    roles: tuple[Role, ...]
+    groups: tuple[str, ...] | None = None
+    owner: str | None = None
+    key_id: str
+    digest: str
+    by: Caller | None = None
+    only_if_empty: bool = False
+
+    def reads(self) -> Reads:
+        own = (PRINCIPALS.key(self.tenant, self.name), API_KEYS.key(self.tenant, self.key_id))
+        return Reads(own=own) | (caller_reads(self.by) if self.by else Reads())
+
+    def decide(self, world: World) -> Principal:
+        author = require(world, self.by, Role.ADMIN).id if self.by else "operator"
+        before = world.get(PRINCIPALS, self.tenant, self.name)
+        if before is not None and before.kind is not self.kind:
+            raise KindMismatch(self.name, before.kind.value)
+        stored = world.put(PRINCIPALS, self._principal(before, world.now))
+        world.put(
+            API_KEYS,
+            ApiKey(
+                tenant=self.tenant,
+                id=self.key_id,
+                principal=self.name,
+                digest=self.digest,
+                created_at=world.now,
+                created_by=author,
+            ),
+        )
+        note(world, Note(tenant=self.tenant, actor=author, action="key_issue", subject=self.name,
+                         details={"key_id": self.key_id, "roles": [role.value for role in stored.roles]}))  # fmt: skip
+        return stored
+
+    def _principal(self, before: Principal | None, now: datetime) -> Principal:
+        base = before or Principal(tenant=self.tenant, id=self.name, kind=self.kind, created_at=now)
+        return msgspec.structs.replace(
+            base,
+            roles=self.roles,
+            groups=base.groups if self.groups is None else self.groups,
+            owner=base.owner if self.owner is None else self.owner,
+            keys_live=base.keys_live + 1,
+        )
+
+
+class RevokeKey(Command[ApiKey], frozen=True, kw_only=True):
+    """End a key for good. Repeating it changes nothing."""
+
+    tenant: str
+    key_id: str
+    principal: str
+    by: Caller | None = None
+
+    def reads(self) -> Reads:
+        own = (API_KEYS.key(self.tenant, self.key_id), PRINCIPALS.key(self.tenant, self.principal))
+        return Reads(own=own) | (caller_reads(self.by) if self.by else Reads())
+
+    def decide(self, world: World) -> ApiKey:
+        author = require(world, self.by, Role.ADMIN).id if self.by else "operator"
+        key = world.get(API_KEYS, self.tenant, self.key_id)
+        principal = world.get(PRINCIPALS, self.tenant, self.principal)
+        if key is None or principal is None or key.principal != principal.id:
+            raise NotFound("key", self.key_id)
+        if key.revoked_at is not None:
+            return key
+        left = max(0, principal.keys_live - 1)
+        world.put(PRINCIPALS, msgspec.structs.replace(principal, keys_live=left))
+        note(world, Note(tenant=self.tenant, actor=author, action="key_revoke", subject=key.principal,
+                         details={"key_id": key.id}))  # fmt: skip
+        return world.put(API_KEYS, msgspec.structs.replace(key, revoked_at=world.now))
+
+
+class SetPrincipal(Command[Principal], frozen=True, kw_only=True):
+    """Change what an existing principal may do. What is not given stays."""
+
+    tenant: str
+    name: str
+    roles: tuple[Role, ...] | None = None
+    groups: tuple[str, ...] | None = None
+    owner: str | None = None
+    by: Caller | None = None
+
+    def reads(self) -> Reads:
+        own = Reads(own=(PRINCIPALS.key(self.tenant, self.name),))
+        return own | (caller_reads(self.by) if self.by else Reads())
+
+    def decide(self, world: World) -> Principal:
+        author = require(world, self.by, Role.ADMIN).id if self.by else "operator"
+        before = world.get(PRINCIPALS, self.tenant, self.name)
+        if before is None:
+            raise NotFound("principal", self.name)
+        after = msgspec.structs.replace(
+            before,
+            roles=before.roles if self.roles is None else self.roles,
+            groups=before.groups if self.groups is None else self.groups,
+            owner=before.owner if self.owner is None else self.owner,
+        )
+        note(world, Note(tenant=self.tenant, actor=author, action="principal_set", subject=self.name,
+                         details={"roles": [role.value for role in after.roles], "groups": list(after.groups)}))  # fmt: skip
+        return world.put(PRINCIPALS, after)
+
+
+class EnsureLocalPerson(Command[Principal], frozen=True, kw_only=True):
+    """The embedded store's own user: a person with every role, made on first use."""
+
+    tenant: str
+    name: str
+
+    def reads(self) -> Reads:
+        return Reads(own=(PRINCIPALS.key(self.tenant, self.name),))
+
+    def decide(self, world: World) -> Principal:
+        before = world.get(PRINCIPALS, self.tenant, self.name)
+        if before is not None:
+            return before
+        person = Principal(
+            tenant=self.tenant,
+            id=self.name,
+            kind=PrincipalKind.PERSON,
+            roles=EVERY_ROLE,
+            created_at=world.now,
+            is_local=True,
+        )
+        return world.put(PRINCIPALS, person)

@@ -1,0 +1,99 @@
+"""Idempotent answers: the first answer under a key, kept in the transaction that decided it.
+
+`Once` wraps a command. If its key was answered before, the stored bytes come back and nothing is
+decided; if the key was used for another request, `IdempotencyKeyReused`. Refusals and faults keep
+nothing, so their key stays unused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Generic, TypeVar
+
+import msgspec
+
+from interlock.kernel.command import Command
+from interlock.kernel.record import Kind, Reads, Record, micros
+from interlock.kernel.refusal import Refusal
+from interlock.kernel.world import World
+
+T = TypeVar("T")
+
+
+class Rendered(msgspec.Struct, frozen=True):
+    """An answer as it leaves: status and exact bytes."""
+
+    status: int
+    body: bytes
+    replayed: bool = False
+    content_type: str = "application/json"
+
+
+class KeptAnswer(Record, frozen=True, kw_only=True):
+    """What was answered under one idempotency key. The id is the digest of its scope and key."""
+
+    request_digest: str
+    status: int
+    body: str
+    content_type: str = "application/json"
+    expires_at: datetime
+
+
+KEPT_ANSWERS = Kind(
+    "answer", KeptAnswer, table="answers", columns={"expires_at": lambda answer: micros(answer.expires_at)}
+)
+
+
+class IdempotencyKeyReused(Refusal):
+    """The key was used before for a different request."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this Idempotency-Key was used for a different request; send a new key for a new request"
+        )
+
+
+class Once(Command[Rendered], Generic[T], frozen=True, kw_only=True):
+    """Decide `inner` once per key, and answer every repeat with the same bytes."""
+
+    inner: Command[T]
+    tenant: str
+    answer_id: str
+    request_digest: str
+    keep_for: timedelta
+    render: Callable[[T], Rendered]
+
+    def reads(self) -> Reads:
+        return self.inner.reads() | Reads(own=(KEPT_ANSWERS.key(self.tenant, self.answer_id),))
+
+    def more(self, world: World) -> Reads:
+        return self.inner.more(world)
+
+    def decide(self, world: World) -> Rendered:
+        kept = world.get(KEPT_ANSWERS, self.tenant, self.answer_id)
+        if kept is not None and kept.expires_at > world.now:
+            return self._replay(kept)
+        rendered = self.render(self.inner.decide(world))
+        world.put(
+            KEPT_ANSWERS,
+            KeptAnswer(
+                tenant=self.tenant,
+                id=self.answer_id,
+                request_digest=self.request_digest,
+                status=rendered.status,
+                body=rendered.body.decode(),
+                content_type=rendered.content_type,
+                expires_at=world.now + self.keep_for,
+            ),
+        )
+        return rendered
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        if not isinstance(refusal, IdempotencyKeyReused):
+            self.inner.refused(world, refusal)
+
+    def _replay(self, kept: KeptAnswer) -> Rendered:
+        if kept.request_digest != self.request_digest:
+            raise IdempotencyKeyReused
+        return Rendered(kept.status, kept.body.encode(), replayed=True, content_type=kept.content_type)

@@ -1,0 +1,162 @@
+"""Records and the keys, picks and reads by which a command names them.
+
+A record is a frozen value with a tenant, an id and a version. A kind says which table keeps a type of
+record and which of its fields are columns. A command lists what it needs as `Reads`: exact keys and
+bounded picks, each to *own* (locked, may be changed) or to *see* (read as of the load).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+ColumnValue = str | int | None
+Params = Mapping[str, ColumnValue]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def micros(moment: datetime) -> int:
+    """A moment as whole microseconds since the epoch, which is how columns keep and compare it."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_micros(value: int) -> datetime:
+    """The moment that `micros` turned into a number."""
+    return _EPOCH + timedelta(microseconds=value)
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What every stored record has. `version` counts its changes; 0 means not stored yet."""
+
+    tenant: str
+    id: str
+    version: int = 0
+
+
+R = TypeVar("R", bound=Record)
+
+
+class Kind(Generic[R]):
+    """One type of record: its name, its table, its columns.
+
+    The body is the whole record as JSON; columns are copies of fields that are looked up or sorted by.
+    An immutable kind never changes once written (it is addressed by its content), so a store may keep
+    decoded copies.
+    """
+
+    __slots__ = ("_decoder", "_encoder", "columns", "immutable", "name", "record", "table")
+
+    def __init__(
+        self,
+        name: str,
+        record: type[R],
+        *,
+        table: str,
+        columns: Mapping[str, Callable[[R], ColumnValue]] | None = None,
+        immutable: bool = False,
+    ) -> None:
+        self.name = name
+        self.record = record
+        self.table = table
+        self.columns: Mapping[str, Callable[[R], ColumnValue]] = columns or {}
+        self.immutable = immutable
+        self._encoder = msgspec.json.Encoder()
+        self._decoder = msgspec.json.Decoder(record)
+
+    def __repr__(self) -> str:
+        return f"Kind({self.name})"
+
+    def encode(self, record: R) -> bytes:
+        return self._encoder.encode(record)
+
+    def decode(self, body: bytes | str) -> R:
+        return self._decoder.decode(body)
+
+    def key(self, tenant: str, record_id: str) -> Key:
+        return Key(self, tenant, record_id)
+
+    def key_of(self, record: R) -> Key:
+        return Key(self, record.tenant, record.id)
+
+
+class Key(NamedTuple):
+    """The exact address of one record."""
+
+    kind: Kind[Any]
+    tenant: str
+    id: str
+
+    @property
+    def rank(self) -> tuple[str, str, str]:
+        """The one global lock order: kind, then tenant and id."""
+        return (self.kind.name, self.tenant, self.id)
+
+
+class Pick(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
+    """A bounded choice of records by a named query, such as "the next ten runnable jobs on these topics".
+
+    A subclass adds its parameters as fields and says the same thing three times: as a named SQL block
+    (`query`, with `params`), as a predicate (`matches`) and as an order (`sort_key`). The world applies
+    the last two again at decision time, because earlier commands of the batch may have changed records.
+    """
+
+    limit: int
+    own: bool = True
+
+    @property
+    def kind(self) -> Kind[R]:
+        raise NotImplementedError
+
+    @property
+    def query(self) -> str:
+        """Which named block finds the candidates, written `room.block`."""
+        raise NotImplementedError
+
+    def params(self, now: datetime) -> Params:
+        raise NotImplementedError
+
+    def matches(self, record: R, now: datetime) -> bool:
+        raise NotImplementedError
+
+    def sort_key(self, record: R) -> Any:
+        raise NotImplementedError
+
+
+class Reads(msgspec.Struct, frozen=True):
+    """What a command needs to see before it can decide."""
+
+    own: tuple[Key, ...] = ()
+    see: tuple[Key, ...] = ()
+    picks: tuple[Pick[Any], ...] = ()
+
+    def __or__(self, other: Reads) -> Reads:
+        return Reads(self.own + other.own, self.see + other.see, self.picks + other.picks)
+
+    def __bool__(self) -> bool:
+        return bool(self.own or self.see or self.picks)
+
+
+NOTHING = Reads()
+
+
+def merge_reads(many: Iterable[Reads]) -> Reads:
+    """All reads of a batch as one: keys once each (owned wins over seen), equal picks added up."""
+    own: dict[Key, None] = {}
+    see: dict[Key, None] = {}
+    picks: dict[Pick[Any], int] = {}
+    for reads in many:
+        own.update(dict.fromkeys(reads.own))
+        see.update(dict.fromkeys(reads.see))
+        for pick in reads.picks:
+            unlimited = msgspec.structs.replace(pick, limit=0)
+            picks[unlimited] = picks.get(unlimited, 0) + pick.limit
+    return Reads(
+        own=tuple(sorted(own, key=lambda key: key.rank)),
+        see=tuple(sorted((key for key in see if key not in own), key=lambda key: key.rank)),
+        picks=tuple(msgspec.structs.replace(pick, limit=limit) for pick, limit in picks.items()),
+    )

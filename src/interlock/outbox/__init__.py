@@ -1,0 +1,1 @@
+"""Outbox: events written by the transaction that caused them, waiting to leave."""

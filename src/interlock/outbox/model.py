@@ -1,0 +1,29 @@
+"""Events waiting to leave."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from interlock.kernel.record import Kind, Record, micros
+
+
+class Event(Record, frozen=True, kw_only=True):
+    """Something that happened, for the outside. `type` is dotted: `approval.approved`."""
+
+    at: datetime
+    type: str
+    subject: str
+    data: dict[str, Any] = {}
+
+
+EVENTS = Kind(
+    "event",
+    Event,
+    table="events",
+    columns={
+        "at": lambda event: micros(event.at),
+        "type": lambda event: event.type,
+        "subject": lambda event: event.subject,
+    },
+)

@@ -1,0 +1,46 @@
+"""The store contract: everything a store must do, in six verbs.
+
+`open`, `transact`, `committed` (settle a lost COMMIT), `get` and `query` (plain reads for people),
+`listen`, `close`. Stores differ in where records live and in nothing a caller can see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from interlock.kernel.record import Kind, Params, Record
+from interlock.kernel.storage import BatchStore
+
+R = TypeVar("R", bound=Record)
+Row = Sequence[Any]
+
+
+class SchemaTooNew(Exception):
+    """The store was written by a newer Interlock; upgrade this one instead of guessing."""
+
+
+class Store(BatchStore, Protocol):
+    """A place where records live."""
+
+    async def open(self) -> None:
+        """Connect, and bring the schema up to date; refuse a schema newer than this program."""
+        ...
+
+    async def get(self, kind: Kind[R], tenant: str, record_id: str) -> R | None:
+        """One record as last committed, or None."""
+        ...
+
+    async def query(self, name: str, params: Params) -> list[Row]:
+        """Run a named, bounded query of a room (`room.block`)."""
+        ...
+
+    async def listen(self, heard: Callable[[frozenset[str] | None], None]) -> None:
+        """Call `heard` with topics other processes woke, or None when hints may have been lost."""
+        ...
+
+    async def ping(self, within_seconds: float) -> None:
+        """Return if the store answers in time; raise `StoreDown` if not."""
+        ...
+
+    async def close(self) -> None: ...

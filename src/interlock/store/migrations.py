@@ -1,0 +1,41 @@
+"""Numbered, forward-only migrations: the same numbers and names in both dialects."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+
+import msgspec
+
+from interlock.store.contract import SchemaTooNew
+
+_FILE = re.compile(r"^(\d{4})_(\w+)\.sql$")
+
+
+class Migration(msgspec.Struct, frozen=True):
+    number: int
+    name: str
+    sql: str
+
+
+def migrations(dialect: str) -> tuple[Migration, ...]:
+    """All migrations of a dialect, oldest first."""
+    folder = resources.files("interlock.store").joinpath("schema", dialect)
+    found: list[Migration] = []
+    for file in folder.iterdir():
+        match = _FILE.match(file.name)
+        if match:
+            found.append(Migration(int(match[1]), match[2], file.read_text()))
+    return tuple(sorted(found, key=lambda migration: migration.number))
+
+
+def pending(dialect: str, current: int) -> tuple[Migration, ...]:
+    """What a store at schema `current` still needs; refuses a store from the future."""
+    known = migrations(dialect)
+    newest = known[-1].number
+    if current > newest:
+        raise SchemaTooNew(
+            f"this store has schema {current}, but this Interlock knows only up to {newest}; "
+            "run the newer Interlock that wrote it"
+        )
+    return tuple(migration for migration in known if migration.number > current)

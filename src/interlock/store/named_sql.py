@@ -1,0 +1,62 @@
+"""Named SQL: each room's `queries.sql` holds blocks that begin with `-- name:` and say their purpose.
+
+Parameters are written `:name`. SQLite binds them by name; for PostgreSQL they become `$1, $2, …`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import resources
+
+import msgspec
+
+from interlock.store.rooms import ROOMS
+
+_NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
+
+
+class NamedSql(msgspec.Struct, frozen=True):
+    """One block in both spellings. `positional` lists the parameters in the order PostgreSQL wants."""
+
+    name: str
+    sql: str
+    dollar_sql: str
+    positional: tuple[str, ...]
+
+
+@cache
+def named_sql(name: str) -> NamedSql:
+    """The block called `room.block`."""
+    room, block = name.split(".", 1)
+    return _blocks(room)[block]
+
+
+@cache
+def all_names() -> tuple[str, ...]:
+    """Every block of every room."""
+    return tuple(f"{room}.{block}" for room in ROOMS for block in _blocks(room))
+
+
+@cache
+def _blocks(room: str) -> dict[str, NamedSql]:
+    source = resources.files(f"interlock.{room}").joinpath("queries.sql")
+    parts = _NAME.split(source.read_text())[1:] if source.is_file() else []
+    return {name: _block(f"{room}.{name}", text) for name, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def _block(name: str, text: str) -> NamedSql:
+    sql = (
+        "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
+        .strip()
+        .rstrip(";")
+    )
+    order: list[str] = []
+
+    def number(found: re.Match[str]) -> str:
+        if found[1] not in order:
+            order.append(found[1])
+        return f"${order.index(found[1]) + 1}"
+
+    return NamedSql(name, sql, _PARAMETER.sub(number, sql), tuple(order))

@@ -1,0 +1,48 @@
+"""SQL that is the same for every kind, made from its table and columns, never from anything a caller sent."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from interlock.kernel.record import ColumnValue, Kind, Record
+
+
+def columns(kind: Kind[Any]) -> tuple[str, ...]:
+    """The columns of a kind's table, in the order that `row` gives their values."""
+    return ("tenant", "id", "version", "body", *kind.columns)
+
+
+def row(kind: Kind[Any], record: Record) -> tuple[ColumnValue, ...]:
+    """A record as a row."""
+    extra = (value(record) for value in kind.columns.values())
+    return (record.tenant, record.id, record.version, kind.encode(record).decode(), *extra)
+
+
+@cache
+def select_one(kind: Kind[Any]) -> str:
+    return f"SELECT body FROM {kind.table} WHERE tenant = ? AND id = ?"  # noqa: S608
+
+
+@cache
+def insert_one(kind: Kind[Any]) -> str:
+    names = columns(kind)
+    return f"INSERT INTO {kind.table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"  # noqa: S608
+
+
+@cache
+def update_one(kind: Kind[Any]) -> str:
+    """Takes the row, then the version that it must still have."""
+    names = columns(kind)
+    sets = ", ".join(
+        f"{name} = ?{n}" for n, name in enumerate(names, start=1) if name not in ("tenant", "id")
+    )
+    return (
+        f"UPDATE {kind.table} SET {sets} "  # noqa: S608
+        f"WHERE tenant = ?1 AND id = ?2 AND version = ?{len(names) + 1}"
+    )
+
+
+@cache
+def delete_one(kind: Kind[Any]) -> str:
+    return f"DELETE FROM {kind.table} WHERE tenant = ? AND id = ? AND version = ?"  # noqa: S608
