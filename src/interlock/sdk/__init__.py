@@ -1,0 +1,3 @@
+"""The client: one set of flows, driven blocking or async, against a server or the embedded store."""
+
+from __future__ import annotations

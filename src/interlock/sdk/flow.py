@@ -1,0 +1,161 @@
+"""Operations without I/O: a flow says what to send and how long to wait; a driver does it.
+
+Every call of the SDK is written once, as a generator that yields steps and receives their answers:
+
+    Send(request)   answered with the `Response`; if none came, `TransportFailed` is raised at the yield
+    Sleep(seconds)  answered when the time has passed
+    Now()           answered with the driver's clock, in seconds that never go back
+
+The blocking client and the async client drive the same flows, so there is nothing to keep in step;
+tests drive them on a virtual clock. A driver always closes its flow, so a flow may rely on `finally`
+when a caller is interrupted or cancelled in the middle of a step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One HTTP request, before any socket: `path` starts at the server's root and is already quoted."""
+
+    method: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    headers: Mapping[str, str] = {}
+    body: bytes = b""
+    timeout_seconds: float = 10.0
+
+
+class Response(msgspec.Struct, frozen=True, kw_only=True):
+    """One HTTP answer; header names are lower case."""
+
+    status: int
+    headers: Mapping[str, str] = {}
+    body: bytes = b""
+
+
+class TransportFailed(Exception):
+    """No answer came. `may_have_been_received` is False only where the request surely never arrived."""
+
+    def __init__(self, reason: str, *, may_have_been_received: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.may_have_been_received = may_have_been_received
+
+
+class Send(msgspec.Struct, frozen=True):
+    request: Request
+
+
+class Sleep(msgspec.Struct, frozen=True):
+    seconds: float
+
+
+class Now(msgspec.Struct, frozen=True):
+    pass
+
+
+Step: TypeAlias = Send | Sleep | Now
+Answer: TypeAlias = Response | float | None
+# What a step is answered with depends on the step; `send`, `sleep` and `now` below say it in types.
+Flow: TypeAlias = Generator[Step, Any, T_co]
+
+
+class Transport(Protocol):
+    """Carries one request at a time to the service and blocks until it answers."""
+
+    def send(self, request: Request) -> Response: ...
+    def close(self) -> None: ...
+
+
+class AsyncTransport(Protocol):
+    """Carries requests to the service from an event loop."""
+
+    async def send(self, request: Request) -> Response: ...
+    async def close(self) -> None: ...
+
+
+def send(request: Request) -> Flow[Response]:
+    """Yield one `Send` and return its `Response`."""
+    answer: Response = yield Send(request)
+    return answer
+
+
+def sleep(seconds: float) -> Flow[None]:
+    """Yield one `Sleep`."""
+    yield Sleep(seconds)
+
+
+def now() -> Flow[float]:
+    """Yield one `Now` and return the driver's time in seconds."""
+    answer: float = yield Now()
+    return answer
+
+
+def drive(flow: Flow[T], transport: Transport) -> T:
+    """Run a flow to its result on this thread."""
+    try:
+        step = next(flow)
+        while True:
+            try:
+                answer = _perform(step, transport)
+            except TransportFailed as failure:
+                step = flow.throw(failure)
+            else:
+                step = flow.send(answer)
+    except StopIteration as done:
+        return done.value
+    finally:
+        flow.close()
+
+
+async def drive_async(flow: Flow[T], send_request: Callable[[Request], Awaitable[Response]]) -> T:
+    """Run a flow to its result on the running event loop."""
+    try:
+        step = next(flow)
+        while True:
+            try:
+                answer = await _perform_async(step, send_request)
+            except TransportFailed as failure:
+                step = flow.throw(failure)
+            else:
+                step = flow.send(answer)
+    except StopIteration as done:
+        return done.value
+    finally:
+        flow.close()
+
+
+def _perform(step: Step, transport: Transport) -> Answer:
+    match step:
+        case Send(request):
+            return transport.send(request)
+        case Sleep(seconds):
+            time.sleep(seconds)
+            return None
+        case Now():
+            return time.monotonic()
+
+
+async def _perform_async(step: Step, send_request: Callable[[Request], Awaitable[Response]]) -> Answer:
+    match step:
+        case Send(request):
+            return await send_request(request)
+        case Sleep(seconds):
+            import asyncio
+
+            await asyncio.sleep(seconds)
+            return None
+        case Now():
+            return time.monotonic()

@@ -1,0 +1,229 @@
+"""Every way a call can end other than well, each its own type, never one string for all.
+
+`outcome_of` is the only map from a problem (its `code`, else its status) to a type. Each outcome carries
+the `Problem` and says the next step; `for_agent()` says it in words that can be shown to a language model.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from interlock.sdk.problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class InterlockError(Exception):
+    """The root: anything the SDK raises for an answer, or for the lack of one."""
+
+    advice = "Do not repeat the call unchanged; report this to the person you work for."
+
+    def __init__(self, problem: Problem, message: str | None = None) -> None:
+        super().__init__(message or problem.detail or problem.title or problem.code)
+        self.problem = problem
+
+    @property
+    def code(self) -> str:
+        """The machine-readable word of the contract, such as `policy_denied`."""
+        return self.problem.code
+
+    @property
+    def job_id(self) -> str | None:
+        """The job this is about, where there is one."""
+        return self.problem.text("job_id")
+
+    def for_agent(self) -> str:
+        """A few plain sentences for an agent: what happened, and what it should do now."""
+        return f"{_sentence(str(self))} {self.advice}"
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault of a request: where (a JSON pointer) and why."""
+
+    path: str = ""
+    reason: str = ""
+
+
+class InvalidRequest(InterlockError):
+    """The request itself is wrong: malformed, too large, or not what the operation takes."""
+
+    advice = "Correct the arguments before calling again."
+
+    @property
+    def errors(self) -> tuple[Fault, ...]:
+        """Path and reason of each fault, as far as the service listed them."""
+        try:
+            return msgspec.convert(self.problem.fields.get("errors", ()), tuple[Fault, ...])
+        except msgspec.ValidationError:
+            return ()
+
+
+class Unauthenticated(InterlockError):
+    """The key is missing, unknown or revoked."""
+
+    advice = "The credentials need a person's attention; do not try again."
+
+
+class Forbidden(InterlockError):
+    """The caller is known and may not do this (role, group, own request, people only)."""
+
+    advice = "You are not allowed to do this; do not try again or look for another way."
+
+
+class NotFound(InterlockError):
+    """No such thing for this caller."""
+
+    advice = "Check the id; do not guess another."
+
+
+class Denied(InterlockError):
+    """Policy says no. `rule` names the rule; the job is kept as `DENIED`."""
+
+    advice = "Do not try again or look for another way to do it; tell the person you work for."
+
+    @property
+    def rule(self) -> str | None:
+        """The id of the rule that decided."""
+        return self.problem.text("rule")
+
+
+class Rejected(InterlockError):
+    """A person said no, and why: `reason`, `reviewer`."""
+
+    advice = "Take the reason into account; ask again only if what you propose has changed."
+
+    @property
+    def reason(self) -> str:
+        """What the reviewer wrote."""
+        return self.problem.text("reason") or "no reason given"
+
+    @property
+    def reviewer(self) -> str | None:
+        """Who rejected it."""
+        return self.problem.text("reviewer")
+
+    def for_agent(self) -> str:
+        """The reviewer's words, and that they are final for this request."""
+        return f'A reviewer rejected this action: "{self.reason}". It was not done. {self.advice}'
+
+
+class Expired(InterlockError):
+    """Nobody decided in time."""
+
+    advice = "Nothing was done. Ask again only if it is still wanted."
+
+
+class StillPending(InterlockError):
+    """Not decided yet, or not finished; the job goes on without the caller."""
+
+    advice = "Nothing was done yet. Go on with other work and check again later; do not submit it twice."
+
+    def __init__(self, job_id: str, *, state: str, resume: str) -> None:
+        self.state = state
+        super().__init__(
+            Problem(
+                status=202,
+                code="still_pending",
+                title="Still pending",
+                detail=f"job {job_id} is still {state}; {resume}",
+                fields={"job_id": job_id, "state": state},
+            )
+        )
+
+
+class Conflict(InterlockError):
+    """The state does not allow it: somebody decided, changed or used it first."""
+
+    advice = "The situation has changed; look at the current state before doing anything else."
+
+    @property
+    def state(self) -> str | None:
+        """The state that stood in the way."""
+        return self.problem.text("state")
+
+
+class Busy(InterlockError):
+    """Somebody else holds it; the class's patience is spent."""
+
+    advice = "Nothing was done. It is in use right now; try again later."
+
+    @property
+    def holder(self) -> Mapping[str, object]:
+        """Who holds it, as far as the service said."""
+        return self.problem.nested("holder")
+
+
+class Full(InterlockError):
+    """The quota was evaluated and is used up."""
+
+    advice = "Nothing was done. A limit is reached; slow down and try again later."
+
+
+class Unavailable(InterlockError):
+    """The service could not be reached or could not evaluate; nothing was decided."""
+
+    advice = "Nothing was done. The approval service is out of reach; try again later."
+
+    @property
+    def retry_after_seconds(self) -> float | None:
+        """When it makes sense to ask again: the service's own estimate, or the next probe's time."""
+        return self.problem.retry_after_seconds
+
+
+class Ambiguous(InterlockError):
+    """It may have happened and may not have. `key`, passed to the same call again, settles it."""
+
+    advice = "It may already have been done. Do not repeat it; a person has to look first."
+
+    def __init__(self, problem: Problem, message: str | None = None, *, key: str | None = None) -> None:
+        super().__init__(problem, message)
+        self.key = key
+
+
+class UnexpectedAnswer(InterlockError):
+    """The answer was a fault of the service, or did not come from Interlock at all."""
+
+
+BY_CODE: dict[str, type[InterlockError]] = {
+    "policy_denied": Denied,
+    "rejected": Rejected,
+    "approval_expired": Expired,
+    "lock_busy": Busy,
+    "effect_in_progress": Busy,
+    "effect_ambiguous": Ambiguous,
+    "outcome_unknown": Ambiguous,
+    "idempotency_key_reused": Conflict,
+    "action_id_reused": Conflict,
+}
+BY_STATUS: dict[int, type[InterlockError]] = {
+    0: Unavailable,
+    400: InvalidRequest,
+    401: Unauthenticated,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    413: InvalidRequest,
+    415: InvalidRequest,
+    422: InvalidRequest,
+    423: Busy,
+    429: Full,
+    502: Unavailable,
+    503: Unavailable,
+    504: Unavailable,
+}
+
+
+def outcome_of(problem: Problem) -> InterlockError:
+    """The typed outcome of a problem."""
+    kind = BY_CODE.get(problem.code) or BY_STATUS.get(problem.status)
+    if kind is None:
+        kind = InvalidRequest if 400 <= problem.status < 500 else UnexpectedAnswer
+    return kind(problem)
+
+
+def _sentence(text: str) -> str:
+    """`text` ending as a sentence does."""
+    return text if text.endswith((".", "!", "?")) else text + "."

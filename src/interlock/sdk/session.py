@@ -1,0 +1,233 @@
+"""What the calls of one client share, and the loop that carries one call through trouble.
+
+`exchange` is that loop: attempt, classify, wait, attempt again, until there is an answer or the class's
+attempts, the deadline, the retry budget or the circuit breaker say stop. A request that may have been
+received is sent again only if repeating it is harmless: a read, or a change under an idempotency key.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from interlock.sdk.breaker import CircuitBreaker
+from interlock.sdk.budget import RetryBudget
+from interlock.sdk.flow import Flow, Request, Response, TransportFailed, now, send, sleep
+from interlock.sdk.outcomes import Ambiguous, InterlockError, outcome_of
+from interlock.sdk.problems import Problem, read_problem
+from interlock.sdk.retry import (
+    OnRetry,
+    Retry,
+    RetryClass,
+    RetryPolicy,
+    classify,
+    counts_as_outage,
+    delay_seconds,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+IDEMPOTENCY_KEY = "idempotency-key"
+HARMLESS_TO_REPEAT = frozenset({"GET", "HEAD", "PUT", "DELETE"})
+UNKNOWN_OUTCOME = frozenset({"outcome_unknown", "unexpected_answer"})
+ATTEMPT_SECONDS_MIN = 0.5  # with less left of the deadline an attempt would only add doubt
+
+
+class Session:
+    """One client's identity, patience and memory of how the service has been doing."""
+
+    def __init__(
+        self,
+        *,
+        key: str | None = None,
+        retry: RetryPolicy | None = None,
+        on_retry: OnRetry | None = None,
+        timeout_seconds: float = 10.0,
+        fraction: Callable[[], float] | None = None,
+    ) -> None:
+        """`fraction` draws jitter from [0, 1); by default from the system, so forked clients differ."""
+        self.key = key
+        self.retry = retry or RetryPolicy()
+        self.on_retry = on_retry
+        self.timeout_seconds = timeout_seconds
+        self.fraction = fraction or _system_fraction
+        self.budget = RetryBudget(self.retry.budget)
+        self.breaker = CircuitBreaker(self.retry.breaker, self.fraction)
+        self.long_polls = True  # until the service refuses the parameters
+        _sessions.add(self)
+
+
+def exchange(
+    session: Session, request: Request, *, name: str | None = None, hold_seconds: float = 0.0
+) -> Flow[Response]:
+    """Send `request` until it is answered with success; raise the typed outcome if it will not be.
+
+    `name` is what the caller can repeat the call under; an `Ambiguous` outcome carries it. A long poll
+    asks the service to hold it for `hold_seconds`, which do not count against its timeout and deadline.
+    """
+    trial = _Trial(session, request, started=(yield from now()), hold_seconds=hold_seconds)
+    while True:
+        answer = yield from _attempt(session, trial)
+        if isinstance(answer, Response):
+            return answer
+        delay = trial.delay_after(answer, (yield from now()))
+        if delay is None:
+            raise trial.outcome(answer.problem, name)
+        yield from sleep(delay)
+
+
+class _Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt without success."""
+
+    problem: Problem
+    may_have_been_received: bool
+    circuit_open: bool = False
+
+
+def _attempt(session: Session, trial: _Trial) -> Flow[Response | _Failure]:
+    """Send once, if the breaker lets it, and tell the breaker how it went."""
+    moment = yield from now()
+    admission = session.breaker.admit(moment)
+    if admission.held_seconds is not None:
+        return _held(admission.held_seconds)
+    try:
+        answer = yield from _answer(trial.next_request(moment))
+    except BaseException:
+        session.breaker.abandoned(admission)
+        raise
+    if isinstance(answer, Response) or not counts_as_outage(answer.problem):
+        session.breaker.answered()
+        return answer
+    held_seconds = session.breaker.failed(admission, (yield from now()))
+    return answer if held_seconds is None else _opened(answer, held_seconds)
+
+
+def _answer(request: Request) -> Flow[Response | _Failure]:
+    try:
+        response = yield from send(request)
+    except TransportFailed as failed:
+        return _unanswered(failed)
+    if 200 <= response.status < 300:
+        return response
+    return _Failure(problem=read_problem(response), may_have_been_received=True)
+
+
+class _Trial:
+    """One call on its way: what it has tried, and whether it may try again."""
+
+    def __init__(self, session: Session, request: Request, *, started: float, hold_seconds: float) -> None:
+        self.session = session
+        self.request = request
+        self.started = started
+        self.timeout_seconds = session.timeout_seconds + hold_seconds
+        self.deadline_seconds = session.retry.deadline_seconds + hold_seconds
+        self.attempts = 0
+        self.failures: dict[RetryClass, int] = {}
+        self.unknown = False
+
+    def next_request(self, moment: float) -> Request:
+        """The request for the next attempt, timed out no later than the call's deadline."""
+        self.attempts += 1
+        if self.attempts == 1:
+            self.session.budget.earn()
+        left = max(ATTEMPT_SECONDS_MIN, self.started + self.deadline_seconds - moment)
+        return msgspec.structs.replace(self.request, timeout_seconds=min(self.timeout_seconds, left))
+
+    def delay_after(self, failure: _Failure, moment: float) -> float | None:
+        """The wait before the next attempt, or None if there shall be none."""
+        kind = classify(failure.problem)
+        if self._leaves_doubt(failure):
+            self.unknown = True
+        if kind is None or failure.circuit_open or not self._may_repeat(failure):
+            return None
+        backoff = self.session.retry.backoff(kind)
+        self.failures[kind] = self.failures.get(kind, 0) + 1
+        delay = delay_seconds(backoff, self.failures[kind], failure.problem, self.session.fraction())
+        latest = self.started + self.deadline_seconds * backoff.deadline_share - ATTEMPT_SECONDS_MIN
+        if (
+            self.attempts >= backoff.attempts_max
+            or moment + delay > latest
+            or not self.session.budget.spend()
+        ):
+            return None
+        self._announce(kind, delay, failure.problem)
+        return delay
+
+    def outcome(self, problem: Problem, name: str | None) -> InterlockError:
+        """How the call ends: unknown if any attempt may have done it and no answer settled that."""
+        if self.unknown and classify(problem) is not None:
+            return Ambiguous(problem, _doubt(problem, name), key=name)
+        return outcome_of(problem)
+
+    def _may_repeat(self, failure: _Failure) -> bool:
+        if self.request.method in HARMLESS_TO_REPEAT or IDEMPOTENCY_KEY in self.request.headers:
+            return True
+        return not failure.may_have_been_received
+
+    def _leaves_doubt(self, failure: _Failure) -> bool:
+        if self.request.method in ("GET", "HEAD") or not failure.may_have_been_received:
+            return False
+        return failure.problem.status == 0 or failure.problem.code in UNKNOWN_OUTCOME
+
+    def _announce(self, kind: RetryClass, delay: float, problem: Problem) -> None:
+        if self.session.on_retry is not None:
+            self.session.on_retry(
+                Retry(
+                    kind=kind,
+                    attempt=self.attempts,
+                    delay_seconds=delay,
+                    problem=problem,
+                    method=self.request.method,
+                    path=self.request.path,
+                )
+            )
+
+
+def _unanswered(failed: TransportFailed) -> _Failure:
+    problem = Problem(status=0, code="no_answer", title="No answer", detail=f"no answer: {failed.reason}")
+    return _Failure(problem=problem, may_have_been_received=failed.may_have_been_received)
+
+
+def _held(seconds: float) -> _Failure:
+    problem = Problem(
+        status=0,
+        code="circuit_open",
+        title="Not sent",
+        detail=f"not sent: the service has been failing; the next probe goes out in {seconds:.1f} s",
+        retry_after_seconds=seconds,
+    )
+    return _Failure(problem=problem, may_have_been_received=False, circuit_open=True)
+
+
+def _opened(failure: _Failure, held_seconds: float) -> _Failure:
+    """The failure that opened the circuit: no use in asking before the next probe."""
+    wait = max(held_seconds, failure.problem.retry_after_seconds or 0.0)
+    problem = msgspec.structs.replace(failure.problem, retry_after_seconds=wait)
+    return msgspec.structs.replace(failure, problem=problem, circuit_open=True)
+
+
+def _doubt(problem: Problem, name: str | None) -> str:
+    repeat = f"; the same call with key={name!r} tells, and cannot do it twice" if name else ""
+    return f"it may have been done: {problem.detail or problem.title or problem.code}{repeat}"
+
+
+def _system_fraction() -> float:
+    from random import SystemRandom  # only a client in trouble needs it
+
+    return SystemRandom().random()
+
+
+_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+def _unlock_after_fork() -> None:
+    for session in _sessions:
+        session.budget.unlock_after_fork()
+        session.breaker.unlock_after_fork()
+
+
+os.register_at_fork(after_in_child=_unlock_after_fork)
