@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.harness.postgres import PostgresServer
+from tests.harness.proxy import PostgresProxy
+from tests.harness.server import InterlockServer, live
 from tests.harness.soak import dose
 
 settings.register_profile(
@@ -50,6 +53,37 @@ def postgres_url(postgres: PostgresServer) -> Iterator[str]:
 
 
 @pytest.fixture
+def postgres_proxy(postgres_url: str) -> Iterator[PostgresProxy]:
+    """A proxy before an empty database on the shared PostgreSQL; clients use its `url`."""
+    proxy = PostgresProxy(postgres_url).start()
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
     """The URL of a SQLite file that does not exist yet."""
     return f"sqlite:///{tmp_path / 'interlock.db'}"
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., InterlockServer]]:
+    """Starts Interlock servers, `serve(store_url, policy=…, env=…)`, and ends them all after the test."""
+    started: list[InterlockServer] = []
+
+    def start(store: str, **options: Any) -> InterlockServer:
+        started.append(InterlockServer(store, **options))
+        return started[-1].start()
+
+    yield start
+    for server in started:
+        server.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the end of every running server's log beside a failure."""
+    report = yield
+    if report.failed:
+        report.sections += [(f"log of {server.url} on {server.store}", server.log()) for server in live]
+    return report
