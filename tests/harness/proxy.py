@@ -13,113 +13,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
-import struct
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from tests.harness.processes import pick_port
+from tests.harness.traps import LOST, Link, Trap
 from tests.harness.wire import (
     CANCEL_REQUEST,
     GSS_REQUEST,
     SSL_REQUEST,
-    SYNC,
-    CommitWatch,
-    Message,
     read_message,
     read_opening,
     warning,
 )
 
 T = TypeVar("T")
-Deed = Literal["cut_after", "cut_before", "hold", "warn"]
-LOST = (OSError, asyncio.IncompleteReadError)
 STANDBY_WARNING = "canceling wait for synchronous replication due to user request"
-
-
-class Trap:
-    """One COMMIT to be caught. `sprung` once it was."""
-
-    def __init__(self, proxy: PostgresProxy, deed: Deed, skip: int) -> None:
-        self.deed: Deed = deed
-        self.skip = skip
-        self._proxy = proxy
-        self._event = threading.Event()
-        self._held: tuple[Link, Message] | None = None
-
-    @property
-    def sprung(self) -> bool:
-        """Whether the COMMIT came and was dealt with."""
-        return self._event.is_set()
-
-    def wait(self, *, seconds: float = 60) -> None:
-        """Return once sprung. In a coroutine: `await asyncio.to_thread(trap.wait)`."""
-        if not self._event.wait(seconds):
-            raise TimeoutError(f"no COMMIT went by in {seconds} s")
-
-    def release(self) -> bool:
-        """Let a held COMMIT reach the server now; returns whether the server committed."""
-        return self._proxy.order(self._release())
-
-    def abandon(self) -> None:
-        """Close a held COMMIT's connection to the server without delivering it."""
-        assert self._held is not None, "nothing is held"
-        self._proxy.call(self._held[0].cut)
-
-    def hold(self, link: Link, message: Message) -> None:
-        """Keep `message` and the server's side of `link`."""
-        self._held = (link, message)
-        link.held_by = self
-
-    def spring(self) -> None:
-        """It was dealt with."""
-        self._event.set()
-
-    async def _release(self) -> bool:
-        assert self._held is not None, "nothing is held"
-        link, message = self._held
-        try:
-            link.server_writer.write(message.encode() + (SYNC if message.kind == b"E" else b""))
-            async with asyncio.timeout(60):
-                while True:
-                    answer = await read_message(link.server_reader)
-                    if answer.tag in (b"COMMIT", b"ROLLBACK") or answer.kind == b"E":
-                        return answer.tag == b"COMMIT"
-        except LOST:
-            return False
-        finally:
-            link.cut()
-
-
-class Link:
-    """One client's connection and the proxy's connection to the server for it."""
-
-    def __init__(self, client: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
-        self.client_reader, self.client_writer = client
-        self.server_reader: asyncio.StreamReader
-        self.server_writer: asyncio.StreamWriter
-        self.watch = CommitWatch()
-        self.trap: Trap | None = None
-        self.held_by: Trap | None = None
-        self.detained: list[Message] = []
-
-    async def connect(self, host: str, port: int) -> None:
-        self.server_reader, self.server_writer = await asyncio.open_connection(host, port)
-
-    def cut_client(self) -> None:
-        """Reset the client's connection: a cut cable, not a goodbye."""
-        raw = self.client_writer.get_extra_info("socket")
-        with contextlib.suppress(OSError):
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.client_writer.transport.abort()
-
-    def cut(self) -> None:
-        """Cut both sides."""
-        self.cut_client()
-        if hasattr(self, "server_writer"):
-            self.server_writer.transport.abort()
 
 
 class PostgresProxy:
@@ -162,22 +73,22 @@ class PostgresProxy:
 
     def cut_after_commit(self, *, skip: int = 0) -> Trap:
         """Let the next COMMIT happen, and cut its client off before the answer is delivered."""
-        return self._set(Trap(self, "cut_after", skip))
+        return self._set(Trap(self.order, "cut_after", skip))
 
     def cut_before_commit(self, *, skip: int = 0) -> Trap:
         """Drop the next COMMIT and cut its client and its server off: the transaction rolls back."""
-        return self._set(Trap(self, "cut_before", skip))
+        return self._set(Trap(self.order, "cut_before", skip))
 
     def hold_commit(self, *, skip: int = 0) -> Trap:
         """Cut the client of the next COMMIT off and hold the COMMIT until `release()` or `abandon()`.
 
         This is the worst case: a client that reconnects and looks finds nothing, and then it commits.
         """
-        return self._set(Trap(self, "hold", skip))
+        return self._set(Trap(self.order, "hold", skip))
 
     def warn_on_commit(self, *, skip: int = 0) -> Trap:
         """Answer the next COMMIT with the WARNING of a cancelled wait for a synchronous standby."""
-        return self._set(Trap(self, "warn", skip))
+        return self._set(Trap(self.order, "warn", skip))
 
     def stall(self) -> None:
         """Deliver nothing in either direction; connections stay open and new ones are accepted."""

@@ -1,0 +1,222 @@
+"""Who may import whom (docs/ARCHITECTURE.md). A layer that leaks is found here, not in review."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+
+from tests.tidy.source import Import, Module, package
+
+# A room uses the rules of those before it. Audit and outbox lead: every other room records and announces.
+ROOMS = (
+    "audit",
+    "outbox",
+    "identity",
+    "policy",
+    "leases",
+    "admission",
+    "effects",
+    "targets",
+    "conflicts",
+    "grants",
+    "approvals",
+    "jobs",
+)
+SHELLS = {"api", "console", "cli", "sdk", "integrations", "runtime", "drills"}
+FOUNDATIONS = {"codec", "kernel", "store"}
+PURE_FILES = {"model", "rules", "refusals"}
+
+# The outside world: files, sockets, clocks, randomness, threads, logs, and the libraries that wrap them.
+WORLDLY = {
+    *(
+        "apsw",
+        "asyncio",
+        "asyncpg",
+        "concurrent",
+        "cyclopts",
+        "http",
+        "httpx2",
+        "io",
+        "logging",
+        "multiprocessing",
+    ),
+    *(
+        "nats",
+        "os",
+        "pathlib",
+        "random",
+        "rich",
+        "secrets",
+        "select",
+        "selectors",
+        "shutil",
+        "signal",
+        "socket",
+    ),
+    *("sqlite3", "ssl", "subprocess", "sys", "tempfile", "threading", "time", "urllib", "uuid", "uuid_utils"),
+    *("uvicorn", "uvloop", "yaml"),
+}
+CLOCK_METHODS = {"now", "utcnow", "today"}
+IO_BUILTINS = {"open", "print", "input"}
+
+
+def test_every_part_of_the_package_has_a_place_in_the_order() -> None:
+    parts = {module.part for module in package()} - {""}
+    assert parts <= {*ROOMS, *SHELLS, *FOUNDATIONS}
+
+
+def test_codec_and_kernel_import_nothing_of_ours() -> None:
+    assert not list(_offences(_foundation_leaks))
+
+
+def test_rooms_use_rules_of_rooms_above_them_only() -> None:
+    assert not list(_offences(_wrong_direction))
+
+
+def test_rules_import_no_store_and_no_shell() -> None:
+    assert not list(_offences(_room_leaks))
+
+
+def test_models_rules_and_refusals_reach_no_io_time_or_randomness() -> None:
+    assert not [
+        f"{' -> '.join(chain)} -> {worldly}"
+        for start in package()
+        if _is_pure(start)
+        for chain, worldly in _worldly_chains(start)
+    ]
+
+
+def test_models_rules_and_refusals_ask_no_clock_and_do_no_io() -> None:
+    assert not [
+        f"{module.place}:{node.lineno} calls {ast.unparse(node.func)}()"
+        for module in package()
+        if _is_pure(module)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and _is_worldly(node.func)
+    ]
+
+
+def test_the_store_knows_no_rule_and_no_shell() -> None:
+    assert not list(_offences(_store_leaks))
+
+
+def test_shells_reach_a_store_only_through_its_contract() -> None:
+    assert not list(_offences(_shell_touches_store))
+
+
+def test_only_problems_maps_refusals_to_http() -> None:
+    assert not list(_offences(_refusal_mapped_elsewhere))
+
+
+def test_integrations_use_the_sdk_only() -> None:
+    assert not list(_offences(_integration_leaks))
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    graph = {module.name: _neighbours(module) for module in package()}
+    assert not _cycle(graph)
+
+
+# --- the rules, one function each ---
+
+
+def _foundation_leaks(module: Module, imported: Module) -> bool:
+    return module.part in {"codec", "kernel"} and imported.part != module.part
+
+
+def _wrong_direction(module: Module, imported: Module) -> bool:
+    if module.part not in ROOMS or imported.part not in ROOMS or _stem(imported) == "model":
+        return False
+    return ROOMS.index(imported.part) > ROOMS.index(module.part)
+
+
+def _room_leaks(module: Module, imported: Module) -> bool:
+    if module.part not in ROOMS:
+        return False
+    return imported.part in SHELLS or (imported.part == "store" and _is_pure(module))
+
+
+def _store_leaks(module: Module, imported: Module) -> bool:
+    return module.part == "store" and (imported.part in SHELLS or _stem(imported) == "rules")
+
+
+def _shell_touches_store(module: Module, imported: Module) -> bool:
+    # runtime/ puts the parts together and drills/ examine a deployment; the others are handed what they need.
+    if module.part not in SHELLS - {"runtime", "drills"}:
+        return False
+    return imported.part == "store" and _stem(imported) != "contract"
+
+
+def _refusal_mapped_elsewhere(module: Module, imported: Module) -> bool:
+    return module.part == "api" and _stem(imported) == "refusals" and module.name != "interlock.api.problems"
+
+
+def _integration_leaks(module: Module, imported: Module) -> bool:
+    return module.part == "integrations" and imported.part not in {"integrations", "sdk", ""}
+
+
+# --- reading imports ---
+
+
+def _offences(rule: object) -> Iterator[str]:
+    assert callable(rule)
+    for module in package():
+        for entry in module.imports:
+            imported = _ours(entry)
+            if imported is not None and rule(module, imported):
+                yield f"{module.place}:{entry.line} imports {imported.name}"
+
+
+def _ours(entry: Import) -> Module | None:
+    return _by_name().get(entry.name) or _by_name().get(entry.name.rpartition(".")[0])
+
+
+@functools.cache
+def _by_name() -> dict[str, Module]:
+    return {module.name: module for module in package()}
+
+
+def _neighbours(module: Module) -> set[str]:
+    found = {_ours(entry) for entry in module.imports if entry.at_load}
+    return {other.name for other in found if other is not None and other is not module}
+
+
+def _cycle(graph: dict[str, set[str]]) -> list[str]:
+    """One cycle of `graph`, or nothing: whatever is left when all that import nothing left are taken away."""
+    left = dict(graph)
+    while free := [name for name, uses in left.items() if not uses & left.keys()]:
+        for name in free:
+            del left[name]
+    return sorted(left)
+
+
+def _worldly_chains(start: Module) -> Iterator[tuple[list[str], str]]:
+    """Each way from `start` through our modules to a module of the outside world."""
+    chains = [[start]]
+    seen = {start.name}
+    while chains:
+        chain = chains.pop()
+        for entry in chain[-1].imports:
+            imported = _ours(entry)
+            if imported is None and entry.name.partition(".")[0] in WORLDLY:
+                yield [module.name for module in chain], entry.name
+            elif imported is not None and entry.at_load and imported.name not in seen:
+                seen.add(imported.name)
+                chains.append([*chain, imported])
+
+
+def _is_pure(module: Module) -> bool:
+    return module.part in ROOMS and _stem(module) in PURE_FILES
+
+
+def _stem(module: Module) -> str:
+    """model, rules or refusals for both `rules.py` and a file in a `rules/` folder."""
+    inner = module.name.split(".")[2:]
+    return inner[0] if inner else ""
+
+
+def _is_worldly(function: ast.expr) -> bool:
+    if isinstance(function, ast.Attribute):
+        return function.attr in CLOCK_METHODS
+    return isinstance(function, ast.Name) and function.id in IO_BUILTINS

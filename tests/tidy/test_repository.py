@@ -1,0 +1,104 @@
+"""What a stranger finds in the repository is current, complete, and free of addresses that are not theirs."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.source import PACKAGE, ROOT, files
+from tools import states
+
+LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
+CHANGELOG = ROOT / "CHANGELOG.md"
+GLOSSARY = ROOT / "docs" / "glossary.md"
+REGISTRY = re.compile(r"pypi\.org|pythonhosted|npmjs\.(com|org)|(?<!emit-)index-url")
+TEXT = {
+    ".py",
+    ".sql",
+    ".md",
+    ".toml",
+    ".txt",
+    ".in",
+    ".json",
+    ".yaml",
+    ".yml",
+    ".sh",
+    ".cfg",
+    ".html",
+    ".js",
+    ".css",
+    "",
+}
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+def test_a_lock_file_names_no_address_and_hashes_everything(lock: Path) -> None:
+    text = lock.read_text()
+    assert "://" not in text
+    assert not re.search(r"^--", text, re.MULTILINE)
+    pins = re.findall(r"^(\S+)==[^\n]*\n((?: {4}--hash=\S+(?: \\)?\n)*)", text, re.MULTILINE)
+    assert pins
+    assert not [name for name, hashes in pins if not hashes]
+    assert len(pins) == len(re.findall(r"^\w", text, re.MULTILINE))
+
+
+def test_the_runtime_lock_covers_every_dependency_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = list(itertools.chain(project["dependencies"], *project["optional-dependencies"].values()))
+    names = {_canonical(re.split(r"[<>=\[; ]", wish)[0]) for wish in wanted}
+    locked = {
+        _canonical(name)
+        for name in re.findall(r"^(\S+)==", (ROOT / "requirements/runtime.txt").read_text(), re.M)
+    }
+    assert names <= locked
+
+
+def test_no_file_names_a_package_registry() -> None:
+    assert not [
+        f"{path.relative_to(ROOT)}: {found.group()}"
+        for path in files()
+        if path != Path(__file__)
+        and path.suffix in TEXT
+        and (found := REGISTRY.search(path.read_text(errors="replace")))
+    ]
+
+
+def test_the_diagrams_of_states_are_current() -> None:
+    assert states.PAGE.read_text() == states.render(), "run `make docs`"
+
+
+@pytest.mark.skipif(not CHANGELOG.exists(), reason="not written yet")
+def test_the_changelog_has_room_for_the_next_change() -> None:
+    assert re.search(r"^## \[?Unreleased\]?", CHANGELOG.read_text(), re.MULTILINE)
+
+
+@pytest.mark.skipif(not GLOSSARY.exists(), reason="not written yet")
+def test_the_glossary_defines_each_word_once() -> None:
+    words = [
+        word.lower()
+        for word in re.findall(r"^(?:#{2,4} |[-|] ?\**|\*\*)([A-Za-z][\w -]*)", GLOSSARY.read_text(), re.M)
+    ]
+    assert words
+    assert sorted(set(words)) == sorted(words)
+
+
+def test_the_wheel_ships_every_file_of_the_package(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    shipped = set(zipfile.ZipFile(wheel).namelist())
+    written = {path.relative_to(PACKAGE.parent).as_posix() for path in files() if PACKAGE in path.parents}
+    assert written <= shipped
+    assert any(name.endswith("licenses/LICENSE") for name in shipped)
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
