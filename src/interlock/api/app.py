@@ -1,0 +1,225 @@
+"""The core: from a `Request` to a `Response`, whatever happens in between.
+
+`App.respond` never raises (but for cancellation) and never leaks: expected refusals become problem documents,
+anything unexpected an opaque 500 whose request id leads to the log. It needs no server and no socket, so an
+embedded client calls it directly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from time import perf_counter
+from typing import Any, Generic, TypeAlias
+
+import msgspec
+
+from interlock.api.decoding import JSON, decode_body, decode_idempotency_key, decode_query
+from interlock.api.http import Headers, Request, Response
+from interlock.api.logs import Log
+from interlock.api.metrics import Registry
+from interlock.api.operations import Answer, Answered, C, Call, Operation, Reply, S
+from interlock.api.problem import Problem, ProblemError, problem, problem_response
+from interlock.api.router import Router, no_such_path
+from interlock.kernel.ids import new_id
+
+PATH_BYTES_MAX = 8192
+UNROUTED = "none"
+
+Authenticate: TypeAlias = Callable[[Request, S], Awaitable[C]]
+Translate: TypeAlias = Callable[[Exception], Problem | None]
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_SAFE: Headers = (("cache-control", "no-store"), ("x-content-type-options", "nosniff"))
+_JSON_HEADERS: Headers = (("content-type", JSON),)
+
+encode = msgspec.json.Encoder().encode
+
+
+class App(Generic[C, S]):
+    """The operations of one service, ready to answer.
+
+    `authenticate` names the caller of a request or raises; `translate` turns a room's refusals and faults
+    into problems, and returns None for what it does not know, which is then an internal error.
+    """
+
+    def __init__(
+        self,
+        *,
+        operations: Iterable[Operation[C, S, Any, Any]],
+        services: S,
+        authenticate: Authenticate[S, C],
+        translate: Translate,
+        log: Log,
+        metrics: Registry,
+    ) -> None:
+        """Route every operation; two with one method and path, or one id, are a mistake."""
+        self.operations = tuple(operations)
+        _check_ids(self.operations)
+        self._router = Router((each.method, each.path, each) for each in self.operations)
+        self._services = services
+        self._authenticate = authenticate
+        self._translate = translate
+        self._log = log
+        self._requests = metrics.counter(
+            "interlock_http_requests_total", "Requests answered.", ("operation", "status")
+        )
+        self._problems = metrics.counter(
+            "interlock_http_problems_total", "Requests refused, by problem code.", ("code", "status")
+        )
+        self._seconds = metrics.histogram(
+            "interlock_http_request_seconds", "Time from request to answer.", ("operation",)
+        )
+
+    async def respond(self, request: Request) -> Response:
+        """Answer one request."""
+        trace: _Trace[C, S] = _Trace(request)
+        try:
+            response = await self._answered(request, trace)
+        except Exception as error:  # noqa: BLE001 - the outermost edge: whatever it is, the caller gets an answer
+            refused = self._problem(error, request, trace)
+            trace.code = refused.code
+            response = problem_response(refused)
+        response = _finished(request, response, trace.request_id)
+        self._record(request, response, trace)
+        return response
+
+    def report(self, error: BaseException, request: Request) -> None:
+        """Log what broke after the answer had begun, when it is too late for another answer."""
+        self._log.fault(error, request=request, request_id=_request_id(request), route=UNROUTED)
+
+    def refuse(self, request: Request, refused: Problem) -> Response:
+        """Answer a request that a server could not even read whole, in the same form as any other."""
+        trace: _Trace[C, S] = _Trace(request)
+        trace.code = refused.code
+        response = _finished(request, problem_response(refused), trace.request_id)
+        self._record(request, response, trace)
+        return response
+
+    async def _answered(self, request: Request, trace: _Trace[C, S]) -> Response:
+        _check_length(request)
+        if request.method == "OPTIONS":
+            return self._options(request)
+        operation, path = self._router.find(request.method, request.path)
+        trace.operation = operation
+        if not operation.public:
+            trace.caller = await self._authenticate(request, self._services)
+            _check_role(operation, trace.caller)
+        query = decode_query(operation, request.query)
+        document, body = decode_body(operation, request)
+        call: Call[C, S, Any, Any] = Call(
+            operation_id=operation.id,
+            request=request,
+            request_id=trace.request_id,
+            services=self._services,
+            path=path,
+            query=query,
+            body=body,
+            document=document,
+            idempotency_key=decode_idempotency_key(request),
+            known_caller=trace.caller,
+        )
+        return _encoded(await operation.answer(call))
+
+    def _options(self, request: Request) -> Response:
+        methods = self._router.methods(request.path)
+        if not methods:
+            raise no_such_path()
+        return Response(status=204, headers=(("allow", ", ".join(methods)),))
+
+    def _problem(self, error: Exception, request: Request, trace: _Trace[C, S]) -> Problem:
+        if isinstance(error, ProblemError):
+            return error.problem
+        try:
+            known = self._translate(error)
+        except Exception as worse:  # noqa: BLE001 - a broken translation must not cost the caller the answer
+            known, error = None, worse
+        if known is not None:
+            return known
+        self._log.fault(error, request=request, request_id=trace.request_id, route=trace.route)
+        detail = "something unexpected broke on our side; quote the request id when you report it"
+        return problem("internal_error", detail, members={"request_id": trace.request_id})
+
+    def _record(self, request: Request, response: Response, trace: _Trace[C, S]) -> None:
+        seconds = perf_counter() - trace.started
+        status = str(response.status)
+        operation_id = trace.operation.id if trace.operation else UNROUTED
+        self._requests.add(operation_id, status)
+        self._seconds.observe(seconds, operation_id)
+        if trace.code is not None:
+            self._problems.add(trace.code, status)
+        self._log.request(
+            request_id=trace.request_id,
+            method=request.method if request.method in _METHODS else "?",
+            route=trace.route,
+            status=response.status,
+            duration_ms=round(seconds * 1000, 3),
+            tenant=trace.caller.tenant if trace.caller else None,
+            principal=trace.caller.principal if trace.caller else None,
+            code=trace.code,
+        )
+
+
+class _Trace(Generic[C, S]):
+    """What is known of a request so far, for the log."""
+
+    __slots__ = ("caller", "code", "operation", "request_id", "started")
+
+    def __init__(self, request: Request) -> None:
+        self.started = perf_counter()
+        self.request_id = _request_id(request)
+        self.operation: Operation[C, S, Any, Any] | None = None
+        self.caller: C | None = None
+        self.code: str | None = None
+
+    @property
+    def route(self) -> str:
+        return self.operation.path if self.operation else UNROUTED
+
+
+def _request_id(request: Request) -> str:
+    sent = request.headers.get("x-request-id")
+    return sent if sent is not None and _REQUEST_ID.fullmatch(sent) else new_id("req")
+
+
+def _check_ids(operations: tuple[Operation[Any, Any, Any, Any], ...]) -> None:
+    seen: set[str] = set()
+    for operation in operations:
+        if operation.id in seen:
+            raise ValueError(f"two operations are called {operation.id}; rename one of them")
+        seen.add(operation.id)
+
+
+def _check_length(request: Request) -> None:
+    if len(request.path) + len(request.query) > PATH_BYTES_MAX:
+        detail = f"path and query are longer than {PATH_BYTES_MAX} bytes together"
+        raise ProblemError(problem("uri_too_long", detail, members={"limit_bytes": PATH_BYTES_MAX}))
+
+
+def _check_role(operation: Operation[C, S, Any, Any], caller: C) -> None:
+    if operation.roles and not any(role in caller.roles for role in operation.roles):
+        needed = " or ".join(operation.roles)
+        detail = f"this needs the role {needed}; ask an administrator for it"
+        raise ProblemError(problem("forbidden", detail, members={"roles": list(operation.roles)}))
+
+
+def _encoded(answered: Answered) -> Response:
+    if isinstance(answered, Reply):
+        return Response(
+            status=answered.status, headers=_JSON_HEADERS + answered.headers, body=encode(answered.value)
+        )
+    if isinstance(answered, Answer):
+        content_type = (("content-type", answered.content_type),)
+        return Response(status=answered.status, headers=content_type + answered.headers, body=answered.body)
+    return answered
+
+
+def _finished(request: Request, response: Response, request_id: str) -> Response:
+    headers = (*response.headers, *_SAFE, ("x-request-id", request_id))
+    is_head = request.method == "HEAD"
+    if response.stream is not None:
+        return Response(status=response.status, headers=headers, stream=None if is_head else response.stream)
+    if response.status not in (204, 304):
+        headers = (*headers, ("content-length", str(len(response.body))))
+    return Response(status=response.status, headers=headers, body=b"" if is_head else response.body)

@@ -1,0 +1,134 @@
+"""From bytes to the types that an operation declares; what does not fit is refused, with place and reason."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from interlock.api.faults import shape_faults
+from interlock.api.http import NotDecodable, Request, percent_decoded
+from interlock.api.operations import Operation, RawBody
+from interlock.api.problem import ProblemError, invalid, problem
+from interlock.codec.strict import Fault, JsonRefused, JsonValue, parse, pointer
+
+JSON = "application/json"
+IDEMPOTENCY_KEY_MAX = 255
+PARAMETERS_MAX = 50
+
+_VISIBLE_ASCII = re.compile(r"[\x21-\x7e]{1,255}")
+_CHARSET = re.compile(r";\s*charset\s*=\s*\"?([^\";\s]*)", re.IGNORECASE)
+
+
+class NoFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of an operation that takes none: nothing, or an empty object."""
+
+
+def decode_body(operation: Operation[Any, Any, Any, Any], request: Request) -> tuple[JsonValue, Any]:
+    """Return the body as it was sent and as the operation's type; no body counts as an empty object."""
+    shape = operation.body
+    if isinstance(shape, RawBody):
+        _check_media_type(request, shape.media_types)
+        return None, request.body
+    if operation.method in ("GET", "DELETE"):
+        if request.body:
+            raise invalid(Fault("", f"{operation.method} takes no body; send parameters in the query"))
+        return None, None
+    document: JsonValue = {}
+    if request.body:
+        _check_media_type(request, (JSON,))
+        document = _parsed(request.body)
+    decoded = fit(document, NoFields if shape is None else shape)
+    return document, (None if shape is None else decoded)
+
+
+def decode_query(operation: Operation[Any, Any, Any, Any], raw: str) -> Any:
+    """Return the query string as the operation's type; each parameter may appear once."""
+    if not raw and operation.query is None:
+        return None
+    parameters = _parameters(raw)
+    shape = NoFields if operation.query is None else operation.query
+    try:
+        decoded = msgspec.convert(parameters, shape, strict=False)
+    except msgspec.ValidationError as error:
+        faults = shape_faults(str(error), parameters, shape)
+        raise invalid(*(Fault(f"query{fault.path}", fault.reason) for fault in faults)) from None
+    return None if operation.query is None else decoded
+
+
+def decode_idempotency_key(request: Request) -> str | None:
+    """Return the request's idempotency key, if it has one."""
+    key = request.headers.get("idempotency-key")
+    if key is not None and not _VISIBLE_ASCII.fullmatch(key):
+        reason = f"must be 1 to {IDEMPOTENCY_KEY_MAX} visible ASCII characters, without spaces"
+        raise invalid(Fault("header/idempotency-key", reason))
+    return key
+
+
+def presented_key(request: Request) -> str:
+    """Return the key that came with the request, by `Authorization: Bearer` or `X-API-Key`, or refuse it."""
+    scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+    keys = {request.headers.get("x-api-key", "").strip()}
+    if scheme.lower() == "bearer":
+        keys.add(bearer.strip())
+    keys.discard("")
+    if len(keys) > 1:
+        raise ProblemError(problem("unauthenticated", "two different keys were sent; send one"))
+    if not keys:
+        detail = "no key was sent; use Authorization: Bearer <key> or X-API-Key: <key>"
+        raise ProblemError(problem("unauthenticated", detail))
+    return keys.pop()
+
+
+def fit(document: JsonValue, shape: type[Any]) -> Any:
+    """Convert strictly parsed JSON to `shape`, or raise the problem that lists every fault found."""
+    try:
+        return msgspec.convert(document, shape)
+    except msgspec.ValidationError as error:
+        raise invalid(*shape_faults(str(error), document, shape)) from None
+
+
+def _parsed(body: bytes) -> JsonValue:
+    try:
+        return parse(body)
+    except JsonRefused as refused:
+        raise invalid(*refused.faults) from None
+
+
+def _check_media_type(request: Request, supported: tuple[str, ...]) -> None:
+    sent = request.headers.get("content-type", "")
+    media_type = sent.partition(";")[0].strip().lower()
+    accepted = media_type in supported or (JSON in supported and _is_json(media_type))
+    charset = _CHARSET.search(sent)
+    if accepted and (charset is None or charset[1].lower() in ("utf-8", "utf8")):
+        return
+    what = f"content type {sent[:100]!r} is not read here" if sent else "the content type is missing"
+    detail = f"{what}; send {' or '.join(supported)} in UTF-8"
+    raise ProblemError(problem("unsupported_media_type", detail, members={"supported": list(supported)}))
+
+
+def _is_json(media_type: str) -> bool:
+    kind, _, subtype = media_type.partition("/")
+    return kind == "application" and subtype.endswith("+json") and len(subtype) > len("+json")
+
+
+def _parameters(raw: str) -> dict[str, str]:
+    pairs = [pair for pair in raw.split("&") if pair] if raw else []
+    if len(pairs) > PARAMETERS_MAX:
+        raise invalid(Fault("query", f"has more than {PARAMETERS_MAX} parameters"))
+    parameters: dict[str, str] = {}
+    for pair in pairs:
+        name, value = _parameter(pair)
+        if name in parameters:
+            raise invalid(Fault("query" + pointer(name), "appears twice; send it once"))
+        parameters[name] = value
+    return parameters
+
+
+def _parameter(pair: str) -> tuple[str, str]:
+    name, _, value = pair.replace("+", " ").partition("=")
+    try:
+        return percent_decoded(name), percent_decoded(value)
+    except NotDecodable as error:
+        raise invalid(Fault("query", str(error))) from None

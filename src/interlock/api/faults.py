@@ -1,0 +1,94 @@
+"""What does not fit a declared type, told to the one who sent it: where, why, and the likely slip."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from interlock.codec.strict import FAULTS_MAX, Fault, pointer
+
+_LOCATION = re.compile(r" - at (`key` in )?`\$([^`]*)`$")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+_UNKNOWN = re.compile(r"^Object contains unknown field `(.*)`$", re.DOTALL)
+_MISSING = re.compile(r"^Object missing required field `(.*)`$", re.DOTALL)
+
+
+def shape_faults(message: str, document: object, shape: type[Any]) -> tuple[Fault, ...]:
+    """Read msgspec's first complaint, and add every unknown and missing field of the outermost object."""
+    found = _located(message, shape)
+    fields = cast("dict[str, object]", document) if isinstance(document, dict) else None
+    others = () if fields is None else _field_faults(fields, shape)
+    return (found, *(fault for fault in others if fault != found))[:FAULTS_MAX]
+
+
+def _located(message: str, shape: type[Any]) -> Fault:
+    location = _LOCATION.search(message)
+    steps: tuple[str, ...] = ()
+    if location is not None:
+        message = message[: location.start()]
+        steps = tuple("*" if index == "..." else name or index for name, index in _STEP.findall(location[2]))
+    path = pointer(*steps)
+    if unknown := _UNKNOWN.match(message):
+        return Fault(path + pointer(unknown[1]), _unknown_reason(unknown[1], _names_at(shape, steps)))
+    if missing := _MISSING.match(message):
+        return Fault(path + pointer(missing[1]), "is required")
+    if location is not None and location[1]:
+        return Fault(path, f"a key: {_readable(message)}")
+    return Fault(path, _readable(message))
+
+
+def _readable(message: str) -> str:
+    return (message[:1].lower() + message[1:]).replace("`", "")
+
+
+def _field_faults(document: Mapping[str, object], shape: type[Any]) -> Iterable[Fault]:
+    fields = msgspec.structs.fields(shape)
+    names = [field.encode_name for field in fields]
+    for name in document:
+        if name not in names:
+            yield Fault(pointer(name), _unknown_reason(name, names))
+    for field in fields:
+        if field.required and field.encode_name not in document:
+            yield Fault(pointer(field.encode_name), "is required")
+
+
+def _unknown_reason(name: str, known: list[str]) -> str:
+    import difflib  # only a refusal needs it
+
+    if nearest := difflib.get_close_matches(name[:100], known, n=1):
+        return f"unknown field; did you mean {nearest[0]!r}?"
+    return f"unknown field; known are {', '.join(known)}" if known else "unknown field; none is expected"
+
+
+def _names_at(shape: type[Any], steps: tuple[str, ...]) -> list[str]:
+    """List the fields of the structs that may stand at `steps` inside `shape`."""
+    import msgspec.inspect as inspect  # only a refusal needs it
+
+    types: list[inspect.Type] = [inspect.type_info(shape)]
+    for step in steps:
+        types = [inner for outer in types for inner in _inside(outer, step)]
+    structs = [kind for outer in types for kind in _alternatives(outer)]
+    return [
+        field.encode_name for kind in structs if isinstance(kind, inspect.StructType) for field in kind.fields
+    ]
+
+
+def _alternatives(kind: Any) -> list[Any]:
+    import msgspec.inspect as inspect
+
+    return list(kind.types) if isinstance(kind, inspect.UnionType) else [kind]
+
+
+def _inside(outer: Any, step: str) -> Iterable[Any]:
+    import msgspec.inspect as inspect
+
+    for kind in _alternatives(outer):
+        if isinstance(kind, inspect.StructType):
+            yield from (field.type for field in kind.fields if field.encode_name == step)
+        elif isinstance(kind, (inspect.ListType, inspect.VarTupleType)):
+            yield kind.item_type
+        elif isinstance(kind, inspect.DictType):
+            yield kind.value_type

@@ -1,0 +1,59 @@
+"""Requests and responses as plain values, made alike by a server and by an embedded client."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from types import MappingProxyType
+
+import msgspec
+
+Headers = tuple[tuple[str, str], ...]
+
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One request, its body already read. Header names are lower-case; path and query are as on the wire."""
+
+    method: str
+    path: str
+    query: str = ""
+    headers: Mapping[str, str] = _NO_HEADERS
+    body: bytes = b""
+    # Returns when the client has gone away: a long poll need not outlive the one who asked.
+    gone: Callable[[], Awaitable[None]] | None = None
+
+
+class Response(msgspec.Struct, frozen=True, kw_only=True):
+    """One response: either `body`, or `stream` for as long as the client stays."""
+
+    status: int
+    headers: Headers = ()
+    body: bytes = b""
+    stream: AsyncIterator[bytes] | None = None
+
+    def header(self, name: str) -> str | None:
+        """Return the first header called `name` (lower-case), if any."""
+        return next((value for key, value in self.headers if key == name), None)
+
+
+class NotDecodable(ValueError):
+    """Percent-encoding that does not spell text; the message says why."""
+
+
+def percent_decoded(text: str) -> str:
+    """Undo percent-encoding strictly: bad escapes, bytes that are not UTF-8 and U+0000 are refused."""
+    if "%" not in text:
+        return text
+    if _BAD_ESCAPE.search(text):
+        raise NotDecodable("a % must be followed by two hexadecimal digits")
+    try:
+        decoded = _ESCAPE.sub(lambda escape: bytes.fromhex(escape[1].decode()), text.encode()).decode()
+    except UnicodeError:
+        raise NotDecodable("the percent-encoded bytes are not UTF-8") from None
+    if "\0" in decoded:
+        raise NotDecodable("the character U+0000 cannot be stored")
+    return decoded

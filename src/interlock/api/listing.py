@@ -1,0 +1,38 @@
+"""Lists are paged by cursor, newest first: what every list takes and what it answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Generic, TypeVar
+
+import msgspec
+
+from interlock.api.operations import Query
+
+T = TypeVar("T")
+
+LIMIT_DEFAULT = 50
+LIMIT_MAX = 200
+
+
+class PageQuery(Query, frozen=True, kw_only=True):
+    """The query of a list; a room adds its filters in a subclass."""
+
+    limit: Annotated[
+        int, msgspec.Meta(ge=1, le=LIMIT_MAX, description=f"How many items at most; {LIMIT_MAX} at most.")
+    ] = LIMIT_DEFAULT
+    cursor: (
+        Annotated[
+            str,
+            msgspec.Meta(
+                min_length=1, max_length=512, description="Where to go on: `next_cursor` of the page before."
+            ),
+        ]
+        | None
+    ) = None
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """One page of a list; `next_cursor` is null on the last."""
+
+    items: list[T]
+    next_cursor: str | None = None
