@@ -1,1 +1,76 @@
-"""Interlock: who may act, on exactly what, exactly once, one owner at a time."""
+"""Interlock: who may act, on exactly what, exactly once, one owner at a time.
+
+The names below load when they are first used, so that `import interlock` costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from interlock.sdk.arguments import NotJson as NotJson
+    from interlock.sdk.client import AsyncInterlock as AsyncInterlock
+    from interlock.sdk.client import Interlock as Interlock
+    from interlock.sdk.models import Evidence as Evidence
+    from interlock.sdk.models import Job as Job
+    from interlock.sdk.models import Target as Target
+    from interlock.sdk.outcomes import Ambiguous as Ambiguous
+    from interlock.sdk.outcomes import Busy as Busy
+    from interlock.sdk.outcomes import Conflict as Conflict
+    from interlock.sdk.outcomes import Denied as Denied
+    from interlock.sdk.outcomes import Expired as Expired
+    from interlock.sdk.outcomes import Forbidden as Forbidden
+    from interlock.sdk.outcomes import Full as Full
+    from interlock.sdk.outcomes import InterlockError as InterlockError
+    from interlock.sdk.outcomes import InvalidRequest as InvalidRequest
+    from interlock.sdk.outcomes import NotFound as NotFound
+    from interlock.sdk.outcomes import Rejected as Rejected
+    from interlock.sdk.outcomes import StillPending as StillPending
+    from interlock.sdk.outcomes import Unauthenticated as Unauthenticated
+    from interlock.sdk.outcomes import Unavailable as Unavailable
+    from interlock.sdk.outcomes import UnexpectedAnswer as UnexpectedAnswer
+    from interlock.sdk.retry import NO_RETRIES as NO_RETRIES
+    from interlock.sdk.retry import Backoff as Backoff
+    from interlock.sdk.retry import Retry as Retry
+    from interlock.sdk.retry import RetryPolicy as RetryPolicy
+
+_HOMES = {
+    "interlock.sdk.client": ("AsyncInterlock", "Interlock"),
+    "interlock.sdk.arguments": ("NotJson",),
+    "interlock.sdk.models": ("Evidence", "Job", "Target"),
+    "interlock.sdk.retry": ("NO_RETRIES", "Backoff", "Retry", "RetryPolicy"),
+    "interlock.sdk.outcomes": (
+        "Ambiguous",
+        "Busy",
+        "Conflict",
+        "Denied",
+        "Expired",
+        "Forbidden",
+        "Full",
+        "InterlockError",
+        "InvalidRequest",
+        "NotFound",
+        "Rejected",
+        "StillPending",
+        "Unauthenticated",
+        "Unavailable",
+        "UnexpectedAnswer",
+    ),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """Load what is asked for by name."""
+    if name not in _HOME:
+        raise AttributeError(f"interlock has no {name!r}; it has {', '.join(sorted(_HOME))}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List what can be asked for."""
+    return sorted({*globals(), *_HOME})

@@ -27,11 +27,11 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One HTTP request, before any socket: `path` starts at the server's root and is already quoted."""
+    """One HTTP request, before any socket: `path` starts at the server's root; path and query are quoted."""
 
     method: str
     path: str
-    query: tuple[tuple[str, str], ...] = ()
+    query: str = ""
     headers: Mapping[str, str] = {}
     body: bytes = b""
     timeout_seconds: float = 10.0

@@ -6,13 +6,14 @@ was written against. States stay strings for the same reason.
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from datetime import datetime
+from typing import Any, Generic, TypeVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 T = TypeVar("T")
 
-WAITING = frozenset({"APPROVAL"})
 UNFINISHED = frozenset({"APPROVAL", "PENDING", "RUNNING"})
 
 
@@ -24,24 +25,155 @@ class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What policy said of a job."""
+    """What policy said of a job; `rule` is None where the policy's default decided."""
 
     decision: str
     rule: str | None = None
     reason: str | None = None
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job would change."""
+class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a job would change, and the version its proposer saw."""
 
     key: str
-    version: str | int | None = None
+    version: str | None = None
 
 
-class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something for the reviewer to look at: text, or a link."""
 
     title: str
     kind: str
     content: str | None = None
     url: str | None = None
+
+
+class Vote(msgspec.Struct, frozen=True, kw_only=True):
+    """One person's yes."""
+
+    principal: str
+    at: datetime | None = None
+    reason: str | None = None
+    note: str | None = None
+
+
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
+    """A request for people's decision: `pending`, `approved`, `rejected` or `expired`."""
+
+    state: str
+    job_id: str | None = None
+    rule: str | None = None
+    quorum: int = 1
+    groups: tuple[str, ...] = ()
+    votes: tuple[Vote, ...] = ()
+    requested_at: datetime | None = None
+    expires_at: datetime | None = None
+    decision_id: str | None = None
+    decided_by: str | None = None
+    decided_at: datetime | None = None
+    reason: str | None = None
+    note: str | None = None
+    code: str | None = None
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One proposed action, and how far it got. `replayed` says that the answer was one given before."""
+
+    id: str
+    state: str
+    job_hash: str
+    topic: str = ""
+    payload: Any | UnsetType = UNSET
+    env: str | None = None
+    channel: str | None = None
+    labels: dict[str, str] = {}
+    risk: tuple[str, ...] = ()
+    priority: str = "normal"
+    target: Target | None = None
+    evidence: tuple[Evidence, ...] = ()
+    policy_snapshot: str | None = None
+    decision: Decision | None = None
+    approval: Approval | None = None
+    submitted_by: str | None = None
+    submitted_at: datetime | None = None
+    updated_at: datetime | None = None
+    expires_at: datetime | None = None
+    attempt: int = 0
+    max_attempts: int | None = None
+    run_id: str | None = None
+    result: Any = None
+    error: Any = None
+    replayed: bool = False
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether nobody has to decide any more."""
+        return self.state != "APPROVAL"
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing more will happen to it by itself."""
+        return self.state not in UNFINISHED
+
+
+class Review(msgspec.Struct, frozen=True, kw_only=True):
+    """What the service made of one approve or reject.
+
+    `outcome` is `approved`, `rejected`, `vote_recorded`, `already_approved` or `already_rejected`.
+    """
+
+    outcome: str
+    state: str
+    job_id: str | None = None
+    decision_id: str | None = None
+    votes: int | tuple[Vote, ...] | None = None
+    quorum: int | None = None
+
+
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened, or was refused."""
+
+    action: str
+    id: str | None = None
+    at: datetime | None = None
+    actor: str | None = None
+    subject: str | None = None
+    outcome: str | None = None
+    rule: str | None = None
+    hash: str | None = None
+    request_id: str | None = None
+    details: dict[str, Any] = {}
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """A policy and the address of its content; `policy` is its text or its JSON form."""
+
+    snapshot: str
+    policy: Any = None
+    active: bool | None = None
+    created_at: datetime | None = None
+    created_by: str | None = None
+
+
+class Considered(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that was looked at before the one that matched, and why it did not."""
+
+    rule: str
+    reason: str | None = None
+
+
+class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+    """What would happen to a job, and why."""
+
+    decision: str
+    rule: str | None = None
+    reason: str | None = None
+    snapshot: str | None = None
+    considered: tuple[Considered, ...] = ()
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the service is alive, or ready for work."""
+
+    status: str = "ok"
+    version: str | None = None

@@ -56,6 +56,19 @@ def read_problem(response: Response) -> Problem:
     )
 
 
+def no_answer(reason: str) -> Problem:
+    """Nothing came back."""
+    return Problem(status=0, code="no_answer", title="No answer", detail=f"no answer: {reason}")
+
+
+def circuit_open(held_seconds: float) -> Problem:
+    """Not sent at all."""
+    detail = f"not sent: the service has been failing; the next probe goes out in {held_seconds:.1f} s"
+    return Problem(
+        status=0, code="circuit_open", title="Not sent", detail=detail, retry_after_seconds=held_seconds
+    )
+
+
 def _foreign(response: Response) -> Problem:
     """An answer from something in between (a proxy, another server): the status is all that is known."""
     return Problem(

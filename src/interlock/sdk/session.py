@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,7 +18,7 @@ from interlock.sdk.breaker import CircuitBreaker
 from interlock.sdk.budget import RetryBudget
 from interlock.sdk.flow import Flow, Request, Response, TransportFailed, now, send, sleep
 from interlock.sdk.outcomes import Ambiguous, InterlockError, outcome_of
-from interlock.sdk.problems import Problem, read_problem
+from interlock.sdk.problems import Problem, circuit_open, no_answer, read_problem
 from interlock.sdk.retry import (
     OnRetry,
     Retry,
@@ -62,14 +63,27 @@ class Session:
 
 
 def exchange(
-    session: Session, request: Request, *, name: str | None = None, hold_seconds: float = 0.0
+    session: Session,
+    request: Request,
+    *,
+    name: str | None = None,
+    hold_seconds: float = 0.0,
+    deadline_seconds: float = inf,
 ) -> Flow[Response]:
     """Send `request` until it is answered with success; raise the typed outcome if it will not be.
 
     `name` is what the caller can repeat the call under; an `Ambiguous` outcome carries it. A long poll
     asks the service to hold it for `hold_seconds`, which do not count against its timeout and deadline.
+    `deadline_seconds` may shorten the policy's deadline, never lengthen it.
     """
-    trial = _Trial(session, request, started=(yield from now()), hold_seconds=hold_seconds)
+    patience = hold_seconds + min(deadline_seconds, session.retry.deadline_seconds)
+    trial = _Trial(
+        session,
+        request,
+        started=(yield from now()),
+        timeout_seconds=session.timeout_seconds + hold_seconds,
+        deadline_seconds=patience,
+    )
     while True:
         answer = yield from _attempt(session, trial)
         if isinstance(answer, Response):
@@ -93,7 +107,8 @@ def _attempt(session: Session, trial: _Trial) -> Flow[Response | _Failure]:
     moment = yield from now()
     admission = session.breaker.admit(moment)
     if admission.held_seconds is not None:
-        return _held(admission.held_seconds)
+        held = circuit_open(admission.held_seconds)
+        return _Failure(problem=held, may_have_been_received=False, circuit_open=True)
     try:
         answer = yield from _answer(trial.next_request(moment))
     except BaseException:
@@ -110,7 +125,8 @@ def _answer(request: Request) -> Flow[Response | _Failure]:
     try:
         response = yield from send(request)
     except TransportFailed as failed:
-        return _unanswered(failed)
+        received = failed.may_have_been_received
+        return _Failure(problem=no_answer(failed.reason), may_have_been_received=received)
     if 200 <= response.status < 300:
         return response
     return _Failure(problem=read_problem(response), may_have_been_received=True)
@@ -119,12 +135,20 @@ def _answer(request: Request) -> Flow[Response | _Failure]:
 class _Trial:
     """One call on its way: what it has tried, and whether it may try again."""
 
-    def __init__(self, session: Session, request: Request, *, started: float, hold_seconds: float) -> None:
+    def __init__(
+        self,
+        session: Session,
+        request: Request,
+        *,
+        started: float,
+        timeout_seconds: float,
+        deadline_seconds: float,
+    ) -> None:
         self.session = session
         self.request = request
         self.started = started
-        self.timeout_seconds = session.timeout_seconds + hold_seconds
-        self.deadline_seconds = session.retry.deadline_seconds + hold_seconds
+        self.timeout_seconds = timeout_seconds
+        self.deadline_seconds = deadline_seconds
         self.attempts = 0
         self.failures: dict[RetryClass, int] = {}
         self.unknown = False
@@ -185,22 +209,6 @@ class _Trial:
                     path=self.request.path,
                 )
             )
-
-
-def _unanswered(failed: TransportFailed) -> _Failure:
-    problem = Problem(status=0, code="no_answer", title="No answer", detail=f"no answer: {failed.reason}")
-    return _Failure(problem=problem, may_have_been_received=failed.may_have_been_received)
-
-
-def _held(seconds: float) -> _Failure:
-    problem = Problem(
-        status=0,
-        code="circuit_open",
-        title="Not sent",
-        detail=f"not sent: the service has been failing; the next probe goes out in {seconds:.1f} s",
-        retry_after_seconds=seconds,
-    )
-    return _Failure(problem=problem, may_have_been_received=False, circuit_open=True)
 
 
 def _opened(failure: _Failure, held_seconds: float) -> _Failure:

@@ -1,0 +1,112 @@
+"""What both clients are made of: where they lead, as whom, how patiently, and the gate."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from interlock.sdk.calls import invalid
+from interlock.sdk.gate import Gate, Said
+from interlock.sdk.gating import Drivers, gated
+from interlock.sdk.session import Session
+
+if TYPE_CHECKING:
+    from interlock.sdk.models import Evidence, Job, Target
+    from interlock.sdk.retry import OnRetry, RetryPolicy
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class ClientBase:
+    """A client that has yet to learn how to send."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        key: str | None = None,
+        *,
+        store: str | None = None,
+        retry: RetryPolicy | None = None,
+        on_retry: OnRetry | None = None,
+        timeout: float = 10.0,
+    ) -> None:
+        """Talk to the server at `url`, or without one run the service in this process on `store`.
+
+        What is left out comes from `INTERLOCK_URL`, `INTERLOCK_KEY` and `INTERLOCK_STORE`. `timeout` is
+        what one attempt may take, in seconds; `retry` says how patient a call is beyond that.
+        """
+        if url is not None and store is not None:
+            raise invalid("pass a url (a server) or a store (this process), not both")
+        self.url = url or (os.environ.get("INTERLOCK_URL") if store is None else None) or None
+        self.store = store or os.environ.get("INTERLOCK_STORE") or None
+        self.session = Session(
+            key=_checked_key(key or os.environ.get("INTERLOCK_KEY") or None),
+            retry=retry,
+            on_retry=on_retry,
+            timeout_seconds=timeout,
+        )
+        self._connect()
+
+    def __repr__(self) -> str:
+        """Where it leads; never the key."""
+        place = f"url={self.url!r}" if self.url else f"store={self.store!r}"
+        return f"{type(self).__name__}({place})"
+
+    def gate(
+        self,
+        topic: str,
+        *,
+        env: str | None = None,
+        key: Callable[..., str | int] | None = None,
+        wait: float | None = None,
+        channel: str | None = None,
+        labels: Said[Mapping[str, str] | None] = None,
+        risk: Said[Sequence[str] | None] = None,
+        priority: Literal["low", "normal", "high", "critical"] | None = None,
+        target: Said[Target | None] = None,
+        evidence: Said[Sequence[Evidence] | None] = None,
+        expires_in: str | None = None,
+        on_pending: Callable[[Job], None] | None = None,
+        accept_edits: bool = False,
+    ) -> Callable[[F], F]:
+        """Let a function run only when policy, and people where it asks for them, agreed to the call.
+
+        Every argument, by name and defaults included, is the job's payload, and what was approved is what
+        runs. The object of a method is not an argument. Instead of running, a call raises `Denied`,
+        `Rejected`, `Expired`, `StillPending` (after `wait` seconds; None waits until it is decided) or
+        `Conflict`; arguments that are not JSON are refused by name.
+
+        `key` computes a name for the intent from the arguments, so that a repeat, also after a crash,
+        finds the same job instead of asking twice. `labels`, `risk`, `target` and `evidence` are values or
+        such functions too. `on_pending` is told the job when a person has to decide. If a reviewer edits
+        the request the call ends in `Conflict`, or with `accept_edits` runs with the edited arguments.
+        """
+        gate = Gate(
+            topic=topic,
+            env=env,
+            key=key,
+            wait=wait,
+            channel=channel,
+            labels=labels,
+            risk=risk,
+            priority=priority,
+            target=target,
+            evidence=evidence,
+            expires_in=expires_in,
+            on_pending=on_pending,
+            accept_edits=accept_edits,
+        )
+        return lambda function: gated(function, gate, self.session, self._drivers())
+
+    def _connect(self) -> None:
+        raise NotImplementedError
+
+    def _drivers(self) -> Drivers:
+        raise NotImplementedError
+
+
+def _checked_key(key: str | None) -> str | None:
+    if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
+        raise invalid("the key has characters that no key has; pass it as `interlock key create` printed it")
+    return key

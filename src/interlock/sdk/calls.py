@@ -1,0 +1,153 @@
+"""From an operation's arguments to a request, and from the answer to its type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from typing import TYPE_CHECKING, TypeVar, cast
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from interlock.codec.canonical import NotCanonical, canonical, digest
+from interlock.sdk.flow import Flow, Request, Response
+from interlock.sdk.outcomes import InvalidRequest, UnexpectedAnswer
+from interlock.sdk.problems import Problem
+from interlock.sdk.session import IDEMPOTENCY_KEY, Session, exchange
+
+if TYPE_CHECKING:
+    from interlock.codec.strict import JsonValue
+
+T = TypeVar("T")
+
+ROOT = "/api/v1"
+USER_AGENT = "interlock-python"
+KEY_NAME_CHARACTERS_MAX = 4096
+
+
+def path(*segments: str) -> str:
+    """A path below the API's root, each segment quoted; an id can never climb out of its place."""
+    for segment in segments:
+        if segment in ("", ".", ".."):
+            raise invalid(f"{segment!r} is not an id; pass exactly what the service returned")
+    return ROOT + "".join("/" + quote(segment, safe="") for segment in segments)
+
+
+def fetch(
+    session: Session,
+    where: str,
+    kind: type[T],
+    query: Mapping[str, str | int | None] | None = None,
+    *,
+    hold_seconds: float = 0.0,
+    deadline_seconds: float = inf,
+) -> Flow[T]:
+    """GET `where`; parameters that are None are left out. Times as for `exchange`."""
+    asked = urlencode([(name, str(value)) for name, value in (query or {}).items() if value is not None])
+    request = Request(method="GET", path=where, query=asked, headers=_headers(session))
+    response = yield from exchange(
+        session, request, hold_seconds=hold_seconds, deadline_seconds=deadline_seconds
+    )
+    return decoded(response, kind)
+
+
+def change(
+    session: Session,
+    where: str,
+    kind: type[T],
+    body: Mapping[str, object] | None = None,
+    *,
+    key: str | None,
+    scope: str = "",
+    method: str = "POST",
+) -> Flow[T]:
+    """Send a change under an idempotency key; see `change_answered`."""
+    response = yield from change_answered(session, where, body, key=key, scope=scope, method=method)
+    return decoded(response, kind)
+
+
+def change_answered(
+    session: Session,
+    where: str,
+    body: Mapping[str, object] | None = None,
+    *,
+    key: str | None,
+    scope: str = "",
+    method: str = "POST",
+) -> Flow[Response]:
+    """Send a change under an idempotency key that survives its retries.
+
+    `key` names the caller's intent: the same name on the same path and scope is the same request, also
+    after a restart of this process. Without one the call gets a name of its own. Fields that are None
+    are left out of the body.
+    """
+    name = fresh_name() if key is None else _checked_name(key)
+    present = {field: value for field, value in (body or {}).items() if value is not None}
+    request = Request(
+        method=method,
+        path=where,
+        headers=_headers(session)
+        | {"content-type": "application/json", IDEMPOTENCY_KEY: derived_key(where, scope, name)},
+        body=encoded(present),
+    )
+    return (yield from exchange(session, request, name=name))
+
+
+def put_document(session: Session, where: str, kind: type[T], document: bytes, media_type: str) -> Flow[T]:
+    """PUT a whole document; repeating it is harmless, so it needs no key."""
+    headers = _headers(session) | {"content-type": media_type}
+    request = Request(method="PUT", path=where, headers=headers, body=document)
+    return decoded((yield from exchange(session, request)), kind)
+
+
+def fresh_name() -> str:
+    """A name that nobody used before."""
+    import uuid_utils
+
+    return uuid_utils.uuid7().hex
+
+
+def derived_key(where: str, scope: str, name: str) -> str:
+    """The idempotency key of an intent: any name becomes a few visible ASCII characters."""
+    return digest("idempotency-key/v1", [where, scope, name])
+
+
+def encoded(body: object) -> bytes:
+    """Canonical JSON: a repeated request is the same bytes, and NaN is refused, not turned into null."""
+    try:
+        return canonical(cast("JsonValue", body))
+    except NotCanonical as error:
+        raise invalid(f"the request is not JSON: {error}; convert the value before passing it") from error
+
+
+def decoded(response: Response, kind: type[T]) -> T:
+    """The answer as its type."""
+    try:
+        return msgspec.json.decode(response.body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        problem = Problem(
+            status=response.status,
+            code="unexpected_answer",
+            title="Not an answer of Interlock",
+            detail=f"the answer could not be read: {error}; check the URL, and that server and client "
+            "are of versions that know each other",
+        )
+        raise UnexpectedAnswer(problem) from error
+
+
+def invalid(detail: str) -> InvalidRequest:
+    """A request that is refused before it is sent."""
+    return InvalidRequest(Problem(status=400, code="invalid_request", title="Invalid request", detail=detail))
+
+
+def _checked_name(name: str) -> str:
+    if not 0 < len(name) <= KEY_NAME_CHARACTERS_MAX:
+        raise invalid(f"key must have 1 to {KEY_NAME_CHARACTERS_MAX} characters; this one has {len(name)}")
+    return name
+
+
+def _headers(session: Session) -> dict[str, str]:
+    headers = {"accept": "application/json, application/problem+json", "user-agent": USER_AGENT}
+    if session.key is not None:
+        headers["authorization"] = f"Bearer {session.key}"
+    return headers

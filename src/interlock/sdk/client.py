@@ -1,0 +1,191 @@
+"""The two clients. Every method is a flow of `operations`, driven blocking or on the running loop.
+
+A room that lands later adds its file to `operations` and one line a method here, in each client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from interlock.sdk.base import ClientBase
+from interlock.sdk.flow import AsyncTransport, Flow, Request, Response, Transport, drive, drive_async
+from interlock.sdk.gating import Drivers
+from interlock.sdk.operations import approvals as on_approvals
+from interlock.sdk.operations import audit as on_audit
+from interlock.sdk.operations import jobs as on_jobs
+from interlock.sdk.operations import policy as on_policy
+from interlock.sdk.operations import waiting as on_waiting
+from interlock.sdk.session import Session
+
+if TYPE_CHECKING:
+    from typing import Self
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def blocking(operation: Callable[Concatenate[Session, P], Flow[T]]) -> Callable[Concatenate[Interlock, P], T]:
+    """An operation as a method that returns when it is done."""
+
+    @wraps(operation)
+    def call(self: Interlock, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.run(operation(self.session, *args, **kwargs))
+
+    _describe(call, operation)
+    return call
+
+
+def awaited(
+    operation: Callable[Concatenate[Session, P], Flow[T]],
+) -> Callable[Concatenate[AsyncInterlock, P], Coroutine[Any, Any, T]]:
+    """An operation as a coroutine method."""
+
+    @wraps(operation)
+    async def call(self: AsyncInterlock, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.run(operation(self.session, *args, **kwargs))
+
+    _describe(call, operation)
+    return call
+
+
+class Interlock(ClientBase):
+    """The blocking client; threads may share one."""
+
+    submit = blocking(on_jobs.submit)
+    job = blocking(on_jobs.job)
+    jobs = blocking(on_jobs.jobs)
+    wait = blocking(on_waiting.wait)
+    cancel = blocking(on_jobs.cancel)
+    retry_job = blocking(on_jobs.retry_job)
+    history = blocking(on_jobs.history)
+    approvals = blocking(on_approvals.approvals)
+    approval = blocking(on_approvals.approval)
+    approve = blocking(on_approvals.approve)
+    reject = blocking(on_approvals.reject)
+    refresh = blocking(on_approvals.refresh)
+    edit = blocking(on_approvals.edit)
+    policy_put = blocking(on_policy.policy_put)
+    policy_get = blocking(on_policy.policy_get)
+    policy_snapshots = blocking(on_policy.policy_snapshots)
+    policy_snapshot = blocking(on_policy.policy_snapshot)
+    policy_rollback = blocking(on_policy.policy_rollback)
+    policy_evaluate = blocking(on_policy.policy_evaluate)
+    policy_simulate = blocking(on_policy.policy_simulate)
+    audit = blocking(on_audit.audit)
+    health = blocking(on_audit.health)
+    call = blocking(on_jobs.call)
+
+    def run(self, flow: Flow[T]) -> T:
+        """Drive any flow of the SDK to its result."""
+        return drive(flow, self._transport)
+
+    def close(self) -> None:
+        """Let go of connections, or of the embedded service."""
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        """Close at the end of the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close, whatever happened in the block."""
+        self.close()
+
+    def _connect(self) -> None:
+        self._transport = _blocking_transport(self.url, self.store)
+
+    def _drivers(self) -> Drivers:
+        return Drivers(self.run, self._run_in_loop)
+
+    async def _run_in_loop(self, flow: Flow[T]) -> T:
+        """For an async function behind a blocking client: each request takes a thread, no wait does."""
+        import asyncio
+
+        async def send(request: Request) -> Response:
+            return await asyncio.to_thread(self._transport.send, request)
+
+        return await drive_async(flow, send)
+
+
+class AsyncInterlock(ClientBase):
+    """The async client; one may be used from several event loops."""
+
+    submit = awaited(on_jobs.submit)
+    job = awaited(on_jobs.job)
+    jobs = awaited(on_jobs.jobs)
+    wait = awaited(on_waiting.wait)
+    cancel = awaited(on_jobs.cancel)
+    retry_job = awaited(on_jobs.retry_job)
+    history = awaited(on_jobs.history)
+    approvals = awaited(on_approvals.approvals)
+    approval = awaited(on_approvals.approval)
+    approve = awaited(on_approvals.approve)
+    reject = awaited(on_approvals.reject)
+    refresh = awaited(on_approvals.refresh)
+    edit = awaited(on_approvals.edit)
+    policy_put = awaited(on_policy.policy_put)
+    policy_get = awaited(on_policy.policy_get)
+    policy_snapshots = awaited(on_policy.policy_snapshots)
+    policy_snapshot = awaited(on_policy.policy_snapshot)
+    policy_rollback = awaited(on_policy.policy_rollback)
+    policy_evaluate = awaited(on_policy.policy_evaluate)
+    policy_simulate = awaited(on_policy.policy_simulate)
+    audit = awaited(on_audit.audit)
+    health = awaited(on_audit.health)
+    call = awaited(on_jobs.call)
+
+    async def run(self, flow: Flow[T]) -> T:
+        """Drive any flow of the SDK to its result."""
+        return await drive_async(flow, self._transport.send)
+
+    async def close(self) -> None:
+        """Let go of connections, or of the embedded service."""
+        await self._transport.close()
+
+    async def __aenter__(self) -> Self:
+        """Close at the end of the block."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close, whatever happened in the block."""
+        await self.close()
+
+    def _connect(self) -> None:
+        self._transport = _async_transport(self.url, self.store)
+
+    def _drivers(self) -> Drivers:
+        return Drivers(None, self.run)
+
+
+def _blocking_transport(url: str | None, store: str | None) -> Transport:
+    if url is not None:
+        from interlock.sdk.transports import HttpTransport
+
+        return HttpTransport(url)
+    from interlock.sdk.embedded import EmbeddedTransport
+
+    return EmbeddedTransport(store)
+
+
+def _async_transport(url: str | None, store: str | None) -> AsyncTransport:
+    if url is not None:
+        from interlock.sdk.transports import AsyncHttpTransport
+
+        return AsyncHttpTransport(url)
+    from interlock.sdk.embedded import AsyncEmbeddedTransport
+
+    return AsyncEmbeddedTransport(store)
+
+
+def _describe(method: Callable[..., Any], operation: Callable[..., Flow[Any]]) -> None:
+    """Show a method as it is called: on `self` instead of a session, returning the flow's result."""
+    shown = signature(operation)
+    session, *others = shown.parameters.values()
+    result = str(shown.return_annotation).removeprefix("Flow[").removesuffix("]")
+    method.__signature__ = shown.replace(  # type: ignore[attr-defined]
+        parameters=[session.replace(name="self", annotation=Parameter.empty), *others],
+        return_annotation=result,
+    )

@@ -1,0 +1,192 @@
+"""The service in this process: no server, no sockets, the store opened right here.
+
+The service lives on an event loop of its own, in a daemon thread that starts with the first call. The
+blocking and the async client share it, so neither is stalled by what the program's own loop is doing,
+and all clients of one store share one service. A forked child opens its own: threads do not survive a
+fork, and neither side may touch the other's database handles.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+from interlock.sdk.flow import Request, Response, TransportFailed
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from interlock.api import http
+
+CLOSE_SECONDS_MAX = 30.0
+
+
+class Service(Protocol):
+    """What `interlock.runtime.embedded.open_embedded` returns."""
+
+    async def respond(self, request: http.Request) -> http.Response: ...
+    async def close(self) -> None: ...
+
+
+class EmbeddedTransport:
+    """Calls the service on its loop and blocks until it answers."""
+
+    def __init__(self, store: str | None) -> None:
+        self._place = _Place(store)
+
+    def send(self, request: Request) -> Response:
+        """Carry one request."""
+        submitted = self._place.opened().submit(request)
+        try:
+            return submitted.result()
+        except BaseException:
+            submitted.cancel()
+            raise
+
+    def close(self) -> None:
+        """Let go of the service; the last client of a store closes it. A later call opens it again."""
+        self._place.leave()
+
+
+class AsyncEmbeddedTransport:
+    """Calls the service on its loop while the program's own loop goes on."""
+
+    def __init__(self, store: str | None) -> None:
+        self._place = _Place(store)
+
+    async def send(self, request: Request) -> Response:
+        """Carry one request."""
+        host = self._place.host or await asyncio.to_thread(self._place.opened)
+        return await asyncio.wrap_future(host.submit(request))
+
+    async def close(self) -> None:
+        """Let go of the service; the last client of a store closes it. A later call opens it again."""
+        await asyncio.to_thread(self._place.leave)
+
+
+class _Host:
+    """One open service, its loop and its thread."""
+
+    def __init__(self, store: str | None) -> None:
+        self.places: set[_Place] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="interlock-embedded", daemon=True)
+        self._thread.start()
+        try:
+            self._service = asyncio.run_coroutine_threadsafe(_open(store), self._loop).result()
+        except BaseException:
+            self._stop()
+            raise
+
+    def submit(self, request: Request) -> Future[Response]:
+        return asyncio.run_coroutine_threadsafe(_respond(self._service, request), self._loop)
+
+    def close(self) -> None:
+        try:
+            closing = asyncio.run_coroutine_threadsafe(self._service.close(), self._loop)
+            closing.result(CLOSE_SECONDS_MAX)
+        finally:
+            self._stop()
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(CLOSE_SECONDS_MAX)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+
+class _Place:
+    """One client's place at the service of its store, taken with its first call."""
+
+    def __init__(self, store: str | None) -> None:
+        self._store = store
+        # Memory is nobody else's; a file or a database is the same for all.
+        self._name: object = self if store == "memory:" else store
+        self._host: _Host | None = None
+        self._pid = os.getpid()
+
+    @property
+    def host(self) -> _Host | None:
+        """The service, if this process has it open."""
+        return self._host if self._pid == os.getpid() else None
+
+    def opened(self) -> _Host:
+        """The service, opened if need be; blocks while it opens."""
+        host = self.host
+        if host is not None:
+            return host
+        with _registry.lock:
+            host = _registry.hosts.get(self._name)
+            if host is None:
+                host = _registry.hosts[self._name] = _Host(self._store)
+            host.places.add(self)
+            self._host, self._pid = host, os.getpid()
+            return host
+
+    def leave(self) -> None:
+        """Give the place up, and close the service if it was the last."""
+        host, self._host = self.host, None
+        if host is None:
+            return
+        with _registry.lock:
+            host.places.discard(self)
+            if host.places:
+                return
+            _registry.hosts.pop(self._name, None)
+        host.close()
+
+
+class _Registry:
+    """The services that this process has open."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.hosts: dict[object, _Host] = {}
+
+    def forget(self) -> None:
+        """In a forked child: what is open belongs to the parent."""
+        self.lock = threading.Lock()
+        self.hosts = {}
+
+    def close(self) -> None:
+        """At exit: finish what was accepted."""
+        hosts, self.hosts = list(self.hosts.values()), {}
+        for host in hosts:
+            host.close()
+
+
+_registry = _Registry()
+os.register_at_fork(after_in_child=_registry.forget)
+atexit.register(_registry.close)
+
+
+async def _open(store: str | None) -> Service:
+    from interlock.runtime.embedded import open_embedded
+
+    try:
+        return await open_embedded(store)
+    except OSError as error:
+        raise TransportFailed(
+            f"the store could not be opened: {error}", may_have_been_received=False
+        ) from error
+
+
+async def _respond(service: Service, request: Request) -> Response:
+    from interlock.api import http
+
+    asked = http.Request(
+        method=request.method,
+        path=request.path,
+        query=request.query,
+        headers=request.headers,
+        body=request.body,
+    )
+    try:
+        async with asyncio.timeout(request.timeout_seconds):
+            answer = await service.respond(asked)
+    except TimeoutError as error:
+        raise TransportFailed("no answer in time", may_have_been_received=True) from error
+    return Response(status=answer.status, headers=dict(answer.headers), body=answer.body)

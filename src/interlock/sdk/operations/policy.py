@@ -1,0 +1,57 @@
+"""Policy: what is in force, what was, and what another would do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from interlock.sdk.calls import change, encoded, fetch, path, put_document
+from interlock.sdk.flow import Flow
+from interlock.sdk.models import Evaluation, Page, Policy
+from interlock.sdk.session import Session
+
+
+def policy_put(session: Session, policy: str | Mapping[str, object]) -> Flow[Policy]:
+    """Put a policy in force: YAML text, or the same as a mapping. Putting it twice changes nothing."""
+    if isinstance(policy, str):
+        document, media_type = policy.encode(), "application/yaml"
+    else:
+        document, media_type = encoded(dict(policy)), "application/json"
+    return (yield from put_document(session, path("policy"), Policy, document, media_type))
+
+
+def policy_get(session: Session) -> Flow[Policy]:
+    """Read the policy in force."""
+    return (yield from fetch(session, path("policy"), Policy))
+
+
+def policy_snapshots(
+    session: Session, *, limit: int | None = None, cursor: str | None = None
+) -> Flow[Page[Policy]]:
+    """List every policy that ever was in force, newest first."""
+    query = {"limit": limit, "cursor": cursor}
+    return (yield from fetch(session, path("policy", "snapshots"), Page[Policy], query))
+
+
+def policy_snapshot(session: Session, snapshot: str) -> Flow[Policy]:
+    """Read one policy by the address of its content."""
+    return (yield from fetch(session, path("policy", "snapshots", snapshot), Policy))
+
+
+def policy_rollback(session: Session, snapshot: str, *, key: str | None = None) -> Flow[Policy]:
+    """Put an earlier policy in force again."""
+    return (yield from change(session, path("policy", "rollback"), Policy, {"snapshot": snapshot}, key=key))
+
+
+def policy_evaluate(session: Session, job: Mapping[str, object]) -> Flow[Evaluation]:
+    """Ask what would happen to a job (the fields of `submit`), and why; nothing is stored."""
+    return (yield from change(session, path("policy", "evaluate"), Evaluation, job, key=None))
+
+
+def policy_simulate(
+    session: Session, policy: str | Mapping[str, object], *, last: int | None = None
+) -> Flow[Any]:
+    """Ask what a candidate policy would have done to the last jobs; nothing is stored."""
+    candidate = policy if isinstance(policy, str) else dict(policy)
+    body = {"policy": candidate, "last": last}
+    return (yield from change(session, path("policy", "simulate"), object, body, key=None))

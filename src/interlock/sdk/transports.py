@@ -1,0 +1,154 @@
+"""How requests reach a server: over HTTP, on pooled connections, never through a redirect.
+
+What may have been received and what surely was not is decided here, for it decides what is sent again:
+only a connection that could not be made, or was never handed out, is certain to have carried nothing.
+This module loads the HTTP library, so it is imported only where there is a server to talk to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+import weakref
+from urllib.parse import urlsplit
+
+import httpx2
+
+from interlock.sdk.calls import invalid
+from interlock.sdk.flow import Request, Response, TransportFailed
+
+# Below the usual five seconds of servers: a connection is dropped here before it is dropped there.
+LIMITS = httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=4.0)
+ANSWER_BYTES_MAX = 64 * 1024 * 1024
+NEVER_ARRIVED = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.PoolTimeout,
+    httpx2.UnsupportedProtocol,
+)
+
+
+class HttpTransport:
+    """Blocking HTTP; connections are shared by the threads of one process and never across a fork."""
+
+    def __init__(self, url: str) -> None:
+        self._url = checked_url(url)
+        self._client: httpx2.Client | None = None
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+
+    def send(self, request: Request) -> Response:
+        """Carry one request; the whole answer arrives within its timeout or `TransportFailed` is raised."""
+        incoming = _Incoming(request.timeout_seconds)
+        try:
+            answer = self._connected().send(_outgoing(self._url, request), stream=True)
+            try:
+                for chunk in answer.iter_bytes():
+                    incoming.take(chunk)
+            finally:
+                answer.close()
+        except (httpx2.HTTPError, OSError) as error:
+            raise _failed(error) from error
+        return incoming.response(answer)
+
+    def close(self) -> None:
+        """Close every connection of this process; a later call opens new ones."""
+        client, self._client = self._client, None
+        if client is not None and self._pid == os.getpid():
+            client.close()
+
+    def _connected(self) -> httpx2.Client:
+        if self._pid != os.getpid():
+            # The parent's sockets carry the parent's answers, and its lock may be held for ever.
+            self._client, self._pid, self._lock = None, os.getpid(), threading.Lock()
+        with self._lock:
+            if self._client is None:
+                self._client = httpx2.Client(limits=LIMITS, follow_redirects=False)
+            return self._client
+
+
+class AsyncHttpTransport:
+    """HTTP from an event loop; each loop has connections of its own."""
+
+    def __init__(self, url: str) -> None:
+        self._url = checked_url(url)
+        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient]
+        self._clients = weakref.WeakKeyDictionary()
+
+    async def send(self, request: Request) -> Response:
+        """Carry one request; the whole answer arrives within its timeout or `TransportFailed` is raised."""
+        incoming = _Incoming(request.timeout_seconds)
+        try:
+            answer = await self._connected().send(_outgoing(self._url, request), stream=True)
+            try:
+                async for chunk in answer.aiter_bytes():
+                    incoming.take(chunk)
+            finally:
+                await answer.aclose()
+        except (httpx2.HTTPError, OSError) as error:
+            raise _failed(error) from error
+        return incoming.response(answer)
+
+    async def close(self) -> None:
+        """Close every connection of the running loop; a later call opens new ones."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
+
+    def _connected(self) -> httpx2.AsyncClient:
+        loop = asyncio.get_running_loop()
+        client = self._clients.get(loop)
+        if client is None:
+            client = self._clients[loop] = httpx2.AsyncClient(limits=LIMITS, follow_redirects=False)
+        return client
+
+
+class _Incoming:
+    """An answer on its way in: bounded in size and, beyond the library's pause between bytes, in time."""
+
+    def __init__(self, timeout_seconds: float) -> None:
+        self._until = time.monotonic() + timeout_seconds
+        self._chunks: list[bytes] = []
+        self._size = 0
+
+    def take(self, chunk: bytes) -> None:
+        self._chunks.append(chunk)
+        self._size += len(chunk)
+        if self._size > ANSWER_BYTES_MAX:
+            raise TransportFailed(
+                f"the answer is larger than {ANSWER_BYTES_MAX} bytes; ask for less with limit=",
+                may_have_been_received=True,
+            )
+        if time.monotonic() > self._until:
+            raise TransportFailed("the answer did not end in time", may_have_been_received=True)
+
+    def response(self, answer: httpx2.Response) -> Response:
+        headers = {name.lower(): value for name, value in answer.headers.items()}
+        return Response(status=answer.status_code, headers=headers, body=b"".join(self._chunks))
+
+
+def checked_url(url: str) -> str:
+    """The server's address without a slash at its end; refuses what is not one."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise invalid(f"{url!r} is not the address of a server; write it like https://interlock.example.com")
+    return url.rstrip("/")
+
+
+def _outgoing(url: str, request: Request) -> httpx2.Request:
+    target = f"{url}{request.path}?{request.query}" if request.query else f"{url}{request.path}"
+    timeout = httpx2.Timeout(request.timeout_seconds)
+    return httpx2.Request(
+        request.method,
+        target,
+        headers=dict(request.headers),
+        content=request.body or None,
+        extensions={"timeout": timeout.as_dict()},
+    )
+
+
+def _failed(error: Exception) -> TransportFailed:
+    reason = str(error) or type(error).__name__
+    return TransportFailed(reason, may_have_been_received=not isinstance(error, NEVER_ARRIVED))
