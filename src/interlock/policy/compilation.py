@@ -1,0 +1,88 @@
+"""Policies made ready to be asked, and kept ready by the address of their content."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+
+from interlock.policy.expressions import Program, compile_expression
+from interlock.policy.language import PolicyDocument, Rule, snapshot_id
+from interlock.policy.matching import conditions_of, topic_mismatch, topics_test
+from interlock.policy.parsing import parse_policy
+from interlock.policy.request import PolicyInput
+
+COMPILED_MAX = 64
+_TOPICS_KEPT_MAX = 1024
+
+
+class SnapshotAltered(ValueError):
+    """What is stored under a snapshot's id is not what was stored there; nothing may be decided by it."""
+
+
+class CompiledRule:
+    """A rule with its patterns and its expression made ready."""
+
+    def __init__(self, rule: Rule) -> None:
+        """Compile one rule of a document that was parsed."""
+        self.rule = rule
+        self.id = rule.id
+        self.program: Program | None = None if rule.if_ is None else compile_expression(rule.if_)
+        self.matches_topic = topics_test(rule.when.topic)
+        self._rest = conditions_of(rule.when)
+
+    def applies(self, request: PolicyInput) -> bool:
+        """Whether everything in `when` beside the topic holds."""
+        return all(condition.holds(request) for condition in self._rest)
+
+    def why_not(self, request: PolicyInput) -> str | None:
+        """The first part of `when` that does not hold, in words; None if all of it does."""
+        if not self.matches_topic(request.topic):
+            return topic_mismatch(self.rule.when.topic, request.topic)
+        return next((each.why_not(request) for each in self._rest if not each.holds(request)), None)
+
+
+class CompiledPolicy:
+    """A document made ready. It remembers which rules a topic leaves to try."""
+
+    def __init__(self, document: PolicyDocument) -> None:
+        """Compile every rule."""
+        self.document = document
+        self.rules = tuple(CompiledRule(rule) for rule in document.rules)
+        self._by_topic: dict[str, tuple[CompiledRule, ...]] = {}
+
+    def candidates(self, topic: str) -> tuple[CompiledRule, ...]:
+        """The rules whose topic matches, in order."""
+        known = self._by_topic.get(topic)
+        if known is None:
+            if len(self._by_topic) >= _TOPICS_KEPT_MAX:
+                self._by_topic.clear()
+            known = tuple(rule for rule in self.rules if rule.matches_topic(topic))
+            self._by_topic[topic] = known
+        return known
+
+
+def compile_policy(document: PolicyDocument) -> CompiledPolicy:
+    """Make a document ready to be asked."""
+    return CompiledPolicy(document)
+
+
+_kept: OrderedDict[str, CompiledPolicy] = OrderedDict()
+_keeping = Lock()
+
+
+def compiled(snapshot: str, canonical: bytes) -> CompiledPolicy:
+    """The policy with this id, compiled the first time and kept while it is among the last ones used."""
+    with _keeping:
+        if snapshot in _kept:
+            _kept.move_to_end(snapshot)
+            return _kept[snapshot]
+    if snapshot_id(canonical) != snapshot:
+        raise SnapshotAltered(
+            f"the stored text of {snapshot} is not what was activated; activate the policy again"
+        )
+    policy = compile_policy(parse_policy(canonical, syntax="json"))
+    with _keeping:
+        _kept[snapshot] = policy
+        while len(_kept) > COMPILED_MAX:
+            _kept.popitem(last=False)
+    return policy

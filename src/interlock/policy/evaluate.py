@@ -1,0 +1,220 @@
+"""What a policy says of a job, and why.
+
+The first rule whose `when` and `if` both hold decides; where none does, the default decides. Evaluation reads
+no clock and changes nothing. It fails closed: an expression that cannot be answered, or could outlast the
+budget, raises `ExpressionFailed`, and no later rule is tried.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import msgspec
+
+from interlock.codec.strict import JsonValue
+from interlock.policy.compilation import (
+    CompiledPolicy,
+    CompiledRule,
+    SnapshotAltered,
+    compile_policy,
+    compiled,
+)
+from interlock.policy.expressions import EVALUATION_SECONDS, ExpressionFailed, Facts, Program, Unanswered
+from interlock.policy.language import ApprovalRequirement, Decision, Throttle
+from interlock.policy.request import Actor, PolicyInput
+
+__all__ = [
+    "Actor",
+    "Budget",
+    "Charge",
+    "CompiledPolicy",
+    "Evaluation",
+    "ExpressionFailed",
+    "Missed",
+    "PolicyInput",
+    "SnapshotAltered",
+    "compile_policy",
+    "compiled",
+    "evaluate",
+    "past_throttle",
+    "same_requirement",
+]
+
+_KEY_SHOWN_MAX = 120
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    """How long one evaluation may take in all.
+
+    With a clock, an expression is begun only if the time left covers the most that it could take. Without
+    one, what the expressions could take is added up instead, so that the same job gets the same answer on
+    every machine and in every replay; rules that must not read a clock use it so.
+    """
+
+    seconds: float = EVALUATION_SECONDS
+    clock: Callable[[], float] | None = None
+
+
+class Missed(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that was tried before the one that decided, and why it did not match."""
+
+    rule: str
+    why: str
+
+
+class Charge(msgspec.Struct, frozen=True, kw_only=True):
+    """Which bucket a throttle takes its token from. The id is stable, and unique within a tenant."""
+
+    bucket_id: str
+    throttle: Throttle
+
+
+class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+    """What the policy says. `rule` is None where the default decided.
+
+    `decision: throttle` without `throttle` always throttles. With it, the caller takes a token from that
+    bucket (`buckets.take`): if there is one the decision is `then` (`past_throttle`), else it throttles.
+    `approval` says what people must do where the decision, or `then`, is to ask them.
+    """
+
+    decision: Decision
+    rule: str | None
+    reason: str
+    approval: ApprovalRequirement | None = None
+    throttle: Charge | None = None
+    then: Decision | None = None
+    trail: tuple[Missed, ...] = ()
+
+
+def evaluate(
+    policy: CompiledPolicy, request: PolicyInput, *, budget: Budget, explain: bool = False
+) -> Evaluation:
+    """Ask the policy about a job. `explain` adds every earlier rule with the reason it did not match."""
+    asking = _Asking(request, budget)
+    if explain:
+        return _explained(policy, request, asking)
+    for rule in policy.candidates(request.topic):
+        if rule.applies(request) and (rule.program is None or asking.holds(rule, rule.program)):
+            return _decided(rule, request)
+    return _by_default(policy)
+
+
+def past_throttle(evaluation: Evaluation) -> Evaluation:
+    """What is decided once a token was taken: `then`. Whatever has no bucket stays as it is."""
+    if evaluation.then is None:
+        return evaluation
+    return msgspec.structs.replace(evaluation, decision=evaluation.then, then=None, throttle=None)
+
+
+def same_requirement(before: Evaluation, after: Evaluation) -> bool:
+    """Whether both ask the same of people: the same decision by the same rule, with the same approval.
+
+    A throttle with a bucket counts as what follows it: how full the bucket is says nothing about the job.
+    """
+    first, second = past_throttle(before), past_throttle(after)
+    return (first.decision, first.rule, first.approval) == (second.decision, second.rule, second.approval)
+
+
+class _Asking:
+    """One evaluation: its facts, gathered when first needed, and how much of its budget is left."""
+
+    def __init__(self, request: PolicyInput, budget: Budget) -> None:
+        self._request = request
+        self._clock = budget.clock
+        self._seconds = budget.seconds
+        self._begun = budget.clock() if budget.clock else 0.0
+        self._spent = 0.0
+        self._facts: Facts | None = None
+
+    def holds(self, rule: CompiledRule, program: Program) -> bool:
+        try:
+            if self._facts is None:
+                self._facts = Facts(_facts_of(self._request))
+            self._require_time(program.seconds_at_most(self._facts.extent))
+            return program.holds(self._facts)
+        except Unanswered as unanswered:
+            raise ExpressionFailed(rule=rule.id, expression=program.text, why=str(unanswered)) from None
+
+    def _require_time(self, needed: float) -> None:
+        if self._clock is None:
+            self._spent += needed
+        else:
+            self._spent = self._clock() - self._begun + needed
+        if self._spent > self._seconds:
+            raise Unanswered(
+                f"it could take {needed:.1f} s on a job of this size, more than is left of the"
+                f" {self._seconds:g} s for one evaluation; ask about less, or send less"
+            )
+
+
+def _facts_of(request: PolicyInput) -> dict[str, JsonValue]:
+    actor = request.actor
+    return {
+        "topic": request.topic,
+        "env": request.env,
+        "channel": request.channel,
+        "labels": dict[str, JsonValue](request.labels),
+        "risk": list[JsonValue](request.risk),
+        "payload": request.payload,
+        "actor": {"id": actor.id, "kind": actor.kind, "groups": list(actor.groups), "owner": actor.owner},
+        "tenant": request.tenant,
+        "priority": request.priority,
+    }
+
+
+def _explained(policy: CompiledPolicy, request: PolicyInput, asking: _Asking) -> Evaluation:
+    trail: list[Missed] = []
+    for rule in policy.rules:
+        why = rule.why_not(request)
+        if why is None and rule.program is not None and not asking.holds(rule, rule.program):
+            why = f"if: {rule.program.text} was false"
+        if why is None:
+            return msgspec.structs.replace(_decided(rule, request), trail=tuple(trail))
+        trail.append(Missed(rule=rule.id, why=why))
+    return msgspec.structs.replace(_by_default(policy), trail=tuple(trail))
+
+
+def _decided(rule: CompiledRule, request: PolicyInput) -> Evaluation:
+    said = rule.rule
+    return Evaluation(
+        decision=said.decision,
+        rule=said.id,
+        reason=said.reason or f"rule {said.id!r} matched",
+        approval=said.approval,
+        throttle=_charge(said.id, said.throttle, request) if said.throttle else None,
+        then=said.then,
+    )
+
+
+def _by_default(policy: CompiledPolicy) -> Evaluation:
+    default = policy.document.default
+    approval = ApprovalRequirement() if default is Decision.REQUIRE_HUMAN else None
+    reason = f"no rule matched; the default is {default.value}"
+    return Evaluation(decision=default, rule=None, reason=reason, approval=approval)
+
+
+def _charge(rule_id: str, throttle: Throttle, request: PolicyInput) -> Charge:
+    value = _key_value(throttle.key, request)
+    if len(value) > _KEY_SHOWN_MAX:
+        value = f"sha256:{hashlib.sha256(value.encode(errors='surrogatepass')).hexdigest()}"
+    # A rule has one key, and its id holds no slash, so two values never share a bucket.
+    return Charge(bucket_id=f"{rule_id}/{throttle.key}={value}", throttle=throttle)
+
+
+def _key_value(key: str, request: PolicyInput) -> str:
+    match key:
+        case "tenant":
+            return ""
+        case "actor":
+            return request.actor.id
+        case "owner":
+            return request.actor.owner or request.actor.id
+        case "topic":
+            return request.topic
+        case "env":
+            return request.env
+        case "channel":
+            return request.channel
+        case _:
+            return request.labels.get(key.removeprefix("labels."), "")

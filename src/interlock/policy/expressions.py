@@ -1,0 +1,270 @@
+"""Expressions in policies: CEL, behind a small interface. Nothing else here knows the library.
+
+The library (`cel-expr-python`, around the reference implementation in C++) is used with care for what it does
+not guard against:
+
+- It cannot be interrupted, so an expression that could outlast the budget is refused before it starts
+  (`cost` says how that is known).
+- A text with U+0000 would be cut there, and half a surrogate pair would stop the process: both are refused.
+- Reading a null result frees Python's `None` too often, until the process dies. So each expression runs
+  inside `(…) ? true : false`, and only true, false or an error ever comes out.
+
+Whole numbers are CEL `int`, however JSON spelled them; all others are `double`. Comparison across the two
+works; arithmetic across them does not, and `double(x)` converts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache, lru_cache
+from typing import Any, NamedTuple, Protocol, cast
+
+from cel_expr_python import cel  # pyright: ignore[reportMissingTypeStubs]
+
+from interlock.codec.strict import DEPTH_MAX, INTEGER_MAX, JsonValue
+from interlock.policy.cost import UNIT, Extent, literal_patterns, seconds_at_most, unpriced
+from interlock.policy.syntax import Tree, read_tree
+
+EXPRESSION_MAX = 4096
+EVALUATION_SECONDS = 5.0
+NAMES = ("topic", "env", "channel", "labels", "risk", "payload", "actor", "tenant", "priority")
+
+# An expression that could outlast the budget even on a small job is refused when the policy is read.
+_SMALL_JOB = Extent(total=16_384, text=1024, width=64)
+_WHY_MAX = 300
+_KNOWN_PRICES_MAX = 512
+
+
+class Problem(NamedTuple):
+    """What is wrong with an expression, at which character of it (from 0)."""
+
+    message: str
+    offset: int
+
+
+class ExpressionInvalid(ValueError):
+    """The text is not an expression that policies offer."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        """Carry at least one problem."""
+        super().__init__("; ".join(problem.message for problem in problems))
+        self.problems = tuple(problems)
+
+
+class Unanswered(Exception):
+    """An expression gave neither true nor false; the text says why and what to do."""
+
+
+class ExpressionFailed(Exception):
+    """A rule's expression could not be answered, so neither can the request: nothing may be released."""
+
+    def __init__(self, *, rule: str, expression: str, why: str) -> None:
+        """Name the rule, its expression and the reason."""
+        super().__init__(f"rule {rule!r} could not be evaluated: {why} (in {expression!r})")
+        self.rule = rule
+        self.expression = expression
+        self.why = why
+
+
+class Facts:
+    """What expressions are asked about: checked, measured, and converted at most once."""
+
+    def __init__(self, values: Mapping[str, JsonValue]) -> None:
+        """Check and measure `values`, one for each of `NAMES`; raise `Unanswered` for what CEL misreads."""
+        measure = _Measure()
+        self.activation = _environment().Activation({name: measure.take(values[name], 0) for name in NAMES})
+        self.extent = Extent(measure.total, measure.text, measure.width)
+
+
+class Program:
+    """A compiled expression."""
+
+    def __init__(self, text: str, tree: Tree, compiled: _Compiled) -> None:
+        """Keep what `compile_expression` made."""
+        self.text = text
+        self._tree = tree
+        self._compiled = compiled
+        self._prices: dict[tuple[int, int, int], float] = {}
+
+    def seconds_at_most(self, extent: Extent) -> float:
+        """How long the answer can take for facts of this extent, rounded up to powers of two."""
+        key = (extent.total.bit_length(), extent.text.bit_length(), extent.width.bit_length())
+        price = self._prices.get(key)
+        if price is None:
+            if len(self._prices) >= _KNOWN_PRICES_MAX:
+                self._prices.clear()
+            price = seconds_at_most(self._tree, Extent(*(1 << bits for bits in key)), NAMES)
+            self._prices[key] = price
+        return price
+
+    def holds(self, facts: Facts) -> bool:
+        """The answer, or `Unanswered`. The caller has made sure that there is time for it."""
+        try:
+            answer = self._compiled.eval(facts.activation).value()
+        except (RuntimeError, MemoryError) as error:
+            raise Unanswered(_explained(str(error))) from None
+        if answer is True or answer is False:
+            return answer
+        raise Unanswered(_explained(str(answer)))
+
+
+@lru_cache(maxsize=2 * 1024)  # a policy is checked, then compiled: its expressions need be built only once
+def compile_expression(text: str) -> Program:
+    """Compile an expression that gives true or false; raise `ExpressionInvalid` with every problem found."""
+    if len(text) > EXPRESSION_MAX:
+        raise ExpressionInvalid([Problem(f"longer than {EXPRESSION_MAX} characters; split the rule", 0)])
+    if "\0" in text:
+        raise ExpressionInvalid([Problem("contains U+0000; remove it", text.index("\0"))])
+    checked = _compiled(text)
+    tree = read_tree(checked.serialize())
+    if problems := [*_unfit(checked, tree)]:
+        raise ExpressionInvalid(problems)
+    program = Program(text, tree, _compiled(f"({text}\n) ? true : false"))
+    if program.seconds_at_most(_SMALL_JOB) > EVALUATION_SECONDS:
+        message = "this could take longer than the evaluation budget even on a small job; simplify it"
+        raise ExpressionInvalid([Problem(message, 0)])
+    return program
+
+
+class _Value(Protocol):
+    def value(self) -> object: ...
+
+
+class _Compiled(Protocol):
+    def eval(self, activation: Any) -> _Value: ...
+    def return_type(self) -> Any: ...
+    def serialize(self) -> bytes: ...
+
+
+class _Environment(Protocol):
+    def Activation(self, data: Mapping[str, object]) -> Any: ...  # noqa: N802 - the library's spelling
+    def compile(self, expression: str) -> _Compiled: ...
+
+
+@cache
+def _environment() -> _Environment:
+    kinds = cast("Any", cel.Type)
+    text = kinds.STRING
+    variables = dict.fromkeys(NAMES, text) | {
+        "payload": kinds.DYN,
+        "labels": kinds.Map(text, text),
+        "risk": kinds.List(text),
+        "actor": kinds.Map(text, kinds.DYN),
+    }
+    return cast("_Environment", cast("Any", cel).NewEnv(variables=variables))
+
+
+_REPORTED = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): ([^\n]*)")
+
+
+def _compiled(text: str) -> _Compiled:
+    try:
+        return _environment().compile(text)
+    except (RuntimeError, ValueError) as error:
+        raise ExpressionInvalid([*_reported(text, str(error))]) from None
+
+
+def _reported(text: str, report: str) -> Iterator[Problem]:
+    found = _REPORTED.findall(report)
+    if "recursion" in report or not found:
+        reason = (
+            "nested deeper than 32 levels; split the rule" if "recursion" in report else report[:_WHY_MAX]
+        )
+        yield Problem(reason, 0)
+        return
+    lines = text.split("\n")
+    for line, column, message in found:
+        before = sum(len(earlier) + 1 for earlier in lines[: max(int(line) - 1, 0)])
+        yield Problem(
+            message.removesuffix(" (in container '')")[:_WHY_MAX],
+            min(before + max(int(column) - 1, 0), len(text)),
+        )
+
+
+def _unfit(checked: _Compiled, tree: Tree) -> Iterator[Problem]:
+    kind = checked.return_type().name()
+    if kind not in ("BOOL", "DYN"):
+        yield Problem(f"gives {kind.lower()}, not true or false; compare it with something", 0)
+    for offset, message in unpriced(tree):
+        yield Problem(message, offset)
+    for offset, pattern in literal_patterns(tree):
+        if why := _pattern_problem(pattern):
+            yield Problem(f"not a regular expression (RE2): {why}", offset)
+
+
+def _pattern_problem(pattern: str) -> str | None:
+    # The library knows a bad pattern only when it meets one, so it is shown this one now.
+    tried = _environment().compile("(topic.matches(tenant)) ? true : false")
+    answer = tried.eval(_environment().Activation({"topic": "", "tenant": pattern})).value()
+    return None if isinstance(answer, bool) else str(answer).partition(": ")[2][:_WHY_MAX]
+
+
+_EXPLAINED = (
+    ("Key not found in map : ", "there is no field {}; test it with has() first"),
+    ("<jump_condition>", "it gave something other than true or false"),
+    ("No matching overloads", "the types do not fit: {}; convert with int(), double() or string()"),
+    ("Iteration budget exceeded", "it looped more than 10,000 times; ask about less"),
+    ("bad_alloc", "it ran out of memory; ask about less"),
+)
+
+
+def _explained(report: str) -> str:
+    detail = report[:_WHY_MAX].removesuffix(" [INTERNAL]").partition(": ")[2] or report[:_WHY_MAX]
+    for sign, explanation in _EXPLAINED:
+        if sign in report:
+            return explanation.format(detail.removeprefix(sign).removeprefix(" found : "))
+    return detail
+
+
+class _Measure:
+    """Copies values into what CEL reads rightly, and measures them on the way."""
+
+    def __init__(self) -> None:
+        self.total = self.text = self.width = 0
+
+    def take(self, value: object, depth: int) -> object:
+        self.total += UNIT
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, float):
+            return int(value) if value.is_integer() and -INTEGER_MAX <= value <= INTEGER_MAX else value
+        if value is None or isinstance(value, bool | int):
+            return value
+        return self._members(value, depth)
+
+    def _members(self, value: object, depth: int) -> object:
+        if depth > DEPTH_MAX + 1:
+            raise Unanswered(f"the job is nested deeper than {DEPTH_MAX} levels")
+        if isinstance(value, dict):
+            fields = cast("dict[object, object]", value)
+            self.width = max(self.width, len(fields))
+            return {self._name(name): self.take(item, depth + 1) for name, item in fields.items()}
+        if isinstance(value, list | tuple):
+            items = cast("list[object]", value)
+            self.width = max(self.width, len(items))
+            return [self.take(item, depth + 1) for item in items]
+        raise Unanswered(f"the job holds a {type(value).__name__}, which is not JSON")
+
+    def _name(self, name: object) -> str:
+        if not isinstance(name, str):
+            raise Unanswered("the job has a field name that is not text")
+        self.total += UNIT
+        return self._text(name)
+
+    def _text(self, text: str) -> str:
+        length = len(text) if text.isascii() else 4 * len(text)
+        self.total += length
+        self.text = max(self.text, length)
+        if "\0" in text:
+            raise Unanswered("the job holds a text with U+0000, which expressions cannot read")
+        if not text.isascii():
+            _require_characters(text)
+        return text
+
+
+def _require_characters(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Unanswered("the job holds half of a surrogate pair, which is not a character") from None
