@@ -50,9 +50,14 @@ class Principal(Record, frozen=True, kw_only=True):
         return self.is_local or self.keys_live > 0
 
     @property
+    def person(self) -> str:
+        """Who this is as a person: two principals of one owner are one person."""
+        return self.owner or self.id
+
+    @property
     def people(self) -> frozenset[str]:
         """The names that count as this principal: its own and its owner's."""
-        return frozenset({self.id, self.owner} - {None})  # pyright: ignore[reportReturnType]
+        return frozenset({self.id, self.person})
 
 
 class ApiKey(Record, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ SELECT 1 FROM api_keys LIMIT 1;
 
 -- name: list_keys
 -- Keys of a tenant, newest first.
-SELECT k.body, p.body FROM api_keys k
+SELECT k.created_seq, k.body, p.body FROM api_keys k
 JOIN principals p ON p.tenant = k.tenant AND p.id = k.principal
 WHERE k.tenant = :tenant AND k.created_seq < :before
 ORDER BY k.created_seq DESC LIMIT :limit;

@@ -82,7 +82,6 @@ class IssueKey(Command[Principal], frozen=True, kw_only=True):
     key_id: str
     digest: str
     by: Caller | None = None
-    only_if_empty: bool = False
 
     def reads(self) -> Reads:
         own = (PRINCIPALS.key(self.tenant, self.name), API_KEYS.key(self.tenant, self.key_id))
@@ -199,3 +198,28 @@ class EnsureLocalPerson(Command[Principal], frozen=True, kw_only=True):
             is_local=True,
         )
         return world.put(PRINCIPALS, person)
+
+
+class BootstrapAdmin(Command[Principal | None], frozen=True, kw_only=True):
+    """The first key of an empty store; None if another server was quicker."""
+
+    tenant: str
+    roles: tuple[Role, ...]
+    key_id: str
+    digest: str
+    name: str = "admin"
+
+    def reads(self) -> Reads:
+        return Reads(own=(PRINCIPALS.key(self.tenant, self.name), API_KEYS.key(self.tenant, self.key_id)))
+
+    def decide(self, world: World) -> Principal | None:
+        if world.get(PRINCIPALS, self.tenant, self.name) is not None:
+            return None
+        return IssueKey(
+            tenant=self.tenant,
+            name=self.name,
+            kind=PrincipalKind.PERSON,
+            roles=self.roles,
+            key_id=self.key_id,
+            digest=self.digest,
+        ).decide(world)

@@ -9,7 +9,7 @@ from typing import Any
 from interlock.kernel.idempotency import KEPT_ANSWERS
 from interlock.kernel.record import Kind
 
-ROOMS = ("audit", "outbox", "identity")
+ROOMS = ("audit", "outbox", "identity", "policy", "approvals", "jobs")
 
 
 @cache

@@ -1,0 +1,1 @@
+"""Approvals: people's decisions, bound to exactly what they saw."""

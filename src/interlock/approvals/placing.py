@@ -1,0 +1,135 @@
+"""From what the policy says to what happens to a job: released, denied, throttled or put before people.
+
+Submit, refresh and edit all pass through here, so a job can only ever be placed in one way.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import assert_never
+
+import msgspec
+
+from interlock.approvals.model import Approval, ApprovalState, Requirement, Step
+from interlock.identity.model import Principal
+from interlock.jobs.model import Action, JobState, Priority, Verdict
+from interlock.kernel.record import NOTHING, Reads
+from interlock.kernel.world import World
+from interlock.policy.evaluate import Evaluation
+from interlock.policy.language import ApprovalRequirement, Decision
+from interlock.policy.refusals import PolicyThrottled
+from interlock.policy.rules import bucket_key, judge, policy_in_force, take_token
+
+
+class Placed(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a job stands after the policy was asked."""
+
+    state: JobState
+    verdict: Verdict
+    policy_snapshot: str
+    approval: Approval | None = None
+
+
+class Proposal(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked of the policy: an action by an actor."""
+
+    tenant: str
+    action: Action
+    actor: Principal
+    priority: Priority
+
+
+def placing_reads(world: World, proposal: Proposal) -> Reads:
+    """The throttle bucket that placing this proposal would draw from, if any."""
+    evaluation = judge(world, proposal.tenant, proposal.action, proposal.actor, proposal.priority)
+    key = bucket_key(proposal.tenant, evaluation)
+    return Reads(own=(key,)) if key else NOTHING
+
+
+def place(world: World, proposal: Proposal, *, ends_at: datetime | None, round_number: int = 1) -> Placed:
+    """Ask the policy in force and say where the job goes. Raises `PolicyThrottled` when the rate is used up."""
+    policy = policy_in_force(world, proposal.tenant)
+    evaluation = judge(world, proposal.tenant, proposal.action, proposal.actor, proposal.priority)
+    decision = _settle_throttle(world, proposal.tenant, evaluation, observing=policy.observing)
+    verdict = Verdict(decision=decision.value, rule=evaluation.rule, reason=evaluation.reason)
+    if policy.observing:
+        return _observed(verdict, policy.snapshot)
+    match decision:
+        case Decision.ALLOW:
+            return Placed(state=JobState.PENDING, verdict=verdict, policy_snapshot=policy.snapshot)
+        case Decision.DENY:
+            return Placed(state=JobState.DENIED, verdict=verdict, policy_snapshot=policy.snapshot)
+        case Decision.REQUIRE_HUMAN:
+            approval = _ask(world, proposal, evaluation, policy.snapshot, ends_at, round_number)
+            return Placed(
+                state=JobState.APPROVAL, verdict=verdict, policy_snapshot=policy.snapshot, approval=approval
+            )
+        case Decision.THROTTLE:
+            raise PolicyThrottled(evaluation.rule or "default", 1.0)
+        case _:
+            assert_never(decision)
+
+
+def judged_requirement(world: World, proposal: Proposal) -> tuple[str | None, Requirement] | None:
+    """Which rule would ask people about this now, and for what; None if none would."""
+    evaluation = judge(world, proposal.tenant, proposal.action, proposal.actor, proposal.priority)
+    asks = Decision.REQUIRE_HUMAN in (evaluation.decision, evaluation.then)
+    return (evaluation.rule, requirement_of(evaluation.approval)) if asks else None
+
+
+def requirement_of(asked: ApprovalRequirement | None) -> Requirement:
+    """A policy's requirement in the form that is kept with the job."""
+    if asked is None:
+        return Requirement()
+    return Requirement(
+        quorum=asked.quorum,
+        groups=tuple(asked.groups),
+        self_approval=asked.self_approval,
+        expires_seconds=asked.expires_in,
+        on_expiry=asked.on_expiry,
+        escalate=tuple(
+            Step(after_seconds=step.after, groups=tuple(step.groups))
+            for step in sorted(asked.escalate, key=lambda step: step.after)
+        ),
+        binding=asked.binding,
+    )
+
+
+def _settle_throttle(world: World, tenant: str, evaluation: Evaluation, *, observing: bool) -> Decision:
+    """What a throttle comes to: its `then` while tokens last, a throttle when they are gone."""
+    if evaluation.decision is not Decision.THROTTLE:
+        return evaluation.decision
+    empty_for = take_token(world, tenant, evaluation)
+    if empty_for is None:
+        return evaluation.then or Decision.ALLOW
+    if observing:
+        return Decision.THROTTLE
+    raise PolicyThrottled(evaluation.rule or "default", empty_for)
+
+
+def _observed(verdict: Verdict, snapshot: str) -> Placed:
+    seen = verdict.decision if verdict.decision != Decision.ALLOW.value else None
+    released = msgspec.structs.replace(verdict, decision=Decision.ALLOW.value, observed=seen)
+    return Placed(state=JobState.PENDING, verdict=released, policy_snapshot=snapshot)
+
+
+def _ask(
+    world: World,
+    proposal: Proposal,
+    evaluation: Evaluation,
+    snapshot: str,
+    ends_at: datetime | None,
+    round_number: int,
+) -> Approval:
+    requirement = requirement_of(evaluation.approval)
+    expires_at = world.now + timedelta(seconds=requirement.expires_seconds)
+    return Approval(
+        state=ApprovalState.PENDING,
+        requirement=requirement,
+        rule=evaluation.rule,
+        policy_snapshot=snapshot,
+        job_hash=proposal.action.hash(proposal.tenant),
+        requested_at=world.now,
+        expires_at=min(expires_at, ends_at) if ends_at else expires_at,
+        round=round_number,
+    )

@@ -1,0 +1,72 @@
+"""What every change of a job leaves behind: an audit entry, an event, a wake-up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interlock.audit.rules import Note, note
+from interlock.identity.model import Caller
+from interlock.identity.refusals import NotFound
+from interlock.jobs.model import JOBS, Job, JobState, claims_topic, job_topic
+from interlock.kernel.refusal import Refusal
+from interlock.kernel.world import World
+from interlock.outbox.rules import announce
+
+SWEEP = "interlock"
+
+
+def find_job(world: World, tenant: str, job_id: str) -> Job:
+    """The job, or `NotFound`: another tenant's job is as absent as one that never was."""
+    job = world.get(JOBS, tenant, job_id)
+    if job is None:
+        raise NotFound("job", job_id)
+    return job
+
+
+def record_change(world: World, job: Job, by: Caller | None, action: str, **details: Any) -> None:
+    """Audit a change of a job: who, what, which version, which rule, which hash, which request."""
+    note(
+        world,
+        Note(
+            tenant=job.tenant,
+            actor=by.principal if by else SWEEP,
+            action=action,
+            subject=job.id,
+            subject_version=job.version,
+            rule=job.verdict.rule,
+            hash=job.job_hash,
+            request_id=by.request_id if by else None,
+            details={"state": job.state.value, **{name: value for name, value in details.items() if value}},
+        ),
+    )
+
+
+def record_refusal(world: World, by: Caller, action: str, job_id: str, refusal: Refusal) -> None:
+    """Audit that a decision was refused, and why."""
+    note(
+        world,
+        Note(
+            tenant=by.tenant,
+            actor=by.principal,
+            action=f"{action}_refused",
+            subject=job_id,
+            outcome=type(refusal).__name__,
+            request_id=by.request_id,
+            details={"detail": refusal.detail},
+        ),
+    )
+
+
+def announce_job(world: World, job: Job, event_type: str, **data: Any) -> None:
+    """Tell the outside, whoever waits for this job, and workers if it may now run."""
+    facts: dict[str, Any] = {
+        "job_id": job.id,
+        "state": job.state.value,
+        "topic": job.action.topic,
+        "job_hash": job.job_hash,
+        "version": job.version,
+    }
+    announce(world, job.tenant, event_type, job.id, {**facts, **data})
+    world.wake(job_topic(job.tenant, job.id))
+    if job.state is JobState.PENDING:
+        world.wake(claims_topic(job.tenant))

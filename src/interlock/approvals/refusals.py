@@ -1,0 +1,83 @@
+"""Why an approval cannot be decided this way."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from interlock.kernel.refusal import Refusal
+
+
+class DecisionRefused(Refusal):
+    """Any refusal of a decision; audited under its name."""
+
+
+class AlreadyRejected(DecisionRefused):
+    def __init__(self, job_id: str, by: str, at: datetime, decision_id: str) -> None:
+        super().__init__(f"{job_id} was rejected by {by} at {at:%Y-%m-%dT%H:%M:%SZ}; submit a new job to ask again")
+        self.by, self.at, self.decision_id = by, at, decision_id
+
+
+class AlreadyApproved(DecisionRefused):
+    def __init__(self, job_id: str, by: str, at: datetime, decision_id: str) -> None:
+        super().__init__(f"{job_id} was approved by {by} at {at:%Y-%m-%dT%H:%M:%SZ}; cancel the job to stop it")
+        self.by, self.at, self.decision_id = by, at, decision_id
+
+
+class SnapshotChanged(DecisionRefused):
+    def __init__(self, job_id: str, submitted_under: str, current: str | None) -> None:
+        super().__init__(
+            f"the policy changed since {job_id} was submitted; look at it again after "
+            f"POST /api/v1/approvals/{job_id}/refresh"
+        )
+        self.submitted_under, self.current = submitted_under, current
+
+
+class JobChanged(DecisionRefused):
+    def __init__(self, job_id: str, expected: str, found: str) -> None:
+        super().__init__(
+            f"what is stored for {job_id} no longer matches its hash; nothing will run. "
+            f"Find out who changed it, then POST /api/v1/approvals/{job_id}/refresh or cancel the job"
+        )
+        self.expected, self.found = expected, found
+
+
+class HashMismatch(DecisionRefused):
+    def __init__(self, job_id: str, stored: str) -> None:
+        super().__init__(f"you saw another version of {job_id}; read it again and decide on {stored}")
+        self.stored = stored
+
+
+class TargetChanged(DecisionRefused):
+    def __init__(self, job_id: str, target: str, expected: str, found: str, conflict_id: str) -> None:
+        super().__init__(
+            f"{target} moved from {expected} to {found} since {job_id} was submitted; "
+            f"look at conflict {conflict_id}, then refresh or cancel"
+        )
+        self.target, self.expected, self.found, self.conflict_id = target, expected, found, conflict_id
+
+
+class ApprovalExpired(DecisionRefused):
+    def __init__(self, job_id: str, at: datetime, now: datetime) -> None:
+        ago = int((now - at).total_seconds())
+        super().__init__(
+            f"the approval of {job_id} expired {ago} s ago; ask for a new one with "
+            f"POST /api/v1/approvals/{job_id}/refresh"
+        )
+        self.at = at
+
+
+class NotActionable(DecisionRefused):
+    def __init__(self, job_id: str, state: str, verb: str) -> None:
+        super().__init__(f"{job_id} is {state}, so there is nothing to {verb}; read it with GET /api/v1/jobs/{job_id}")
+        self.state = state
+
+
+class SelfApproval(DecisionRefused):
+    def __init__(self, job_id: str, principal: str) -> None:
+        super().__init__(f"{principal} submitted {job_id} or owns who did; somebody else must decide it")
+
+
+class NotEligible(DecisionRefused):
+    def __init__(self, job_id: str, groups: tuple[str, ...]) -> None:
+        super().__init__(f"{job_id} is for {', '.join(groups)} to decide; ask a member of one of these groups")
+        self.groups = groups

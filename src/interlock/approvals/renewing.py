@@ -1,0 +1,135 @@
+"""Asking again: refresh a drifted request, edit what is asked. Votes are cleared; the old version is kept."""
+
+from __future__ import annotations
+
+import msgspec
+
+from interlock.approvals.placing import Placed, Proposal, place, placing_reads
+from interlock.approvals.recording import announce_job, find_job, record_change, record_refusal
+from interlock.approvals.refusals import DecisionRefused, NotActionable
+from interlock.identity.model import PRINCIPALS, Caller, Principal, Role
+from interlock.identity.refusals import Forbidden, NotFound
+from interlock.identity.rules import caller_reads, identify
+from interlock.jobs.model import JOBS, TRANSITIONS, Action, Job, JobState, Revision
+from interlock.kernel.command import Command
+from interlock.kernel.record import Reads
+from interlock.kernel.refusal import Refusal
+from interlock.kernel.world import World
+from interlock.policy.model import HEAD_ID, HEADS
+
+_REVISIONS_MAX = 20
+_VERBS = {JobState.APPROVAL: "ask", JobState.PENDING: "release", JobState.DENIED: "deny"}
+_EVENTS = {JobState.APPROVAL: "approval.requested", JobState.PENDING: "job.released", JobState.DENIED: "job.denied"}
+
+
+class _AskAgain(Command[Job], frozen=True, kw_only=True):
+    """What refresh and edit share. `submitter` is named by the shell, which has read the job; it is checked."""
+
+    caller: Caller
+    job_id: str
+    submitter: str
+
+    def reads(self) -> Reads:
+        tenant = self.caller.tenant
+        return caller_reads(self.caller) | Reads(
+            own=(JOBS.key(tenant, self.job_id),),
+            see=(HEADS.key(tenant, HEAD_ID), PRINCIPALS.key(tenant, self.submitter)),
+        )
+
+    def more(self, world: World) -> Reads:
+        job = find_job(world, self.caller.tenant, self.job_id)
+        return placing_reads(world, self._proposal(world, job))
+
+    def decide(self, world: World) -> Job:
+        by = identify(world, self.caller)
+        job = find_job(world, self.caller.tenant, self.job_id)
+        self._check_may(by, job)
+        if job.state not in (JobState.APPROVAL, JobState.EXPIRED):
+            raise NotActionable(job.id, job.state.value, self._verb())
+        return self._ask_again(world, by, job)
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        if isinstance(refusal, DecisionRefused):
+            record_refusal(world, self.caller, self._verb(), self.job_id, refusal)
+
+    def _check_may(self, by: Principal, job: Job) -> None:
+        if by.id != job.submitted_by and not {Role.REVIEW, Role.OPERATE, Role.ADMIN} & set(by.roles):
+            raise Forbidden(by.id, (Role.REVIEW,))
+
+    def _ask_again(self, world: World, by: Principal, job: Job) -> Job:
+        round_number = job.approval.round + 1 if job.approval else 1
+        proposal = self._proposal(world, job)
+        placed = place(world, proposal, ends_at=job.expires_at, round_number=round_number)
+        stored = world.put(JOBS, self._renewed(world, by, job, proposal.action, placed))
+        record_change(world, stored, self.caller, self._verb(), reason=self._why(), old_hash=job.job_hash)
+        announce_job(world, stored, _EVENTS[stored.state], round=round_number)
+        return stored
+
+    def _renewed(self, world: World, by: Principal, job: Job, action: Action, placed: Placed) -> Job:
+        after = TRANSITIONS.get((job.state, _VERBS[placed.state]))
+        if after is None:
+            raise NotActionable(job.id, job.state.value, self._verb())
+        old = Revision(
+            action=job.action,
+            job_hash=job.job_hash,
+            policy_snapshot=job.policy_snapshot,
+            approval=job.approval,
+            replaced_at=world.now,
+            replaced_by=by.id,
+            why=self._why(),
+        )
+        return msgspec.structs.replace(
+            job,
+            action=action,
+            state=after,
+            job_hash=action.hash(job.tenant),
+            policy_snapshot=placed.policy_snapshot,
+            verdict=placed.verdict,
+            approval=placed.approval,
+            revisions=(*job.revisions, old)[-_REVISIONS_MAX:],
+            submitter_people=self._submitters(by, job),
+            updated_at=world.now,
+        )
+
+    def _proposal(self, world: World, job: Job) -> Proposal:
+        submitter = world.get(PRINCIPALS, job.tenant, self.submitter)
+        if submitter is None or job.submitted_by != self.submitter:
+            raise NotFound("job", self.job_id)
+        return Proposal(
+            tenant=job.tenant, action=self._action(job), actor=submitter, priority=job.priority
+        )
+
+    def _action(self, job: Job) -> Action:
+        return job.action
+
+    def _submitters(self, by: Principal, job: Job) -> tuple[str, ...]:
+        return job.submitter_people
+
+    def _verb(self) -> str:
+        return "refresh"
+
+    def _why(self) -> str:
+        return ""
+
+
+class RefreshApproval(_AskAgain, frozen=True, kw_only=True):
+    """Put a drifted or expired request back on the current policy and hash."""
+
+
+class EditJob(_AskAgain, frozen=True, kw_only=True):
+    """Change the payload of a request. Whoever edits counts as a submitter: they cannot approve it alone."""
+
+    payload: msgspec.Raw
+    reason: str
+
+    def _action(self, job: Job) -> Action:
+        return msgspec.structs.replace(job.action, payload=self.payload)
+
+    def _submitters(self, by: Principal, job: Job) -> tuple[str, ...]:
+        return tuple(sorted({*job.submitter_people, *by.people}))
+
+    def _verb(self) -> str:
+        return "edit"
+
+    def _why(self) -> str:
+        return self.reason

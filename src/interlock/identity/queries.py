@@ -1,0 +1,37 @@
+"""Reading keys and principals."""
+
+from __future__ import annotations
+
+from interlock.identity.model import API_KEYS, PRINCIPALS, ApiKey, Principal
+from interlock.store.contract import Store
+
+_NEWEST = 2**62
+
+
+async def find_key(store: Store, key_id: str) -> tuple[ApiKey, Principal] | None:
+    """A key by its public id, in whichever tenant, with its principal."""
+    rows = await store.query("identity.caller_by_key", {"key_id": key_id})
+    return (API_KEYS.decode(rows[0][0]), PRINCIPALS.decode(rows[0][1])) if rows else None
+
+
+async def has_any_key(store: Store) -> bool:
+    return bool(await store.query("identity.any_key", {}))
+
+
+async def list_keys(
+    store: Store, tenant: str, *, before: str | None = None, limit: int
+) -> tuple[list[tuple[ApiKey, Principal]], str | None]:
+    """Keys with their principals, newest first, and where to go on."""
+    position = int(before) if before and before.isascii() and before.isdigit() else _NEWEST
+    rows = await store.query("identity.list_keys", {"tenant": tenant, "before": position, "limit": limit})
+    found = [(API_KEYS.decode(row[1]), PRINCIPALS.decode(row[2])) for row in rows]
+    return found, str(rows[-1][0]) if len(rows) == limit else None
+
+
+async def list_principals(
+    store: Store, tenant: str, *, after: str | None = None, limit: int
+) -> tuple[list[Principal], str | None]:
+    """Principals by name, and where to go on."""
+    rows = await store.query("identity.list_principals", {"tenant": tenant, "after": after or "", "limit": limit})
+    found = [PRINCIPALS.decode(row[0]) for row in rows]
+    return found, found[-1].id if len(found) == limit else None

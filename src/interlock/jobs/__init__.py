@@ -1,0 +1,1 @@
+"""Jobs: proposed actions, from submit to done."""

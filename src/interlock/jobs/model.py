@@ -1,0 +1,189 @@
+"""A job: one proposed action, what policy and people said of it, and how far it got."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from interlock.approvals.model import Approval, ApprovalState
+from interlock.codec.canonical import canonical
+from interlock.kernel.record import Kind, Record, micros
+
+
+class JobState(StrEnum):
+    APPROVAL = "APPROVAL"
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    DENIED = "DENIED"
+    CANCELLED = "CANCELLED"
+    EXPIRED = "EXPIRED"
+
+
+TRANSITIONS: Mapping[tuple[JobState, str], JobState] = {
+    (JobState.APPROVAL, "approve"): JobState.PENDING,
+    (JobState.APPROVAL, "reject"): JobState.DENIED,
+    (JobState.APPROVAL, "deny"): JobState.DENIED,
+    (JobState.APPROVAL, "release"): JobState.PENDING,
+    (JobState.APPROVAL, "ask"): JobState.APPROVAL,
+    (JobState.APPROVAL, "expire"): JobState.EXPIRED,
+    (JobState.APPROVAL, "cancel"): JobState.CANCELLED,
+    (JobState.EXPIRED, "ask"): JobState.APPROVAL,
+    (JobState.EXPIRED, "release"): JobState.PENDING,
+    (JobState.EXPIRED, "deny"): JobState.DENIED,
+    (JobState.PENDING, "cancel"): JobState.CANCELLED,
+    (JobState.PENDING, "expire"): JobState.EXPIRED,
+}
+
+GRANTED_LABEL = "approval_granted"
+
+
+class Priority(StrEnum):
+    LOW = "low"
+    NORMAL = "normal"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+
+class TargetRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the action changes, and which version of it the proposal was made for."""
+
+    key: str
+    version: str | None = None
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something for the reviewer to look at."""
+
+    title: str
+    kind: str
+    content: str | None = None
+    url: str | None = None
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the policy said: the rule that matched (None: the default) and its decision.
+
+    Under `mode: observe` the job is released whatever the policy says, and `observed` is what it said.
+    """
+
+    decision: str
+    rule: str | None = None
+    reason: str = ""
+    observed: str | None = None
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What would run: everything that the hash binds. The payload is canonical JSON, kept as bytes."""
+
+    topic: str
+    payload: msgspec.Raw
+    env: str = ""
+    channel: str = ""
+    labels: dict[str, str] = {}
+    risk: tuple[str, ...] = ()
+    target: TargetRef | None = None
+
+    def hash(self, tenant: str) -> str:
+        """`sha256:…` over the RFC 8785 form of the tenant and every field here, with a domain prefix."""
+        target: dict[str, Any] | None = None
+        if self.target is not None:
+            target = {"key": self.target.key, "version": self.target.version}
+        digest = hashlib.sha256(b"interlock:job/v1\n")
+        digest.update(b'{"channel":' + canonical(self.channel))
+        digest.update(b',"env":' + canonical(self.env))
+        digest.update(b',"labels":' + canonical(self.labels))
+        digest.update(b',"payload":' + bytes(self.payload))
+        digest.update(b',"risk":' + canonical(list(self.risk)))
+        digest.update(b',"target":' + canonical(target))
+        digest.update(b',"tenant":' + canonical(tenant))
+        digest.update(b',"topic":' + canonical(self.topic) + b"}")
+        return f"sha256:{digest.hexdigest()}"
+
+
+class Revision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the job was before somebody edited or refreshed it."""
+
+    action: Action
+    job_hash: str
+    policy_snapshot: str | None
+    approval: Approval | None = None
+    replaced_at: datetime
+    replaced_by: str
+    why: str = ""
+
+
+class Job(Record, frozen=True, kw_only=True):
+    """One proposed action."""
+
+    action: Action
+    state: JobState
+    job_hash: str
+    policy_snapshot: str | None
+    verdict: Verdict
+    priority: Priority = Priority.NORMAL
+    evidence: tuple[Evidence, ...] = ()
+    submitted_by: str
+    submitter_people: tuple[str, ...] = ()
+    submitted_at: datetime
+    updated_at: datetime
+    expires_at: datetime | None = None
+    max_attempts: int = 3
+    run_id: str | None = None
+    approval: Approval | None = None
+    system_labels: dict[str, str] = {}
+    revisions: tuple[Revision, ...] = ()
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether what is stored is still what was hashed."""
+        return self.action.hash(self.tenant) == self.job_hash
+
+    def due_at(self) -> datetime | None:
+        """When a sweep must look at this job: its own end, its approval's end or next escalation."""
+        if self.state not in (JobState.APPROVAL, JobState.PENDING):
+            return None
+        waiting = self.approval.next_step_at() if self.approval and self.state is JobState.APPROVAL else None
+        moments = [moment for moment in (waiting, self.expires_at) if moment is not None]
+        return min(moments, default=None)
+
+
+def _approval_state(job: Job) -> str | None:
+    if job.approval is None or job.approval.state is ApprovalState.WITHDRAWN:
+        return None
+    return job.approval.state.value
+
+
+def _due_at(job: Job) -> int | None:
+    due = job.due_at()
+    return None if due is None else micros(due)
+
+
+JOBS = Kind(
+    "job",
+    Job,
+    table="jobs",
+    columns={
+        "state": lambda job: job.state.value,
+        "topic": lambda job: job.action.topic,
+        "approval_state": _approval_state,
+        "due_at": _due_at,
+        "observed": lambda job: job.verdict.observed,
+    },
+)
+
+
+def job_topic(tenant: str, job_id: str) -> str:
+    """What somebody who waits for one job listens on."""
+    return f"job:{tenant}:{job_id}"
+
+
+def claims_topic(tenant: str) -> str:
+    """What a worker that waits for any job of a tenant listens on."""
+    return f"claims:{tenant}"

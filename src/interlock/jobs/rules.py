@@ -1,0 +1,145 @@
+"""Jobs' commands: submit and cancel."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from interlock.approvals.model import ApprovalState
+from interlock.approvals.placing import Placed, Proposal, place, placing_reads
+from interlock.approvals.recording import announce_job, find_job, record_change
+from interlock.approvals.refusals import NotActionable
+from interlock.audit.rules import Note, note
+from interlock.identity.model import Caller, Principal, Role
+from interlock.identity.refusals import Forbidden
+from interlock.identity.rules import caller_reads, identify, require
+from interlock.jobs.model import (
+    JOBS,
+    TRANSITIONS,
+    Action,
+    Evidence,
+    Job,
+    JobState,
+    Priority,
+)
+from interlock.kernel.command import Command
+from interlock.kernel.record import Reads
+from interlock.kernel.refusal import Refusal
+from interlock.kernel.world import World
+from interlock.policy.model import HEAD_ID, HEADS
+from interlock.policy.refusals import PolicyThrottled, PolicyUnavailable
+
+_ANNOUNCED = {
+    JobState.PENDING: "job.released",
+    JobState.APPROVAL: "approval.requested",
+    JobState.DENIED: "job.denied",
+}
+
+
+class SubmitJob(Command[Job], frozen=True, kw_only=True):
+    """Propose an action. The policy decides at once whether it is released, denied or put before people."""
+
+    caller: Caller
+    job_id: str
+    action: Action
+    priority: Priority = Priority.NORMAL
+    evidence: tuple[Evidence, ...] = ()
+    expires_seconds: int | None = None
+    max_attempts: int = 3
+    run_id: str | None = None
+
+    def reads(self) -> Reads:
+        return caller_reads(self.caller) | Reads(see=(HEADS.key(self.caller.tenant, HEAD_ID),))
+
+    def more(self, world: World) -> Reads:
+        return placing_reads(world, self._proposal(require(world, self.caller, Role.SUBMIT)))
+
+    def decide(self, world: World) -> Job:
+        submitter = require(world, self.caller, Role.SUBMIT)
+        seconds = self.expires_seconds
+        ends_at = world.now + timedelta(seconds=seconds) if seconds is not None else None
+        placed = place(world, self._proposal(submitter), ends_at=ends_at)
+        job = world.add(JOBS, self._job(world, submitter, placed, ends_at))
+        self._record(world, job)
+        return job
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        if isinstance(refusal, PolicyThrottled | PolicyUnavailable):
+            note(
+                world,
+                Note(
+                    tenant=self.caller.tenant,
+                    actor=self.caller.principal,
+                    action="submit_refused",
+                    subject=self.action.topic,
+                    outcome=type(refusal).__name__,
+                    rule=refusal.rule,
+                    hash=self.action.hash(self.caller.tenant),
+                    request_id=self.caller.request_id,
+                ),
+            )
+
+    def _proposal(self, submitter: Principal) -> Proposal:
+        return Proposal(
+            tenant=self.caller.tenant, action=self.action, actor=submitter, priority=self.priority
+        )
+
+    def _job(self, world: World, submitter: Principal, placed: Placed, ends_at: datetime | None) -> Job:
+        return Job(
+            tenant=self.caller.tenant,
+            id=self.job_id,
+            action=self.action,
+            state=placed.state,
+            job_hash=self.action.hash(self.caller.tenant),
+            policy_snapshot=placed.policy_snapshot,
+            verdict=placed.verdict,
+            approval=placed.approval,
+            priority=self.priority,
+            evidence=self.evidence,
+            submitted_by=submitter.id,
+            submitter_people=tuple(sorted(submitter.people)),
+            submitted_at=world.now,
+            updated_at=world.now,
+            expires_at=ends_at,
+            max_attempts=self.max_attempts,
+            run_id=self.run_id,
+        )
+
+    def _record(self, world: World, job: Job) -> None:
+        record_change(world, job, self.caller, "submit")
+        announce_job(world, job, _ANNOUNCED[job.state])
+
+
+class CancelJob(Command[Job], frozen=True, kw_only=True):
+    """Withdraw a job that has not finished. Its submitter may, and so may an operator. Repeating is harmless."""
+
+    caller: Caller
+    job_id: str
+    reason: str = ""
+
+    def reads(self) -> Reads:
+        return caller_reads(self.caller) | Reads(own=(JOBS.key(self.caller.tenant, self.job_id),))
+
+    def decide(self, world: World) -> Job:
+        principal = identify(world, self.caller)
+        job = find_job(world, self.caller.tenant, self.job_id)
+        if not {Role.OPERATE, Role.ADMIN} & set(principal.roles) and principal.id != job.submitted_by:
+            raise Forbidden(principal.id, (Role.OPERATE,))
+        if job.state is JobState.CANCELLED:
+            return job
+        after = TRANSITIONS.get((job.state, "cancel"))
+        if after is None:
+            raise NotActionable(job.id, job.state.value, "cancel")
+        return self._cancel(world, job, after)
+
+    def _cancel(self, world: World, job: Job, after: JobState) -> Job:
+        approval = job.approval
+        if approval and approval.state is ApprovalState.PENDING:
+            approval = msgspec.structs.replace(approval, state=ApprovalState.WITHDRAWN)
+        changed = msgspec.structs.replace(job, state=after, approval=approval, updated_at=world.now)
+        stored = world.put(JOBS, changed)
+        record_change(world, stored, self.caller, "cancel", reason=self.reason)
+        announce_job(world, stored, "job.cancelled")
+        return stored
+

@@ -1,0 +1,22 @@
+"""Why the policy room says no."""
+
+from __future__ import annotations
+
+from interlock.kernel.refusal import Refusal
+
+
+class PolicyUnavailable(Refusal):
+    """The policy could not be evaluated, so nothing is released."""
+
+    def __init__(self, rule: str, why: str) -> None:
+        super().__init__(f"rule {rule!r} could not be evaluated ({why}); nothing was released. Correct the rule")
+        self.rule = rule
+
+
+class PolicyThrottled(Refusal):
+    """Evaluated, and the rate is used up."""
+
+    def __init__(self, rule: str, retry_after_seconds: float) -> None:
+        super().__init__(f"rule {rule!r} allows no more for now; retry in {retry_after_seconds:.1f} s")
+        self.rule = rule
+        self.retry_after_seconds = retry_after_seconds

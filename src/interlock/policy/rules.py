@@ -1,0 +1,195 @@
+"""The policy's commands, and how other rooms ask it: `judge` an action, `take_token` from a throttle.
+
+The policy in force is read in the transaction that decides. Without one, everything is denied.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from interlock.audit.rules import Note, note
+from interlock.identity.model import Caller, Principal, Role
+from interlock.identity.refusals import NotFound
+from interlock.identity.rules import caller_reads, require
+from interlock.jobs.model import Action, Priority
+from interlock.kernel.command import Command
+from interlock.kernel.record import Key, Reads
+from interlock.kernel.world import World
+from interlock.outbox.rules import announce
+from interlock.policy.buckets import BucketLevel, Empty, take
+from interlock.policy.evaluate import Budget, CompiledPolicy, Evaluation, compiled, evaluate
+from interlock.policy.expressions import ExpressionFailed
+from interlock.policy.language import Mode, PolicyDocument, canonical_policy, snapshot_id
+from interlock.policy.model import BUCKETS, HEAD_ID, HEADS, SNAPSHOTS, PolicyBucket, PolicyHead, PolicySnapshot
+from interlock.policy.refusals import PolicyUnavailable
+from interlock.policy.request import Actor, PolicyInput
+
+OPERATOR = "operator"
+_BUDGET = Budget()
+_ALWAYS_SECONDS = 60.0
+_NOTHING_ALLOWED = canonical_policy(PolicyDocument()).decode()
+NO_POLICY = snapshot_id(PolicyDocument())
+
+
+class ActivePolicy(msgspec.Struct, frozen=True):
+    """The policy in force, ready to be asked."""
+
+    snapshot: str
+    policy: CompiledPolicy
+    observing: bool
+
+
+def policy_in_force(world: World, tenant: str) -> ActivePolicy:
+    """What is in force now; a tenant without a policy denies everything."""
+    return active_policy(world.get(HEADS, tenant, HEAD_ID))
+
+
+def active_policy(head: PolicyHead | None) -> ActivePolicy:
+    """A head's policy, compiled; None is a tenant without a policy."""
+    snapshot, document = (head.snapshot, head.document) if head else (NO_POLICY, _NOTHING_ALLOWED)
+    policy = compiled(snapshot, document.encode())
+    return ActivePolicy(snapshot, policy, policy.document.mode is Mode.OBSERVE)
+
+
+def judge(world: World, tenant: str, action: Action, actor: Principal, priority: Priority) -> Evaluation:
+    """What the policy in force says of this action. Fails closed with `PolicyUnavailable`."""
+    active = policy_in_force(world, tenant)
+    try:
+        return evaluate(active.policy, policy_input(tenant, action, actor, priority), budget=_BUDGET)
+    except ExpressionFailed as failed:
+        raise PolicyUnavailable(failed.rule, failed.why) from failed
+
+
+def policy_input(tenant: str, action: Action, actor: Principal, priority: Priority) -> PolicyInput:
+    """An action as the policy sees it."""
+    return PolicyInput(
+        tenant=tenant,
+        topic=action.topic,
+        env=action.env,
+        channel=action.channel,
+        labels=action.labels,
+        risk=action.risk,
+        payload=msgspec.json.decode(action.payload),
+        priority=priority.value,
+        actor=Actor(id=actor.id, kind=actor.kind.value, groups=actor.groups, owner=actor.owner or ""),
+    )
+
+
+def bucket_key(tenant: str, evaluation: Evaluation) -> Key | None:
+    """The bucket that this evaluation draws from, if it is a throttle that has one."""
+    drawn = evaluation.throttle
+    return BUCKETS.key(tenant, drawn.bucket_id) if drawn is not None else None
+
+
+def take_token(world: World, tenant: str, evaluation: Evaluation) -> float | None:
+    """Take one token; None if there was one, else the seconds until there is. No bucket is always empty."""
+    drawn = evaluation.throttle
+    if drawn is None:
+        return _ALWAYS_SECONDS
+    kept = world.get(BUCKETS, tenant, drawn.bucket_id)
+    level = BucketLevel(parts=kept.parts, as_of=kept.as_of) if kept else None
+    taken = take(level, drawn.throttle, world.now)
+    if isinstance(taken, Empty):
+        return taken.retry_after.total_seconds()
+    left = taken.level
+    world.put(
+        BUCKETS,
+        PolicyBucket(
+            tenant=tenant, id=drawn.bucket_id, parts=left.parts, as_of=left.as_of, full_at=taken.full_at
+        ),
+    )
+    return None
+
+
+class ActivatePolicy(Command[PolicyHead], frozen=True, kw_only=True):
+    """Put a policy in force. Its snapshot is kept for ever. `by` is None for the operator of the store."""
+
+    tenant: str
+    snapshot: str
+    document: str
+    source: str
+    by: Caller | None = None
+
+    @classmethod
+    def of(
+        cls, document: PolicyDocument, source: str, *, tenant: str, by: Caller | None = None
+    ) -> ActivatePolicy:
+        """The command for a parsed document."""
+        spelled = canonical_policy(document)
+        return cls(
+            tenant=tenant, snapshot=snapshot_id(spelled), document=spelled.decode(), source=source, by=by
+        )
+
+    def reads(self) -> Reads:
+        own = (HEADS.key(self.tenant, HEAD_ID), SNAPSHOTS.key(self.tenant, self.snapshot))
+        return Reads(own=own) | (caller_reads(self.by) if self.by else Reads())
+
+    def decide(self, world: World) -> PolicyHead:
+        author = require(world, self.by, Role.ADMIN).id if self.by else OPERATOR
+        if world.get(SNAPSHOTS, self.tenant, self.snapshot) is None:
+            world.put(
+                SNAPSHOTS,
+                PolicySnapshot(
+                    tenant=self.tenant,
+                    id=self.snapshot,
+                    document=self.document,
+                    source=self.source,
+                    created_at=world.now,
+                    created_by=author,
+                ),
+            )
+        return _activate(world, self.tenant, self.snapshot, self.document, author, self.by, "policy_activate")
+
+
+class RollBackPolicy(Command[PolicyHead], frozen=True, kw_only=True):
+    """Put an earlier snapshot back in force."""
+
+    caller: Caller
+    snapshot: str
+
+    def reads(self) -> Reads:
+        tenant = self.caller.tenant
+        return caller_reads(self.caller) | Reads(
+            own=(HEADS.key(tenant, HEAD_ID),), see=(SNAPSHOTS.key(tenant, self.snapshot),)
+        )
+
+    def decide(self, world: World) -> PolicyHead:
+        author = require(world, self.caller, Role.ADMIN).id
+        kept = world.get(SNAPSHOTS, self.caller.tenant, self.snapshot)
+        if kept is None:
+            raise NotFound("policy snapshot", self.snapshot)
+        return _activate(
+            world, self.caller.tenant, kept.id, kept.document, author, self.caller, "policy_roll_back"
+        )
+
+
+def _activate(
+    world: World, tenant: str, snapshot: str, document: str, author: str, by: Caller | None, action: str
+) -> PolicyHead:
+    before = world.get(HEADS, tenant, HEAD_ID)
+    if before is not None and before.snapshot == snapshot:
+        return before
+    previous = before.snapshot if before else None
+    note(
+        world,
+        Note(
+            tenant=tenant,
+            actor=author,
+            action=action,
+            subject="policy",
+            hash=snapshot,
+            request_id=by.request_id if by else None,
+            details={"previous": previous},
+        ),
+    )
+    announce(world, tenant, "policy.activated", "policy", {"snapshot": snapshot, "previous": previous})
+    head = PolicyHead(
+        tenant=tenant,
+        id=HEAD_ID,
+        snapshot=snapshot,
+        document=document,
+        activated_at=world.now,
+        activated_by=author,
+        previous=previous,
+    )
+    return world.put(HEADS, head)
