@@ -84,10 +84,12 @@ async def test_a_dropped_database_comes_back_empty_and_without_clients(postgres:
 @pytest.mark.parametrize("order", ["os._exit(3)", "os.kill(os.getpid(), 9)", "sys.exit(3)"])
 def test_nothing_outlives_a_test_run_however_it_ends(order: str) -> None:
     script = (
-        "import os, sys\n"
+        "import os, subprocess, sys\n"
         "from tests.harness.postgres import PostgresServer\n"
+        "from tests.harness.reaper import reaper\n"
         "server = PostgresServer(); server.start()\n"
-        "print(server._process.pid, server._folder, flush=True); sys.stdin.readline()\n"
+        "other = subprocess.Popen(['sh', '-c', 'sleep 600 & wait']); reaper().watch(other.pid)\n"
+        "print(server._folder, flush=True); sys.stdin.readline()\n"
         f"{order}\n"
     )
     run = subprocess.Popen(
@@ -95,16 +97,11 @@ def test_nothing_outlives_a_test_run_however_it_ends(order: str) -> None:
     )
     assert run.stdin is not None
     assert run.stdout is not None
-    postmaster, folder = run.stdout.readline().split()
-    family = [int(postmaster), *descendants(int(postmaster))]
-    reapers = [child for child in descendants(run.pid) if child not in family]
-    run.stdin.write("\n")
-    run.stdin.flush()
-    run.wait(60)
-    wait_until_gone([*family, *reapers])
-    assert not Path(folder).exists()
-    run.stdin.close()
-    run.stdout.close()
+    folder = Path(run.stdout.readline().strip())
+    family = descendants(run.pid)
+    run.communicate("\n", timeout=60)
+    wait_until_gone(family)
+    assert not folder.exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root needs another user")
