@@ -82,14 +82,11 @@ def change_answered(
     are left out of the body.
     """
     name = fresh_name() if key is None else _checked_name(key)
-    present = {field: value for field, value in (body or {}).items() if value is not None}
-    request = Request(
-        method=method,
-        path=where,
-        headers=_headers(session)
-        | {"content-type": "application/json", IDEMPOTENCY_KEY: derived_key(where, scope, name)},
-        body=encoded(present),
-    )
+    headers = _headers(session) | {IDEMPOTENCY_KEY: derived_key(where, scope, name)}
+    content = b""
+    if present := {field: value for field, value in (body or {}).items() if value is not None}:
+        headers["content-type"], content = "application/json", encoded(present)
+    request = Request(method=method, path=where, headers=headers, body=content)
     return (yield from exchange(session, request, name=name))
 
 

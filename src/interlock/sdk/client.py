@@ -51,6 +51,17 @@ def awaited(
     return call
 
 
+def _describe(method: Callable[..., Any], operation: Callable[..., Flow[Any]]) -> None:
+    """Show a method as it is called: on `self` instead of a session, returning the flow's result."""
+    shown = signature(operation)
+    session, *others = shown.parameters.values()
+    result = str(shown.return_annotation).removeprefix("Flow[").removesuffix("]")
+    method.__signature__ = shown.replace(  # type: ignore[attr-defined]
+        parameters=[session.replace(name="self", annotation=Parameter.empty), *others],
+        return_annotation=result,
+    )
+
+
 class Interlock(ClientBase):
     """The blocking client; threads may share one."""
 
@@ -178,14 +189,3 @@ def _async_transport(url: str | None, store: str | None) -> AsyncTransport:
     from interlock.sdk.embedded import AsyncEmbeddedTransport
 
     return AsyncEmbeddedTransport(store)
-
-
-def _describe(method: Callable[..., Any], operation: Callable[..., Flow[Any]]) -> None:
-    """Show a method as it is called: on `self` instead of a session, returning the flow's result."""
-    shown = signature(operation)
-    session, *others = shown.parameters.values()
-    result = str(shown.return_annotation).removeprefix("Flow[").removesuffix("]")
-    method.__signature__ = shown.replace(  # type: ignore[attr-defined]
-        parameters=[session.replace(name="self", annotation=Parameter.empty), *others],
-        return_annotation=result,
-    )

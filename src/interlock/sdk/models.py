@@ -25,11 +25,15 @@ class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What policy said of a job; `rule` is None where the policy's default decided."""
+    """What policy said of a job; `rule` is None where the policy's default decided.
+
+    Under `mode: observe` the job was released, and `observed` is what would have happened to it.
+    """
 
     decision: str
     rule: str | None = None
     reason: str | None = None
+    observed: str | None = None
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -58,22 +62,41 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for people's decision: `pending`, `approved`, `rejected` or `expired`."""
+    """People's decision on a job: `pending`, `approved`, `rejected`, `expired` or `withdrawn`.
+
+    Empty `groups` means that any person with the role `review` may decide.
+    """
 
     state: str
-    job_id: str | None = None
     rule: str | None = None
     quorum: int = 1
     groups: tuple[str, ...] = ()
+    self_approval: bool = False
+    binding: str = "strict"
     votes: tuple[Vote, ...] = ()
     requested_at: datetime | None = None
     expires_at: datetime | None = None
+    policy_snapshot: str | None = None
+    job_hash: str | None = None
+    round: int = 1
     decision_id: str | None = None
     decided_by: str | None = None
     decided_at: datetime | None = None
     reason: str | None = None
     note: str | None = None
     code: str | None = None
+
+
+class Revision(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job was before somebody edited or refreshed it."""
+
+    job_hash: str
+    payload: Any = None
+    policy_snapshot: str | None = None
+    approval: Approval | None = None
+    replaced_at: datetime | None = None
+    replaced_by: str | None = None
+    why: str | None = None
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +110,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     env: str | None = None
     channel: str | None = None
     labels: dict[str, str] = {}
+    system_labels: dict[str, str] = {}
     risk: tuple[str, ...] = ()
     priority: str = "normal"
     target: Target | None = None
@@ -103,6 +127,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str | None = None
     result: Any = None
     error: Any = None
+    version: int | None = None
+    revisions: tuple[Revision, ...] = ()
     replayed: bool = False
 
     @property
@@ -116,17 +142,43 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return self.state not in UNFINISHED
 
 
+class Drift(msgspec.Struct, frozen=True, kw_only=True):
+    """What moved since an approval was asked for; any `true` means: refresh before approving."""
+
+    policy_changed: bool = False
+    job_changed: bool = False
+    submitted_under: str | None = None
+    current_snapshot: str | None = None
+
+
+class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a reviewer needs to decide on a job."""
+
+    job_id: str
+    state: str
+    job: Job
+    approval: Approval
+    payload: Any = None
+    drift: Drift = Drift()
+    votes_needed: int | None = None
+    on_approve: str | None = None
+
+
 class Review(msgspec.Struct, frozen=True, kw_only=True):
     """What the service made of one approve or reject.
 
-    `outcome` is `approved`, `rejected`, `vote_recorded`, `already_approved` or `already_rejected`.
+    `outcome` is `approved`, `rejected`, `vote_recorded`, `already_approved` or `already_rejected`; `votes`
+    counts the people whose yes counts now.
     """
 
     outcome: str
     state: str
     job_id: str | None = None
+    job_hash: str | None = None
     decision_id: str | None = None
-    votes: int | tuple[Vote, ...] | None = None
+    decided_by: str | None = None
+    decided_at: datetime | None = None
+    votes: int | None = None
     quorum: int | None = None
 
 
@@ -134,11 +186,13 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened, or was refused."""
 
     action: str
+    n: int | None = None
     id: str | None = None
     at: datetime | None = None
     actor: str | None = None
     subject: str | None = None
     outcome: str | None = None
+    subject_version: int | None = None
     rule: str | None = None
     hash: str | None = None
     request_id: str | None = None

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from interlock.sdk.calls import change, fetch, path
 from interlock.sdk.flow import Flow
-from interlock.sdk.models import Approval, Job, Page, Review
+from interlock.sdk.models import ApprovalRequest, Job, Page, Review
 from interlock.sdk.session import Session
 
 
@@ -16,15 +16,15 @@ def approvals(
     state: Literal["pending", "approved", "rejected", "expired"] | None = None,
     limit: int | None = None,
     cursor: str | None = None,
-) -> Flow[Page[Approval]]:
-    """List approvals, newest first."""
+) -> Flow[Page[Job]]:
+    """List the jobs that people were asked about, newest first."""
     query = {"state": state, "limit": limit, "cursor": cursor}
-    return (yield from fetch(session, path("approvals"), Page[Approval], query))
+    return (yield from fetch(session, path("approvals"), Page[Job], query))
 
 
-def approval(session: Session, job_id: str) -> Flow[Approval]:
-    """Read one approval with everything its reviewer needs."""
-    return (yield from fetch(session, path("approvals", job_id), Approval))
+def approval(session: Session, job_id: str) -> Flow[ApprovalRequest]:
+    """Read everything that a reviewer needs to decide on a job."""
+    return (yield from fetch(session, path("approvals", job_id), ApprovalRequest))
 
 
 def approve(

@@ -37,24 +37,28 @@ def wait(
 
 def watch(session: Session, seen: Job, *, timeout: float | None, until: Until) -> Flow[Job]:
     """Wait as `wait` does, beginning from a job already seen."""
-    begun = yield from now()
-    pause = POLL_SECONDS_FIRST
     latest: Job | InterlockError = seen
+    latest_at = yield from now()
+    ends_at = inf if timeout is None else latest_at + timeout
+    pause = POLL_SECONDS_FIRST
     while not (isinstance(latest, Job) and _reached(latest, until)):
-        asked_at = yield from now()
-        left = inf if timeout is None else begun + timeout - asked_at
-        if left <= 0:
+        if latest_at >= ends_at:
             raise _out_of_time(seen, latest)
-        hold = int(min(left, HOLD_SECONDS)) if session.long_polls else 0
-        latest = yield from _look(session, seen.id, until, hold, left)
-        answered_at = yield from now()
-        if hold and answered_at - asked_at >= hold * 0.9:
+        asked_at = yield from now()
+        hold = _hold_seconds(session, ends_at - asked_at)
+        latest = yield from _look(session, seen.id, until, hold, ends_at - asked_at)
+        latest_at = yield from now()
+        if hold and latest_at - asked_at >= hold * 0.9:
             pause = POLL_SECONDS_FIRST  # held as asked: the next question may follow at once
-            continue
-        if not (isinstance(latest, Job) and _reached(latest, until)):
-            yield from sleep(min(_rest(session, latest, pause), max(0.0, left - (answered_at - asked_at))))
+        elif not (isinstance(latest, Job) and _reached(latest, until)):
+            yield from sleep(max(0.0, min(_rest(session, latest, pause), ends_at - latest_at)))
             pause = min(POLL_SECONDS_MOST, pause * 1.5)
     return latest
+
+
+def _hold_seconds(session: Session, left: float) -> int:
+    """How long the service is asked to hold a question; 0 asks it to answer at once."""
+    return int(min(max(left, 0.0), HOLD_SECONDS)) if session.long_polls else 0
 
 
 def _look(session: Session, job_id: str, until: Until, hold: int, left: float) -> Flow[Job | InterlockError]:
