@@ -55,10 +55,12 @@ WORLDLY = {
         "socket",
     ),
     *("sqlite3", "ssl", "subprocess", "sys", "tempfile", "threading", "time", "urllib", "uuid", "uuid_utils"),
-    *("uvicorn", "uvloop", "yaml"),
+    *("uvicorn", "uvloop"),
 }
 CLOCK_METHODS = {"now", "utcnow", "today"}
 IO_BUILTINS = {"open", "print", "input"}
+HARMLESS = {"threading.Lock"}  # guards a cache; decides nothing
+STATUSES = {400, 401, 403, 404, 405, 409, 413, 415, 422, 423, 429, 503}
 
 
 def test_every_part_of_the_package_has_a_place_in_the_order() -> None:
@@ -106,7 +108,24 @@ def test_shells_reach_a_store_only_through_its_contract() -> None:
 
 
 def test_only_problems_maps_refusals_to_http() -> None:
-    assert not list(_offences(_refusal_mapped_elsewhere))
+    assert not [
+        f"{module.place}:{node.lineno} catches {ast.unparse(node.type)}"
+        for module in package()
+        if module.part == "api" and module.name != "interlock.api.problems"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ExceptHandler) and node.type and not _passes_on(node)
+        if _names_in(node.type) & _refusals_of(module)
+    ]
+
+
+def test_nothing_below_the_shells_knows_an_http_status() -> None:
+    assert not [
+        f"{module.place}:{node.lineno} says {node.value}"
+        for module in package()
+        if module.part in {*ROOMS, *FOUNDATIONS}
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Constant) and type(node.value) is int and node.value in STATUSES
+    ]
 
 
 def test_integrations_use_the_sdk_only() -> None:
@@ -146,10 +165,6 @@ def _shell_touches_store(module: Module, imported: Module) -> bool:
     if module.part not in SHELLS - {"runtime", "drills"}:
         return False
     return imported.part == "store" and _stem(imported) != "contract"
-
-
-def _refusal_mapped_elsewhere(module: Module, imported: Module) -> bool:
-    return module.part == "api" and _stem(imported) == "refusals" and module.name != "interlock.api.problems"
 
 
 def _integration_leaks(module: Module, imported: Module) -> bool:
@@ -199,7 +214,7 @@ def _worldly_chains(start: Module) -> Iterator[tuple[list[str], str]]:
         chain = chains.pop()
         for entry in chain[-1].imports:
             imported = _ours(entry)
-            if imported is None and entry.name.partition(".")[0] in WORLDLY:
+            if imported is None and entry.name not in HARMLESS and entry.name.partition(".")[0] in WORLDLY:
                 yield [module.name for module in chain], entry.name
             elif imported is not None and entry.at_load and imported.name not in seen:
                 seen.add(imported.name)
@@ -214,6 +229,26 @@ def _stem(module: Module) -> str:
     """model, rules or refusals for both `rules.py` and a file in a `rules/` folder."""
     inner = module.name.split(".")[2:]
     return inner[0] if inner else ""
+
+
+def _refusals_of(module: Module) -> set[str]:
+    """The refusals that `module` imports, the kernel's base class among them."""
+    found: set[str] = set()
+    for entry in module.imports:
+        imported = _ours(entry)
+        if imported is not None and _stem(imported) in {"refusal", "refusals"}:
+            found.add(entry.name.rpartition(".")[2])
+    return found
+
+
+def _passes_on(handler: ast.ExceptHandler) -> bool:
+    """Whether it only looks (to count, say) and raises the same again."""
+    last = handler.body[-1]
+    return isinstance(last, ast.Raise) and last.exc is None
+
+
+def _names_in(expression: ast.expr) -> set[str]:
+    return {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
 
 
 def _is_worldly(function: ast.expr) -> bool:
