@@ -19,7 +19,8 @@ from interlock.api.http import Headers, Request, Response
 from interlock.api.logs import Log
 from interlock.api.metrics import Registry
 from interlock.api.operations import Answer, Answered, C, Call, Operation, Reply, S
-from interlock.api.problem import Problem, ProblemError, problem, problem_response
+from interlock.api.problem import MEDIA_TYPE as PROBLEM_JSON
+from interlock.api.problem import Problem, ProblemError, problem, problem_response, retry_after
 from interlock.api.router import Router, no_such_path
 from interlock.kernel.ids import new_id
 
@@ -81,6 +82,8 @@ class App(Generic[C, S]):
             refused = self._problem(error, request, trace)
             trace.code = refused.code
             response = problem_response(refused)
+        if trace.code is None and response.status >= 400:
+            trace.code, response = _told(response)
         response = _finished(request, response, trace.request_id)
         self._record(request, response, trace)
         return response
@@ -213,6 +216,22 @@ def _encoded(answered: Answered) -> Response:
         content_type = (("content-type", answered.content_type),)
         return Response(status=answered.status, headers=content_type + answered.headers, body=answered.body)
     return answered
+
+
+class _Told(msgspec.Struct, frozen=True):
+    code: str | None = None
+    retry_after_ms: int | None = None
+
+
+def _told(response: Response) -> tuple[str | None, Response]:
+    """Read the code of a problem that a room encoded itself, and add `Retry-After` if it lacks one."""
+    if response.header("content-type") != PROBLEM_JSON:
+        return None, response
+    told = msgspec.json.decode(response.body, type=_Told)
+    if told.retry_after_ms is None or response.header("retry-after") is not None:
+        return told.code, response
+    headers = (*response.headers, ("retry-after", retry_after(told.retry_after_ms)))
+    return told.code, Response(status=response.status, headers=headers, body=response.body)
 
 
 def _finished(request: Request, response: Response, request_id: str) -> Response:

@@ -66,21 +66,6 @@ def decode_idempotency_key(request: Request) -> str | None:
     return key
 
 
-def presented_key(request: Request) -> str:
-    """Return the key that came with the request, by `Authorization: Bearer` or `X-API-Key`, or refuse it."""
-    scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-    keys = {request.headers.get("x-api-key", "").strip()}
-    if scheme.lower() == "bearer":
-        keys.add(bearer.strip())
-    keys.discard("")
-    if len(keys) > 1:
-        raise ProblemError(problem("unauthenticated", "two different keys were sent; send one"))
-    if not keys:
-        detail = "no key was sent; use Authorization: Bearer <key> or X-API-Key: <key>"
-        raise ProblemError(problem("unauthenticated", detail))
-    return keys.pop()
-
-
 def fit(document: JsonValue, shape: type[Any]) -> Any:
     """Convert strictly parsed JSON to `shape`, or raise the problem that lists every fault found."""
     try:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import msgspec
+from msgspec import inspect
 
 from interlock.codec.strict import FAULTS_MAX, Fault, pointer
 
@@ -65,8 +66,6 @@ def _unknown_reason(name: str, known: list[str]) -> str:
 
 def _names_at(shape: type[Any], steps: tuple[str, ...]) -> list[str]:
     """List the fields of the structs that may stand at `steps` inside `shape`."""
-    import msgspec.inspect as inspect  # only a refusal needs it
-
     types: list[inspect.Type] = [inspect.type_info(shape)]
     for step in steps:
         types = [inner for outer in types for inner in _inside(outer, step)]
@@ -77,14 +76,10 @@ def _names_at(shape: type[Any], steps: tuple[str, ...]) -> list[str]:
 
 
 def _alternatives(kind: Any) -> list[Any]:
-    import msgspec.inspect as inspect
-
     return list(kind.types) if isinstance(kind, inspect.UnionType) else [kind]
 
 
 def _inside(outer: Any, step: str) -> Iterable[Any]:
-    import msgspec.inspect as inspect
-
     for kind in _alternatives(outer):
         if isinstance(kind, inspect.StructType):
             yield from (field.type for field in kind.fields if field.encode_name == step)

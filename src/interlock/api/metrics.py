@@ -66,9 +66,7 @@ class _Metric:
     def __init__(self, name: str, about: str, labels: Sequence[str]) -> None:
         for word in (name, *labels):
             if not _NAME.fullmatch(word):
-                raise ValueError(
-                    f"{word!r} cannot name a metric or label; use letters, digits and underscores"
-                )
+                raise ValueError(f"{word!r} cannot name a metric or label; use letters, digits and _")
         self.name = name
         self._about = about
         self._labels = tuple(labels)

@@ -106,11 +106,16 @@ def invalid(*faults: Fault) -> ProblemError:
     )
 
 
+def retry_after(retry_after_ms: int) -> str:
+    """Spell the `Retry-After` header: whole seconds, rounded up, at least one."""
+    return str(max(1, -(-retry_after_ms // 1000)))
+
+
 def problem_response(refused: Problem) -> Response:
     """Encode a problem, with `Retry-After` in whole seconds, rounded up, if a retry can help."""
     headers = [("content-type", MEDIA_TYPE), *refused.headers]
     if refused.retry_after_ms is not None:
-        headers.append(("retry-after", str(-(-refused.retry_after_ms // 1000))))
+        headers.append(("retry-after", retry_after(refused.retry_after_ms)))
     if refused.status == 401:
         headers.append(("www-authenticate", 'Bearer realm="interlock"'))
     return Response(
