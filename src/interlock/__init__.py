@@ -73,4 +73,4 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     """List what can be asked for."""
-    return sorted({*globals(), *_HOME})
+    return sorted(_HOME)

@@ -30,9 +30,9 @@ def problem(status: int, code: str, *, headers: dict[str, str] | None = None, **
     return Response(status=status, headers=headers or {}, body=msgspec.json.encode(document))
 
 
-def success(status: int = 200, **fields: object) -> Response:
+def success(code: int = 200, /, **fields: object) -> Response:
     """A JSON object."""
-    return Response(status=status, body=msgspec.json.encode(fields))
+    return Response(status=code, body=msgspec.json.encode(fields))
 
 
 def refused() -> TransportFailed:
