@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,11 @@ from tests.harness.postgres import PostgresServer
 from tests.harness.proxy import PostgresProxy
 from tests.harness.server import InterlockServer, live
 from tests.harness.soak import dose
+
+# What a developer has set for daily use must not change what a test means.
+for name in [name for name in os.environ if name.startswith("INTERLOCK_")]:
+    if name not in {"INTERLOCK_SOAK", "INTERLOCK_TEST_POSTGRES"}:
+        del os.environ[name]
 
 settings.register_profile(
     "interlock",

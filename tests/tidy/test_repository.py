@@ -81,12 +81,22 @@ def test_the_changelog_has_room_for_the_next_change() -> None:
 
 @pytest.mark.skipif(not GLOSSARY.exists(), reason="not written yet")
 def test_the_glossary_defines_each_word_once() -> None:
-    words = [
-        word.lower()
-        for word in re.findall(r"^(?:#{2,4} |[-|] ?\**|\*\*)([A-Za-z][\w -]*)", GLOSSARY.read_text(), re.M)
-    ]
+    words = defined_words(GLOSSARY.read_text())
     assert words
     assert sorted(set(words)) == sorted(words)
+
+
+@pytest.mark.parametrize(
+    "entry", ["| Lease | kept |", "## lease", "- **lease**: kept", "**lease** kept", "| `lease` | kept |"]
+)
+def test_a_word_is_found_however_the_glossary_sets_it(entry: str) -> None:
+    assert defined_words(f"# Glossary\n\nSome lines.\n{entry}\n") == ["lease"]
+
+
+def defined_words(text: str) -> list[str]:
+    """The words that a glossary defines: a heading, or what starts a table row, a list item or a bold line."""
+    found = re.findall(r"^(?:#{2,4} |[-|] ?[*`]*|\*\*)([A-Za-z][\w -]*)", text, re.MULTILINE)
+    return [word.strip().lower() for word in found]
 
 
 def test_the_wheel_ships_every_file_of_the_package(tmp_path: Path) -> None:
