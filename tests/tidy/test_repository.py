@@ -94,7 +94,7 @@ def test_a_word_is_found_however_the_glossary_sets_it(entry: str) -> None:
 
 
 def defined_words(text: str) -> list[str]:
-    """The words that a glossary defines: a heading, or what starts a table row, a list item or a bold line."""
+    """The words that a glossary defines: a heading, or the start of a table row, an item or a bold line."""
     found = re.findall(r"^(?:#{2,4} |[-|] ?[*`]*|\*\*)([A-Za-z][\w -]*)", text, re.MULTILINE)
     return [word.strip().lower() for word in found]
 
