@@ -7,6 +7,8 @@ from typing import Annotated, Generic, TypeVar
 import msgspec
 
 from interlock.api.operations import Query
+from interlock.api.problem import invalid
+from interlock.codec.strict import Fault
 
 T = TypeVar("T")
 
@@ -36,3 +38,12 @@ class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
     items: list[T]
     next_cursor: str | None = None
+
+
+def position(cursor: str | None) -> int | None:
+    """A cursor that is a number, as lists in order of writing use; None starts at the newest."""
+    if cursor is None:
+        return None
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
+        raise invalid(Fault("query/cursor", "is not one that this list returned; start without a cursor"))
+    return int(cursor)

@@ -10,7 +10,13 @@ from interlock.identity.model import PRINCIPALS, Principal
 from interlock.jobs.model import Action, Job, Priority
 from interlock.policy.evaluate import Budget, Evaluation, Missed, compiled, evaluate, past_throttle
 from interlock.policy.expressions import ExpressionFailed
-from interlock.policy.language import ApprovalRequirement, Decision, PolicyDocument, canonical_policy, snapshot_id
+from interlock.policy.language import (
+    ApprovalRequirement,
+    Decision,
+    PolicyDocument,
+    canonical_policy,
+    snapshot_id,
+)
 from interlock.policy.model import PolicyHead
 from interlock.policy.refusals import PolicyUnavailable
 from interlock.policy.rules import ActivePolicy, active_policy, policy_input
@@ -91,9 +97,15 @@ async def simulate(candidate: PolicyDocument, jobs: Sequence[Job], store: Store)
             actors[who] = await store.get(PRINCIPALS, *who)
         after = _said(active, job, actors[who])
         before = Said(decision=job.verdict.observed or job.verdict.decision, rule=job.verdict.rule)
-        if after != before:
+        if _differs(before, after):
             changes.append(Change(job_id=job.id, topic=job.action.topic, before=before, after=after))
     return Simulated(snapshot=active.snapshot, changes=tuple(changes))
+
+
+def _differs(before: Said, after: Said) -> bool:
+    """Another decision; or people are asked by another rule, and so perhaps for something else."""
+    asks = before.decision == Decision.REQUIRE_HUMAN.value
+    return before.decision != after.decision or (asks and before.rule != after.rule)
 
 
 def _said(active: ActivePolicy, job: Job, actor: Principal | None) -> Said:

@@ -1,0 +1,250 @@
+"""Approvals over HTTP: the inbox, one request with all that its reviewer needs, and the decisions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from interlock.api.jobs import Reason, submitted
+from interlock.api.listing import Page, PageQuery
+from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.problems import code_of
+from interlock.api.service_calls import JOB_ID, Asked, caller_of, decide
+from interlock.api.views import ApprovalView, JobView, approval_view, job_fields, job_view
+from interlock.approvals import queries
+from interlock.approvals.model import Approval, ApprovalState
+from interlock.approvals.renewing import EditJob, RefreshApproval
+from interlock.approvals.rules import ApproveJob, Decided, RejectJob
+from interlock.codec.canonical import canonical
+from interlock.identity.refusals import NotFound
+from interlock.jobs.model import Job, JobState
+from interlock.jobs.queries import read_job
+from interlock.kernel.refusal import Fault, Refusal
+from interlock.policy.model import HEAD_ID, HEADS
+from interlock.runtime.keyring import Known
+from interlock.runtime.service import Service
+
+Hash = Annotated[str, msgspec.Meta(max_length=100)]
+
+
+class ApproveBody(Body, frozen=True, kw_only=True):
+    """`job_hash` is what the reviewer saw; if it is given, it must be what is stored."""
+
+    reason: Reason = ""
+    note: Reason = ""
+    job_hash: Hash | None = None
+
+
+class RejectBody(Body, frozen=True, kw_only=True):
+    """`code` is a word for machines, such as `wrong_amount`."""
+
+    reason: Annotated[str, msgspec.Meta(min_length=1, max_length=4000, pattern=r"^[^\u0000]*$")]
+    note: Reason = ""
+    code: Annotated[str, msgspec.Meta(max_length=100, pattern=r"^[A-Za-z0-9_.\-]+$")] | None = None
+
+
+class EditBody(Body, frozen=True, kw_only=True):
+    payload: Any
+    reason: Annotated[str, msgspec.Meta(min_length=1, max_length=4000, pattern=r"^[^\u0000]*$")]
+
+
+class ApprovalsQuery(PageQuery, frozen=True, kw_only=True):
+    state: Literal["pending", "approved", "rejected", "expired"] | None = None
+
+
+class DecidedView(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a decision. `votes` counts the people whose yes counts now."""
+
+    outcome: str
+    job_id: str
+    state: str
+    votes: int
+    quorum: int
+    job_hash: str
+    decision_id: str | None = None
+    decided_by: str | None = None
+    decided_at: datetime | None = None
+
+
+class Drift(msgspec.Struct, frozen=True, kw_only=True):
+    """What moved since the request was made. Any `true` means: refresh before approving."""
+
+    policy_changed: bool
+    job_changed: bool
+    submitted_under: str
+    current_snapshot: str | None
+
+
+class RequestView(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a reviewer needs to decide."""
+
+    job_id: str
+    state: str
+    job: JobView
+    approval: ApprovalView
+    payload: msgspec.Raw
+    drift: Drift
+    votes_needed: int
+    on_approve: str
+
+
+async def listed(call: Asked[ApprovalsQuery, None]) -> Reply:
+    query = call.query
+    state = ApprovalState(query.state) if query.state else None
+    found = await queries.list_approvals(
+        call.services.store, call.caller.tenant, state=state, before=query.cursor, limit=query.limit
+    )
+    return Reply(200, Page(items=[job_view(job) for job in found.items], next_cursor=found.next_cursor))
+
+
+async def read(call: Asked[None, None]) -> Reply:
+    job, approval = await _request(call.services, call.caller.tenant, call.path["job_id"])
+    head = await call.services.store.get(HEADS, job.tenant, HEAD_ID)
+    return Reply(200, _request_view(job, approval, head.snapshot if head else None))
+
+
+async def approve(call: Asked[None, ApproveBody]) -> Answer:
+    body = call.body
+    command = ApproveJob(
+        caller=caller_of(call),
+        job_id=call.path["job_id"],
+        reason=body.reason,
+        note=body.note,
+        job_hash=body.job_hash,
+    )
+    return await _counted(call, "approve", command)
+
+
+async def reject(call: Asked[None, RejectBody]) -> Answer:
+    body = call.body
+    command = RejectJob(
+        caller=caller_of(call), job_id=call.path["job_id"], reason=body.reason, note=body.note, code=body.code
+    )
+    return await _counted(call, "reject", command)
+
+
+async def refresh(call: Asked[None, None]) -> Answer:
+    job, _ = await _request(call.services, call.caller.tenant, call.path["job_id"])
+    command = RefreshApproval(caller=caller_of(call), job_id=job.id, submitter=job.submitted_by)
+    return await decide(call, command, lambda job: Reply(200, job_view(job)))
+
+
+async def edit(call: Asked[None, EditBody]) -> Answer:
+    job, _ = await _request(call.services, call.caller.tenant, call.path["job_id"])
+    command = EditJob(
+        caller=caller_of(call),
+        job_id=job.id,
+        submitter=job.submitted_by,
+        payload=msgspec.Raw(canonical(call.body.payload)),
+        reason=call.body.reason,
+    )
+    return await decide(call, command, lambda job: Reply(200, job_view(job)))
+
+
+async def _counted(call: Asked[None, Any], verb: str, command: ApproveJob | RejectJob) -> Answer:
+    count = call.services.measures.approvals.add
+
+    def render(decided: Decided) -> Reply:
+        count(verb, decided.outcome.value)
+        return Reply(200, _decided_view(decided))
+
+    try:
+        return await decide(call, command, render)
+    except (Refusal, Fault) as no:
+        count(verb, code_of(no) or "failed")
+        raise
+
+
+async def _request(service: Service, tenant: str, job_id: str) -> tuple[Job, Approval]:
+    job = await read_job(service.store, tenant, job_id)
+    if job is None or job.approval is None:
+        raise NotFound("approval", job_id)
+    return job, job.approval
+
+
+def _decided_view(decided: Decided) -> DecidedView:
+    approval = decided.job.approval
+    return DecidedView(
+        outcome=decided.outcome.value,
+        job_id=decided.job.id,
+        state=decided.job.state.value,
+        votes=decided.votes,
+        quorum=decided.quorum,
+        job_hash=decided.job.job_hash,
+        decision_id=decided.decision_id,
+        decided_by=approval.decided_by if approval else None,
+        decided_at=approval.decided_at if approval else None,
+    )
+
+
+def _request_view(job: Job, approval: Approval, current: str | None) -> RequestView:
+    shown = approval_view(approval, datetime.now(UTC))
+    missing = max(0, approval.requirement.quorum - len(approval.votes))
+    return RequestView(
+        job_id=job.id,
+        state=shown.state,
+        job=job_view(job, whole=True),
+        approval=shown,
+        payload=job.action.payload,
+        drift=Drift(
+            policy_changed=current != approval.policy_snapshot,
+            job_changed=not job.is_intact,
+            submitted_under=approval.policy_snapshot,
+            current_snapshot=current,
+        ),
+        votes_needed=missing,
+        on_approve=_on_approve(job, approval, missing),
+    )
+
+
+def _on_approve(job: Job, approval: Approval, missing: int) -> str:
+    if job.state is not JobState.APPROVAL:
+        return f"nothing: the job is {job.state.value}"
+    if missing > 1:
+        return f"your vote is counted; {missing - 1} more of {approval.requirement.quorum} people must agree"
+    return f"{job.action.topic} is released to workers with exactly this payload"
+
+
+_TAG = "Approvals"
+_DECISIONS = (
+    "already_approved", "already_rejected", "approval_expired", "not_actionable",
+    "self_approval", "not_eligible", "people_only", "lock_busy",
+)  # fmt: skip
+_DRIFT = ("snapshot_changed", "job_changed", "hash_mismatch", "target_changed")
+_READERS = ("submit", "review", "operate", "audit", "admin")
+_ASKERS = ("submit", "review", "operate", "admin")
+
+OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
+    Operation(
+        id="list_approvals", method="GET", path="/api/v1/approvals", tag=_TAG, roles=_READERS,
+        summary="Requests for people's decision, newest first",
+        query=ApprovalsQuery, answers={200: Page[JobView]}, answer=listed,
+    ),
+    Operation(
+        id="get_approval", method="GET", path="/api/v1/approvals/{job_id}", tag=_TAG, roles=_READERS,
+        parameters=JOB_ID, summary="Everything the reviewer needs", answers={200: RequestView}, answer=read,
+    ),
+    Operation(
+        id="approve_job", method="POST", path="/api/v1/approvals/{job_id}/approve", tag=_TAG,
+        parameters=JOB_ID, summary="Say yes to exactly this request",
+        body=ApproveBody, answers={200: DecidedView}, answer=approve, problems=(*_DECISIONS, *_DRIFT),
+    ),
+    Operation(
+        id="reject_job", method="POST", path="/api/v1/approvals/{job_id}/reject", tag=_TAG,
+        parameters=JOB_ID, summary="Say no, with a reason",
+        body=RejectBody, answers={200: DecidedView}, answer=reject, problems=_DECISIONS,
+    ),
+    Operation(
+        id="refresh_approval", method="POST", path="/api/v1/approvals/{job_id}/refresh", tag=_TAG,
+        parameters=JOB_ID, summary="Put a drifted request back on the current policy and hash", roles=_ASKERS,
+        answers={200: JobView}, answer=refresh, problems=("not_actionable", "policy_throttled", "policy_unavailable"),
+    ),
+    Operation(
+        id="edit_job", method="POST", path="/api/v1/approvals/{job_id}/edit", tag=_TAG,
+        parameters=JOB_ID, summary="Change the request; votes are cleared", roles=_ASKERS,
+        body=EditBody, answers={200: JobView}, answer=edit,
+        problems=("not_actionable", "policy_throttled", "policy_unavailable"),
+    ),
+)  # fmt: skip

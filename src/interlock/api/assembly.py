@@ -1,0 +1,40 @@
+"""The whole API put together: every room's operations over one service."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from interlock.api import approvals, audit, health, identity, jobs, policy
+from interlock.api.app import App
+from interlock.api.authentication import authenticate
+from interlock.api.http import Request
+from interlock.api.logs import Log
+describing = lambda o: ()
+from interlock.api.operations import Operation
+from interlock.api.problems import translator
+from interlock.runtime.keyring import Known
+from interlock.runtime.service import Service
+
+OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
+    *policy.OPERATIONS,
+    *jobs.OPERATIONS,
+    *approvals.OPERATIONS,
+    *identity.OPERATIONS,
+    *audit.OPERATIONS,
+    *health.OPERATIONS,
+)
+
+Authenticate = Callable[[Request, Service], Awaitable[Known]]
+
+
+def assemble(service: Service, log: Log, *, who: Authenticate = authenticate) -> App[Known, Service]:
+    """An app that serves every operation and describes them at /openapi.json and /docs."""
+    return App(
+        operations=(*OPERATIONS, *describing(OPERATIONS)),
+        services=service,
+        authenticate=who,
+        translate=translator(service.settings.lock_busy_status),
+        log=log,
+        metrics=service.registry,
+    )

@@ -1,0 +1,90 @@
+"""The audit log over HTTP."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from interlock.api.listing import Page, PageQuery, position
+from interlock.api.operations import Call, Operation, Reply
+from interlock.api.service_calls import Asked
+from interlock.audit import queries
+from interlock.audit.model import AuditEntry
+from interlock.runtime.keyring import Known
+from interlock.runtime.service import Service
+
+Word = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
+
+
+class AuditQuery(PageQuery, frozen=True, kw_only=True):
+    subject: Word | None = None
+    actor: Word | None = None
+    action: Word | None = None
+
+
+class EntryView(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened, or was refused (`outcome` names the refusal)."""
+
+    n: int
+    id: str
+    at: datetime
+    actor: str
+    action: str
+    subject: str
+    outcome: str
+    subject_version: int | None
+    rule: str | None
+    hash: str | None
+    request_id: str | None
+    details: dict[str, Any]
+
+
+def entry_query(page: PageQuery, *, subject: str) -> AuditQuery:
+    return AuditQuery(limit=page.limit, cursor=page.cursor, subject=subject)
+
+
+async def entries_page(call: Call[Known, Service, Any, Any], query: AuditQuery) -> Reply:
+    """A page of audit entries, newest first."""
+    entries = await queries.list_entries(
+        call.services.store,
+        call.caller.tenant,
+        subject=query.subject,
+        actor=query.actor,
+        action=query.action,
+        before=position(query.cursor),
+        limit=query.limit,
+    )
+    items = [_view(n, entry) for n, entry in entries]
+    more = str(items[-1].n) if len(items) == query.limit else None
+    return Reply(200, Page(items=items, next_cursor=more))
+
+
+async def listed(call: Asked[AuditQuery, None]) -> Reply:
+    return await entries_page(call, call.query)
+
+
+def _view(n: int, entry: AuditEntry) -> EntryView:
+    return EntryView(
+        n=n,
+        id=entry.id,
+        at=entry.at,
+        actor=entry.actor,
+        action=entry.action,
+        subject=entry.subject,
+        outcome=entry.outcome,
+        subject_version=entry.subject_version,
+        rule=entry.rule,
+        hash=entry.hash,
+        request_id=entry.request_id,
+        details=entry.details,
+    )
+
+
+OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
+    Operation(
+        id="list_audit", method="GET", path="/api/v1/audit", tag="Audit", roles=("audit", "admin"),
+        summary="Who did what, newest first", query=AuditQuery, answers={200: Page[EntryView]}, answer=listed,
+    ),
+)  # fmt: skip

@@ -1,0 +1,26 @@
+"""Who is calling: `Authorization: Bearer <key>` or `X-API-Key: <key>`."""
+
+from __future__ import annotations
+
+from interlock.api.http import Request
+from interlock.identity.refusals import Unauthenticated
+from interlock.runtime.keyring import Known
+from interlock.runtime.service import Service
+
+
+async def authenticate(request: Request, service: Service) -> Known:
+    """The caller behind a request's key. Calls that the kernel decides are checked again there."""
+    deciding = request.method not in ("GET", "HEAD")
+    return await service.keyring.known(presented_key(request), recent_will_do=deciding)
+
+
+def presented_key(request: Request) -> str:
+    """The key that came with a request; two different ones are as good as none."""
+    scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+    keys = {request.headers.get("x-api-key", "")}
+    if scheme.lower() == "bearer":
+        keys.add(bearer.strip())
+    keys.discard("")
+    if len(keys) != 1:
+        raise Unauthenticated
+    return keys.pop()

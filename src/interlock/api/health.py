@@ -1,0 +1,50 @@
+"""Is the process alive, is the store reachable, and the figures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from interlock.api.http import Response
+from interlock.api.metrics import MEDIA_TYPE
+from interlock.api.operations import Media, Operation, Reply
+from interlock.api.service_calls import Asked
+from interlock.runtime.keyring import Known
+from interlock.runtime.service import Service
+
+_READY_SECONDS = 1.0
+
+
+class Health(msgspec.Struct, frozen=True):
+    status: str
+
+
+async def alive(call: Asked[None, None]) -> Reply:
+    return Reply(200, Health("ok"))
+
+
+async def ready(call: Asked[None, None]) -> Reply:
+    await call.services.store.ping(_READY_SECONDS)
+    return Reply(200, Health("ready"))
+
+
+async def metrics(call: Asked[None, None]) -> Response:
+    body = call.services.registry.exposition().encode()
+    return Response(status=200, headers=(("content-type", MEDIA_TYPE),), body=body)
+
+
+OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
+    Operation(
+        id="healthz", method="GET", path="/healthz", tag="Health", public=True,
+        summary="The process is alive", answers={200: Health}, answer=alive,
+    ),
+    Operation(
+        id="readyz", method="GET", path="/readyz", tag="Health", public=True,
+        summary="The store answers", answers={200: Health}, answer=ready, problems=("store_unavailable",),
+    ),
+    Operation(
+        id="metrics", method="GET", path="/metrics", tag="Health", public=True,
+        summary="Figures in Prometheus' text format", answers={200: Media(MEDIA_TYPE)}, answer=metrics,
+    ),
+)  # fmt: skip

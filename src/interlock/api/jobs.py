@@ -1,0 +1,229 @@
+"""Jobs over HTTP: submit, read, list, cancel, history."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from interlock.api.audit import EntryView, entries_page, entry_query
+from interlock.api.listing import Page, PageQuery
+from interlock.api.operations import Answer, Body, Operation, Query, Reply
+from interlock.api.problem import MEDIA_TYPE, problem
+from interlock.api.service_calls import JOB_ID, Asked, caller_of, decide
+from interlock.api.views import JobView, job_view
+from interlock.codec.canonical import canonical
+from interlock.codec.durations import DurationText, seconds_of
+from interlock.identity.refusals import NotFound
+from interlock.jobs import queries
+from interlock.jobs.model import Action, Evidence, Job, JobState, Priority, TargetRef, job_topic
+from interlock.jobs.rules import CancelJob, SubmitJob
+from interlock.kernel.ids import new_id
+from interlock.runtime.keyring import Known
+from interlock.runtime.service import Service
+
+_WAIT_SECONDS_MAX = 60
+_POLL_SECONDS = 5.0
+
+Text = Annotated[str, msgspec.Meta(max_length=255, pattern=r"^[^\u0000-\u001f]*$")]
+Topic = Annotated[
+    str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9_\-]+(\.[A-Za-z0-9_\-]+)*$")
+]
+Label = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.\-/]+$")]
+Reason = Annotated[str, msgspec.Meta(max_length=4000, pattern=r"^[^\u0000]*$")]
+
+
+class TargetBody(Body, frozen=True, kw_only=True):
+    """What the action changes, and the version of it that the proposal was made for."""
+
+    key: Annotated[str, msgspec.Meta(min_length=1, max_length=500, pattern=r"^[^\u0000]*$")]
+    version: Text | None = None
+
+
+class EvidenceBody(Body, frozen=True, kw_only=True):
+    """Something for the reviewer to look at."""
+
+    title: Text
+    kind: Text
+    content: Annotated[str, msgspec.Meta(max_length=200_000)] | None = None
+    url: Annotated[str, msgspec.Meta(max_length=2000)] | None = None
+
+
+class SubmitBody(Body, frozen=True, kw_only=True):
+    """A proposed action."""
+
+    topic: Topic
+    payload: Any
+    env: Text = ""
+    channel: Text = ""
+    labels: Annotated[dict[Label, Text], msgspec.Meta(max_length=64)] = {}
+    risk: Annotated[list[Text], msgspec.Meta(max_length=32)] | Text = []
+    priority: Priority = Priority.NORMAL
+    target: TargetBody | None = None
+    evidence: Annotated[list[EvidenceBody], msgspec.Meta(max_length=20)] = []
+    expires_in: DurationText | None = None
+    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
+    run_id: Text | None = None
+
+
+class CancelBody(Body, frozen=True, kw_only=True):
+    reason: Reason = ""
+
+
+class JobQuery(Query, frozen=True, kw_only=True):
+    """With `wait_seconds`, the answer waits until the job is decided or finished."""
+
+    wait_seconds: Annotated[int, msgspec.Meta(ge=0, le=_WAIT_SECONDS_MAX)] = 0
+    until: Literal["decided", "finished"] = "decided"
+
+
+class JobsQuery(PageQuery, frozen=True, kw_only=True):
+    state: JobState | None = None
+    topic: Text | None = None
+
+
+def action_of(body: SubmitBody) -> Action:
+    """The action that a submitted body proposes, its payload spelled canonically."""
+    target = TargetRef(key=body.target.key, version=body.target.version) if body.target else None
+    return Action(
+        topic=body.topic,
+        payload=msgspec.Raw(canonical(body.payload)),
+        env=body.env,
+        channel=body.channel,
+        labels=body.labels,
+        risk=(body.risk,) if isinstance(body.risk, str) else tuple(body.risk),
+        target=target,
+    )
+
+
+async def submit(call: Asked[None, SubmitBody]) -> Answer:
+    body = call.body
+    command = SubmitJob(
+        caller=caller_of(call),
+        job_id=new_id("job"),
+        action=action_of(body),
+        priority=body.priority,
+        evidence=tuple(
+            Evidence(title=e.title, kind=e.kind, content=e.content, url=e.url) for e in body.evidence
+        ),
+        expires_seconds=seconds_of(body.expires_in) if body.expires_in else None,
+        max_attempts=body.max_attempts,
+        run_id=body.run_id,
+    )
+    count = call.services.measures.submits.add
+
+    def render(job: Job) -> Reply | Answer:
+        count(job.verdict.observed or job.verdict.decision)
+        return submitted(job)
+
+    return await decide(call, command, render)
+
+
+def submitted(job: Job) -> Reply | Answer:
+    """201 released, 202 waiting for people, 403 denied (and kept)."""
+    if job.state is JobState.DENIED:
+        return denied(job)
+    return Reply(202 if job.state is JobState.APPROVAL else 201, job_view(job))
+
+
+def denied(job: Job) -> Answer:
+    """The problem document of a denied job: committed like any other outcome, so it is replayed alike."""
+    refused = problem(
+        "policy_denied",
+        f"the policy denies {job.action.topic} (rule {job.verdict.rule or 'default'}); "
+        "see why with POST /api/v1/policy/evaluate",
+        members={
+            "job_id": job.id,
+            "state": job.state.value,
+            "rule": job.verdict.rule,
+            "reason": job.verdict.reason,
+            "job_hash": job.job_hash,
+            "policy_snapshot": job.policy_snapshot,
+        },
+    )
+    return Answer(403, msgspec.json.encode(refused.document()), content_type=MEDIA_TYPE)
+
+
+async def read(call: Asked[JobQuery, None]) -> Reply:
+    job = await _awaited(call.services, call.caller.tenant, call.path["job_id"], call.query)
+    return Reply(200, job_view(job, whole=True))
+
+
+async def listed(call: Asked[JobsQuery, None]) -> Reply:
+    query = call.query
+    jobs = await queries.list_jobs(
+        call.services.store,
+        call.caller.tenant,
+        state=query.state,
+        topic=query.topic,
+        before=query.cursor,
+        limit=query.limit,
+    )
+    return Reply(200, Page(items=[job_view(job) for job in jobs.items], next_cursor=jobs.next_cursor))
+
+
+async def cancel(call: Asked[None, CancelBody]) -> Answer:
+    command = CancelJob(caller=caller_of(call), job_id=call.path["job_id"], reason=call.body.reason)
+    return await decide(call, command, lambda job: Reply(200, job_view(job)))
+
+
+async def history(call: Asked[PageQuery, None]) -> Reply:
+    job = await queries.read_job(call.services.store, call.caller.tenant, call.path["job_id"])
+    if job is None:
+        raise NotFound("job", call.path["job_id"])
+    return await entries_page(call, entry_query(call.query, subject=job.id))
+
+
+async def _awaited(service: Service, tenant: str, job_id: str, query: JobQuery) -> Job:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + query.wait_seconds
+    with service.kernel.wakes.subscribe(job_topic(tenant, job_id)) as woken:
+        while True:
+            job = await queries.read_job(service.store, tenant, job_id)
+            if job is None:
+                raise NotFound("job", job_id)
+            left = deadline - loop.time()
+            if left <= 0 or _is_over(job, query.until):
+                return job
+            await woken.wait(min(left, _POLL_SECONDS))
+
+
+def _is_over(job: Job, until: str) -> bool:
+    waiting = {JobState.APPROVAL}
+    if until == "finished":
+        waiting |= {JobState.PENDING, JobState.RUNNING}
+    return job.state not in waiting
+
+
+READERS = ("submit", "work", "review", "operate", "audit", "admin")
+_TAG = "Jobs"
+
+OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
+    Operation(
+        id="submit_job", method="POST", path="/api/v1/jobs", tag=_TAG, roles=("submit",),
+        summary="Propose an action",
+        description="The policy decides at once: 201 released, 202 waiting for people, 403 denied, 429 throttled.",
+        body=SubmitBody, answers={201: JobView, 202: JobView}, answer=submit,
+        problems=("policy_denied", "policy_throttled", "policy_unavailable"),
+        example={"topic": "finance.payment.execute", "env": "production", "payload": {"amount_cents": 25000}},
+    ),
+    Operation(
+        id="list_jobs", method="GET", path="/api/v1/jobs", tag=_TAG, roles=READERS,
+        summary="List jobs, newest first", query=JobsQuery, answers={200: Page[JobView]}, answer=listed,
+    ),
+    Operation(
+        id="get_job", method="GET", path="/api/v1/jobs/{job_id}", tag=_TAG, roles=READERS, parameters=JOB_ID,
+        summary="Read a job, or wait for it", query=JobQuery, answers={200: JobView}, answer=read,
+    ),
+    Operation(
+        id="cancel_job", method="POST", path="/api/v1/jobs/{job_id}/cancel", tag=_TAG, parameters=JOB_ID,
+        summary="Withdraw a job that has not finished", roles=("submit", "operate", "admin"),
+        body=CancelBody, answers={200: JobView}, answer=cancel, problems=("not_actionable",),
+    ),
+    Operation(
+        id="job_history", method="GET", path="/api/v1/jobs/{job_id}/history", tag=_TAG, roles=READERS,
+        parameters=JOB_ID, summary="Everything that happened to a job, newest first",
+        query=PageQuery, answers={200: Page[EntryView]}, answer=history,
+    ),
+)  # fmt: skip

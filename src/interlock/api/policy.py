@@ -1,0 +1,282 @@
+"""Policies over HTTP: put in force, read, roll back, ask what would happen."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from interlock.api.jobs import READERS, SubmitBody, Text, action_of
+from interlock.api.listing import Page, PageQuery, position
+from interlock.api.operations import Answer, Body, Operation, RawBody, Reply
+from interlock.api.problem import ProblemError, problem
+from interlock.api.service_calls import Asked, caller_of, decide
+from interlock.api.views import JobView, job_view
+from interlock.identity.model import Principal, PrincipalKind
+from interlock.identity.refusals import NotFound
+from interlock.jobs import queries as job_queries
+from interlock.policy import queries
+from interlock.policy.asking import Asking, Change, Explained, explain, simulate
+from interlock.policy.language import PolicyDocument
+from interlock.policy.model import PolicyHead, PolicySnapshot
+from interlock.policy.parsing import parse_policy
+from interlock.policy.rules import NO_POLICY, ActivatePolicy, RollBackPolicy
+from interlock.policy.source import PolicyInvalid
+from interlock.runtime.keyring import Known
+from interlock.runtime.service import Service
+
+_SIMULATE_MAX = 1000
+_TEXTS = (
+    "application/yaml",
+    "application/x-yaml",
+    "text/yaml",
+    "text/x-yaml",
+    "text/plain",
+    "application/json",
+    "",
+)
+
+
+class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
+    """The policy in force. Without one, everything is denied and `activated_at` is null."""
+
+    snapshot: str
+    document: msgspec.Raw
+    source: str
+    activated_at: datetime | None
+    activated_by: str | None
+    previous: str | None
+
+
+class SnapshotView(msgspec.Struct, frozen=True, kw_only=True):
+    snapshot: str
+    document: msgspec.Raw
+    source: str
+    created_at: datetime
+    created_by: str
+
+
+class RollbackBody(Body, frozen=True, kw_only=True):
+    snapshot: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+
+
+class ActorBody(Body, frozen=True, kw_only=True):
+    """On whose behalf to ask; the caller if left out."""
+
+    id: Text
+    kind: PrincipalKind = PrincipalKind.AGENT
+    groups: list[Text] = []
+    owner: Text | None = None
+
+
+class EvaluateBody(SubmitBody, frozen=True, kw_only=True):
+    """A job that might be submitted. With `policy`, that policy is asked instead of the one in force."""
+
+    payload: Any = msgspec.field(default_factory=dict[str, Any])
+    actor: ActorBody | None = None
+    policy: Any = None
+
+
+class SimulateBody(Body, frozen=True, kw_only=True):
+    """A candidate policy, as text or as an object, asked about the last so many jobs."""
+
+    policy: Any
+    last: Annotated[int, msgspec.Meta(ge=1, le=_SIMULATE_MAX)] = 200
+
+
+class SimulatedView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the candidate would change."""
+
+    snapshot: str
+    examined: int
+    unchanged: int
+    changes: list[Change]
+
+
+async def activate(call: Asked[None, bytes]) -> Answer:
+    text = call.body
+    document = _parsed(text)
+    command = ActivatePolicy.of(document, text.decode(), tenant=call.caller.tenant, by=caller_of(call))
+    source = command.source
+    return await decide(call, command, lambda head: Reply(200, _head_view(head, source)))
+
+
+async def in_force(call: Asked[None, None]) -> Reply:
+    head = await queries.read_head(call.services.store, call.caller.tenant)
+    if head is None:
+        return Reply(200, _NO_POLICY_VIEW)
+    kept = await queries.read_snapshot(call.services.store, head.tenant, head.snapshot)
+    return Reply(200, _head_view(head, kept.source if kept else ""))
+
+
+async def snapshots(call: Asked[PageQuery, None]) -> Reply:
+    rows = await queries.list_snapshots(
+        call.services.store, call.caller.tenant, before=position(call.query.cursor), limit=call.query.limit
+    )
+    cursor = str(rows[-1][0]) if len(rows) == call.query.limit else None
+    return Reply(200, Page(items=[_snapshot_view(kept) for _, kept in rows], next_cursor=cursor))
+
+
+async def snapshot(call: Asked[None, None]) -> Reply:
+    kept = await queries.read_snapshot(call.services.store, call.caller.tenant, call.path["snapshot"])
+    if kept is None:
+        raise NotFound("policy snapshot", call.path["snapshot"])
+    return Reply(200, _snapshot_view(kept))
+
+
+async def roll_back(call: Asked[None, RollbackBody]) -> Answer:
+    command = RollBackPolicy(caller=caller_of(call), snapshot=call.body.snapshot)
+    kept = await queries.read_snapshot(call.services.store, call.caller.tenant, call.body.snapshot)
+    source = kept.source if kept else ""
+    return await decide(call, command, lambda head: Reply(200, _head_view(head, source)))
+
+
+async def evaluated(call: Asked[None, EvaluateBody]) -> Reply:
+    body = call.body
+    head = await queries.read_head(call.services.store, call.caller.tenant)
+    asking = Asking(
+        tenant=call.caller.tenant,
+        action=action_of(body),
+        actor=_actor(call.caller.who, body.actor),
+        priority=body.priority,
+    )
+    candidate = _parsed_value(body.policy) if body.policy is not None else None
+    return Reply(200, explain(asking, head, candidate))
+
+
+async def simulated(call: Asked[None, SimulateBody]) -> Reply:
+    candidate = _parsed_value(call.body.policy)
+    tenant = call.caller.tenant
+    jobs = []
+    cursor: str | None = None
+    while len(jobs) < call.body.last:
+        page = await job_queries.list_jobs(
+            call.services.store, tenant, state=None, topic=None, before=cursor,
+            limit=min(200, call.body.last - len(jobs)),
+        )  # fmt: skip
+        jobs.extend(page.items)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    result = await simulate(candidate, jobs, call.services.store)
+    return Reply(
+        200,
+        SimulatedView(
+            snapshot=result.snapshot,
+            examined=len(jobs),
+            unchanged=len(jobs) - len(result.changes),
+            changes=list(result.changes),
+        ),
+    )
+
+
+async def observed(call: Asked[PageQuery, None]) -> Reply:
+    found = await job_queries.list_observed(
+        call.services.store, call.caller.tenant, before=call.query.cursor, limit=call.query.limit
+    )
+    return Reply(200, Page(items=[job_view(job) for job in found.items], next_cursor=found.next_cursor))
+
+
+def _parsed(text: bytes) -> PolicyDocument:
+    try:
+        return parse_policy(text)
+    except PolicyInvalid as wrong:
+        errors = [
+            {"path": each.path, "reason": each.message, "line": each.line, "column": each.column}
+            for each in wrong.errors
+        ]
+        first = wrong.errors[0]
+        detail = f"line {first.line}, column {first.column}: {first.message}"
+        raise ProblemError(problem("invalid_request", detail, members={"errors": errors})) from None
+
+
+def _parsed_value(policy: Any) -> PolicyDocument:
+    return _parsed(policy.encode() if isinstance(policy, str) else msgspec.json.encode(policy))
+
+
+def _actor(caller: Principal, given: ActorBody | None) -> Principal:
+    if given is None:
+        return caller
+    return Principal(
+        tenant=caller.tenant,
+        id=given.id,
+        kind=given.kind,
+        groups=tuple(given.groups),
+        owner=given.owner,
+        created_at=caller.created_at,
+    )
+
+
+def _head_view(head: PolicyHead, source: str) -> PolicyView:
+    return PolicyView(
+        snapshot=head.snapshot,
+        document=msgspec.Raw(head.document.encode()),
+        source=source,
+        activated_at=head.activated_at,
+        activated_by=head.activated_by,
+        previous=head.previous,
+    )
+
+
+def _snapshot_view(kept: PolicySnapshot) -> SnapshotView:
+    return SnapshotView(
+        snapshot=kept.id,
+        document=msgspec.Raw(kept.document.encode()),
+        source=kept.source,
+        created_at=kept.created_at,
+        created_by=kept.created_by,
+    )
+
+
+_NO_POLICY_VIEW = PolicyView(
+    snapshot=NO_POLICY,
+    document=msgspec.Raw(b'{"default":"deny","mode":"enforce","rules":[],"version":"v1"}'),
+    source="",
+    activated_at=None,
+    activated_by=None,
+    previous=None,
+)
+_TAG = "Policy"
+
+OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
+    Operation(
+        id="put_policy", method="PUT", path="/api/v1/policy", tag=_TAG, roles=("admin",),
+        summary="Put a policy in force", description="YAML or JSON. Errors name line and column.",
+        body=RawBody(_TEXTS), answers={200: PolicyView}, answer=activate,
+    ),
+    Operation(
+        id="get_policy", method="GET", path="/api/v1/policy", tag=_TAG, roles=READERS,
+        summary="The policy in force", answers={200: PolicyView}, answer=in_force,
+    ),
+    Operation(
+        id="list_snapshots", method="GET", path="/api/v1/policy/snapshots", tag=_TAG, roles=READERS,
+        summary="Every policy that was ever in force, newest first",
+        query=PageQuery, answers={200: Page[SnapshotView]}, answer=snapshots,
+    ),
+    Operation(
+        id="get_snapshot", method="GET", path="/api/v1/policy/snapshots/{snapshot}", tag=_TAG, roles=READERS,
+        parameters={"snapshot": "sha256:… of the policy's canonical form."},
+        summary="One policy by its content", answers={200: SnapshotView}, answer=snapshot,
+    ),
+    Operation(
+        id="roll_back_policy", method="POST", path="/api/v1/policy/rollback", tag=_TAG, roles=("admin",),
+        summary="Put an earlier policy back in force", body=RollbackBody, answers={200: PolicyView}, answer=roll_back,
+    ),
+    Operation(
+        id="evaluate_policy", method="POST", path="/api/v1/policy/evaluate", tag=_TAG, roles=READERS,
+        summary="What would happen to this job, and why", body=EvaluateBody,
+        answers={200: Explained}, answer=evaluated, problems=("policy_unavailable",),
+    ),
+    Operation(
+        id="simulate_policy", method="POST", path="/api/v1/policy/simulate", tag=_TAG,
+        roles=("admin", "operate", "audit", "review"),
+        summary="What a candidate policy would have changed for the last jobs",
+        body=SimulateBody, answers={200: SimulatedView}, answer=simulated,
+    ),
+    Operation(
+        id="list_observed", method="GET", path="/api/v1/policy/observed", tag=_TAG, roles=READERS,
+        summary="Jobs released only because the policy was observing",
+        query=PageQuery, answers={200: Page[JobView]}, answer=observed,
+    ),
+)  # fmt: skip

@@ -1,0 +1,107 @@
+"""The only map from refusals and faults to HTTP. A refusal that is not in it is an internal error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from math import ceil
+from typing import Any
+
+from interlock.api.problem import Problem, problem
+from interlock.approvals import refusals as approvals
+from interlock.identity import refusals as identity
+from interlock.kernel.idempotency import IdempotencyKeyReused
+from interlock.kernel.refusal import Fault, LockBusy, OutcomeUnknown, Overloaded, Refusal, StoreUnavailable
+from interlock.kernel.storage import StoreDown
+from interlock.policy import refusals as policy
+
+CODES_OF: Mapping[type[Exception], str] = {
+    identity.Unauthenticated: "unauthenticated",
+    identity.Forbidden: "forbidden",
+    identity.PeopleOnly: "people_only",
+    identity.NotFound: "not_found",
+    identity.KindMismatch: "conflict",
+    IdempotencyKeyReused: "idempotency_key_reused",
+    policy.PolicyUnavailable: "policy_unavailable",
+    policy.PolicyThrottled: "policy_throttled",
+    approvals.AlreadyApproved: "already_approved",
+    approvals.AlreadyRejected: "already_rejected",
+    approvals.SnapshotChanged: "snapshot_changed",
+    approvals.JobChanged: "job_changed",
+    approvals.HashMismatch: "hash_mismatch",
+    approvals.TargetChanged: "target_changed",
+    approvals.ApprovalExpired: "approval_expired",
+    approvals.NotActionable: "not_actionable",
+    approvals.SelfApproval: "self_approval",
+    approvals.NotEligible: "not_eligible",
+    LockBusy: "lock_busy",
+    StoreUnavailable: "store_unavailable",
+    StoreDown: "store_unavailable",
+    OutcomeUnknown: "outcome_unknown",
+    Overloaded: "overloaded",
+}
+
+_MEMBERS: Mapping[str, str] = {
+    "by": "decided_by",
+    "at": "at",
+    "decision_id": "decision_id",
+    "state": "state",
+    "groups": "groups",
+    "rule": "rule",
+    "submitted_under": "submitted_under",
+    "current": "current_snapshot",
+    "expected": "expected",
+    "found": "found",
+    "stored": "job_hash",
+    "target": "target",
+    "conflict_id": "conflict_id",
+}
+
+
+def code_of(error: BaseException) -> str | None:
+    """The problem code of a refusal or fault, or None if it is not an expected one."""
+    return next((code for kind, code in CODES_OF.items() if isinstance(error, kind)), None)
+
+
+def translator(lock_busy_status: int) -> Callable[[Exception], Problem | None]:
+    """The translation, with the status that this server gives `lock_busy`."""
+
+    def translate(error: Exception) -> Problem | None:
+        code = code_of(error)
+        if code is None:
+            return None
+        return problem(
+            code,
+            error.detail if isinstance(error, Refusal | Fault) else str(error),
+            status=lock_busy_status if code == "lock_busy" else None,
+            retry_after_ms=_retry_after_ms(error),
+            members=_members(error),
+        )
+
+    return translate
+
+
+def _retry_after_ms(error: Exception) -> int | None:
+    seconds: float | None = getattr(error, "retry_after_seconds", None)
+    return None if seconds is None else max(1, ceil(seconds * 1000))
+
+
+def _members(error: Exception) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for attribute, member in _MEMBERS.items():
+        value = getattr(error, attribute, None)
+        if value is not None:
+            members[member] = value
+    if "at" in members and "decided_by" in members:
+        members["decided_at"] = members.pop("at")
+    return {name: _plain(value) for name, value in members.items()}
+
+
+def _plain(value: Any) -> Any:
+    return (
+        list(value)
+        if isinstance(value, tuple)
+        else value.isoformat().replace("+00:00", "Z")
+        if isinstance(value, datetime)
+        else value
+    )

@@ -1,0 +1,183 @@
+"""How jobs and approvals look from outside."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from interlock.approvals.model import Approval
+from interlock.jobs.model import Evidence, Job, TargetRef
+
+
+class VerdictView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the policy said. `observed` is what it would have done, had it not only been observing."""
+
+    rule: str | None
+    decision: str
+    reason: str
+    observed: str | None = None
+
+
+class VoteView(msgspec.Struct, frozen=True, kw_only=True):
+    principal: str
+    at: datetime
+    reason: str = ""
+    note: str = ""
+
+
+class StepView(msgspec.Struct, frozen=True, kw_only=True):
+    after_seconds: int
+    groups: list[str]
+
+
+class ApprovalView(msgspec.Struct, frozen=True, kw_only=True):
+    """A request for people's decision. Empty `groups` means any person with the role `review`."""
+
+    state: str
+    rule: str | None
+    quorum: int
+    groups: list[str]
+    self_approval: bool
+    binding: str
+    on_expiry: str
+    escalate: list[StepView]
+    votes: list[VoteView]
+    requested_at: datetime
+    expires_at: datetime
+    policy_snapshot: str
+    job_hash: str
+    round: int
+    decision_id: str | None = None
+    decided_by: str | None = None
+    decided_at: datetime | None = None
+    reason: str = ""
+    note: str = ""
+    code: str | None = None
+
+
+class RevisionView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the job was before an edit or refresh."""
+
+    payload: msgspec.Raw
+    job_hash: str
+    policy_snapshot: str | None
+    approval: ApprovalView | None
+    replaced_at: datetime
+    replaced_by: str
+    why: str
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job. `labels` are as submitted with those that Interlock added (`system_labels`) on top."""
+
+    id: str
+    state: str
+    topic: str
+    env: str
+    channel: str
+    labels: dict[str, str]
+    system_labels: dict[str, str]
+    risk: list[str]
+    payload: msgspec.Raw
+    target: TargetRef | None
+    evidence: list[Evidence]
+    priority: str
+    job_hash: str
+    policy_snapshot: str | None
+    decision: VerdictView
+    approval: ApprovalView | None
+    submitted_by: str
+    submitted_at: datetime
+    updated_at: datetime
+    expires_at: datetime | None
+    max_attempts: int
+    run_id: str | None
+    version: int
+    revisions: list[RevisionView] = []
+
+
+def approval_view(approval: Approval, now: datetime | None = None) -> ApprovalView:
+    """An approval as it stands; with `now`, one past its time is shown as expired."""
+    asked = approval.requirement
+    return ApprovalView(
+        state=(approval.state_at(now) if now else approval.state).value,
+        rule=approval.rule,
+        quorum=asked.quorum,
+        groups=list(approval.groups_at(now) if now else asked.groups),
+        self_approval=asked.self_approval,
+        binding=asked.binding,
+        on_expiry=asked.on_expiry,
+        escalate=[
+            StepView(after_seconds=step.after_seconds, groups=list(step.groups)) for step in asked.escalate
+        ],
+        votes=[
+            VoteView(principal=v.principal, at=v.at, reason=v.reason, note=v.note) for v in approval.votes
+        ],
+        requested_at=approval.requested_at,
+        expires_at=approval.ends_at,
+        policy_snapshot=approval.policy_snapshot,
+        job_hash=approval.job_hash,
+        round=approval.round,
+        decision_id=approval.decision_id,
+        decided_by=approval.decided_by,
+        decided_at=approval.decided_at,
+        reason=approval.reason,
+        note=approval.note,
+        code=approval.code,
+    )
+
+
+def job_fields(job: Job) -> dict[str, Any]:
+    """Everything of a job that every view of it shows."""
+    action = job.action
+    return {
+        "id": job.id,
+        "state": job.state.value,
+        "topic": action.topic,
+        "env": action.env,
+        "channel": action.channel,
+        "labels": {**action.labels, **job.system_labels},
+        "system_labels": job.system_labels,
+        "risk": list(action.risk),
+        "payload": action.payload,
+        "target": action.target,
+        "evidence": list(job.evidence),
+        "priority": job.priority.value,
+        "job_hash": job.job_hash,
+        "policy_snapshot": job.policy_snapshot,
+        "decision": verdict_view(job),
+        "approval": approval_view(job.approval) if job.approval else None,
+        "submitted_by": job.submitted_by,
+        "submitted_at": job.submitted_at,
+        "updated_at": job.updated_at,
+        "expires_at": job.expires_at,
+        "max_attempts": job.max_attempts,
+        "run_id": job.run_id,
+        "version": job.version,
+    }
+
+
+def job_view(job: Job, *, whole: bool = False) -> JobView:
+    """A job; `whole` adds the versions it had before."""
+    return JobView(**job_fields(job), revisions=[_revision(old) for old in job.revisions] if whole else [])
+
+
+def verdict_view(job: Job) -> VerdictView:
+    verdict = job.verdict
+    return VerdictView(
+        rule=verdict.rule, decision=verdict.decision, reason=verdict.reason, observed=verdict.observed
+    )
+
+
+def _revision(old: Any) -> RevisionView:
+    return RevisionView(
+        payload=old.action.payload,
+        job_hash=old.job_hash,
+        policy_snapshot=old.policy_snapshot,
+        approval=approval_view(old.approval) if old.approval else None,
+        replaced_at=old.replaced_at,
+        replaced_by=old.replaced_by,
+        why=old.why,
+    )

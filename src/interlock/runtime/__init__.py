@@ -1,0 +1,1 @@
+"""The running service: settings, assembly, sweeps, the embedded form and the server."""

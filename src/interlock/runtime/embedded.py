@@ -1,0 +1,54 @@
+"""The service inside this process, without a server: what the CLI and the SDK use when there is no URL.
+
+Whoever can open the store's file is trusted with it. Without a key they act as the person
+`local:<os user>` of the default tenant, with every role; with one, they act as its principal.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+
+from interlock.api.app import App
+from interlock.api.assembly import assemble
+from interlock.api.authentication import authenticate
+from interlock.api.http import Request, Response
+from interlock.api.logs import Log
+from interlock.identity.model import Caller, Principal
+from interlock.identity.rules import EnsureLocalPerson
+from interlock.runtime.keyring import Known
+from interlock.runtime.service import Service
+from interlock.runtime.settings import EMBEDDED_STORE, TENANT_DEFAULT, settings_from
+from interlock.store.urls import store_for
+
+
+class EmbeddedService:
+    """An open service that answers requests directly."""
+
+    def __init__(self, service: Service, local: Principal) -> None:
+        self.service = service
+        caller = Caller(tenant=local.tenant, principal=local.id)
+        self._local = Known(caller, local)
+        self._app: App[Known, Service] = assemble(service, Log(level="error"), who=self._who)
+
+    async def respond(self, request: Request) -> Response:
+        """Answer one request, as the server would."""
+        return await self._app.respond(request)
+
+    async def close(self) -> None:
+        await self.service.close()
+
+    async def _who(self, request: Request, service: Service) -> Known:
+        if "authorization" in request.headers or "x-api-key" in request.headers:
+            return await authenticate(request, service)
+        return self._local
+
+
+async def open_embedded(store_url: str | None = None) -> EmbeddedService:
+    """Open the embedded store (`INTERLOCK_STORE`, or `.interlock/interlock.db` in this folder)."""
+    settings = settings_from(store=store_url or os.environ.get("INTERLOCK_STORE") or EMBEDDED_STORE)
+    service = Service(store_for(settings.store, lanes=1), settings)
+    await service.open()
+    name = f"local:{getpass.getuser()}"
+    local = await service.kernel.run(EnsureLocalPerson(tenant=TENANT_DEFAULT, name=name))
+    return EmbeddedService(service, local)

@@ -1,0 +1,81 @@
+"""From a presented key to its principal.
+
+A caller who only reads is looked up afresh each time. For calls that pass through the kernel a recent
+look-up will do, because the deciding transaction checks key and roles again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+
+import msgspec
+
+from interlock.identity.keys import digest_of, id_of
+from interlock.identity.model import API_KEYS, PRINCIPALS, Caller, Principal
+from interlock.identity.refusals import Unauthenticated
+from interlock.identity.rules import check_key
+from interlock.kernel.record import from_micros
+from interlock.store.contract import Store
+
+_RECENT_SECONDS = 1.0
+_KEPT_MAX = 10_000
+_LONG_AGO = from_micros(0)
+
+
+class Known(msgspec.Struct, frozen=True):
+    """A caller and the principal behind it."""
+
+    caller: Caller
+    who: Principal
+
+    @property
+    def tenant(self) -> str:
+        return self.caller.tenant
+
+    @property
+    def principal(self) -> str:
+        return self.caller.principal
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return self.who.roles
+
+
+class Keyring:
+    """Looks keys up, and remembers for a moment whom they belong to."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._recent: OrderedDict[str, tuple[float, Known]] = OrderedDict()
+
+    def forget(self) -> None:
+        """Somebody's keys or roles may have changed."""
+        self._recent.clear()
+
+    async def known(self, key: str, recent_will_do: bool) -> Known:
+        """Who presents this key, or `Unauthenticated`."""
+        digest = digest_of(key)
+        kept = self._recent.get(digest)
+        if recent_will_do and kept and time.monotonic() - kept[0] < _RECENT_SECONDS:
+            return kept[1]
+        found = await self._look_up(key, digest)
+        self._keep(digest, found)
+        return found
+
+    async def _look_up(self, key: str, digest: str) -> Known:
+        key_id = id_of(key)
+        rows = await self._store.query("identity.caller_by_key", {"key_id": key_id}) if key_id else []
+        if not rows:
+            check_key(None, digest, _LONG_AGO)
+            raise Unauthenticated
+        record, principal = API_KEYS.decode(rows[0][0]), PRINCIPALS.decode(rows[0][1])
+        # A key once revoked stays revoked, so the moment does not matter; the end of time will do.
+        check_key(record, digest, record.revoked_at or _LONG_AGO)
+        caller = Caller(tenant=record.tenant, principal=principal.id, key_id=record.id, key_digest=digest)
+        return Known(caller, principal)
+
+    def _keep(self, digest: str, found: Known) -> None:
+        self._recent[digest] = (time.monotonic(), found)
+        if len(self._recent) > _KEPT_MAX:
+            self._recent.popitem(last=False)

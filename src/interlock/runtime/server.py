@@ -1,0 +1,72 @@
+"""The server: the API behind uvicorn, with a graceful end.
+
+On SIGTERM or SIGINT it stops accepting, finishes the requests it has read (each ends in a durable answer
+or none), ends streams, and closes the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import cast
+
+import uvicorn
+
+from interlock.api.app import App
+from interlock.api.asgi import AsgiApp
+from interlock.api.assembly import assemble
+from interlock.api.logs import Form, Level, Log
+from interlock.runtime.keyring import Known
+from interlock.runtime.operating import IssuedKey, activate_policy_file, bootstrap
+from interlock.runtime.service import Service, open_service
+from interlock.runtime.settings import Settings
+
+Announce = Callable[[str, IssuedKey | None], None]
+
+
+def serve(settings: Settings, announce: Announce) -> None:
+    """Run until told to stop. `announce` gets the address and, on an empty store, the first admin key."""
+    listening = socket.create_server((settings.host, settings.port), backlog=2048)
+    host, port = listening.getsockname()[:2]
+    address = f"http://{host}:{port}"
+
+    @contextlib.asynccontextmanager
+    async def opening() -> AsyncIterator[App[Known, Service]]:
+        async with open_service(settings) as service:
+            admin = await bootstrap(service)
+            if settings.policy:
+                await activate_policy_file(service, Path(settings.policy))
+            announce(address, admin)
+            # What start-up made lives for ever; leaving it out of every collection keeps pauses short.
+            gc.collect()
+            gc.freeze()
+            yield assemble(service, _log(settings))
+
+    app = AsgiApp(opening, body_bytes_max=settings.body_bytes_max)
+    server = uvicorn.Server(_configuration(app, settings))
+    server.run(sockets=[listening])
+    if not server.started:
+        sys.exit(1)
+
+
+def _configuration(app: AsgiApp, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        loop="uvloop",
+        http="httptools",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=int(settings.drain_seconds) or 1,
+    )
+
+
+def _log(settings: Settings) -> Log:
+    return Log(form=cast("Form", settings.log_format), level=cast("Level", settings.log_level))

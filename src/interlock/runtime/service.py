@@ -1,0 +1,66 @@
+"""One open service: a store, a kernel on it, the keyring, metrics, and the loops that keep things tidy."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from interlock.api.metrics import Registry
+from interlock.kernel.ids import new_id
+from interlock.kernel.kernel import Kernel
+from interlock.runtime.keyring import Keyring
+from interlock.runtime.measures import KernelMeasures, Measures
+from interlock.runtime.settings import Settings
+from interlock.runtime.sweeps import Sweeps
+from interlock.store.contract import Store
+from interlock.store.urls import store_for
+
+
+class Service:
+    """What operations work with."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self.store = store
+        self.settings = settings
+        self.registry = Registry()
+        self.measures = Measures(self.registry)
+        self.kernel = Kernel(
+            store,
+            new_id=new_id,
+            limits=settings.kernel_limits(),
+            observer=KernelMeasures(self.registry, lambda: self.kernel.queue_depth),
+        )
+        self.keyring = Keyring(store)
+        self.sweeps = Sweeps(self.kernel, store, self.measures, every_seconds=settings.sweep_seconds)
+
+    async def open(self, *, sweeping: bool = True) -> None:
+        """Open the store, start the kernel, and begin to listen and sweep."""
+        await self.store.open()
+        self.kernel.start()
+        await self.store.listen(self._heard)
+        if sweeping:
+            self.sweeps.start()
+
+    async def close(self) -> None:
+        """Finish what was accepted, then let go of the store."""
+        await self.sweeps.close()
+        await self.kernel.close()
+        await self.store.close()
+
+    def _heard(self, topics: frozenset[str] | None) -> None:
+        self.keyring.forget()
+        if topics is None:
+            self.kernel.wakes.publish_all()
+        else:
+            self.kernel.wakes.publish(topics)
+
+
+@contextlib.asynccontextmanager
+async def open_service(settings: Settings, *, sweeping: bool = True) -> AsyncIterator[Service]:
+    """A service that is open inside the block."""
+    service = Service(store_for(settings.store, lanes=settings.lanes), settings)
+    await service.open(sweeping=sweeping)
+    try:
+        yield service
+    finally:
+        await service.close()

@@ -1,0 +1,60 @@
+"""Loops that keep things tidy. Any number of servers may run them at once; each pass is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+
+from interlock.approvals.sweeping import SweepDueJobs
+from interlock.kernel.kernel import Kernel
+from interlock.kernel.refusal import Fault
+from interlock.runtime.measures import Measures
+from interlock.store.contract import Store
+
+log = logging.getLogger(__name__)
+
+_PASS_MAX = 100
+_PRUNE_EVERY = 60
+
+
+class Sweeps:
+    """Runs each sweep again and again; a full pass is followed by the next at once."""
+
+    def __init__(self, kernel: Kernel, store: Store, measures: Measures, *, every_seconds: float) -> None:
+        self._kernel = kernel
+        self._store = store
+        self._measures = measures
+        self._every = every_seconds
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="sweeps")
+
+    async def close(self) -> None:
+        if self._task:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run(self) -> None:
+        turn = 0
+        while True:
+            # Spread the servers, so that they do not all sweep in step.
+            await asyncio.sleep(self._every * random.uniform(0.75, 1.25))
+            turn += 1
+            try:
+                await self.sweep_once()
+            except Fault as fault:
+                log.info("a sweep could not run: %s", fault)
+            except Exception:
+                log.exception("a sweep broke; it runs again in %.1f s", self._every)
+
+    async def sweep_once(self) -> None:
+        """One pass over everything that time changes."""
+        swept = _PASS_MAX
+        while swept == _PASS_MAX:
+            swept = await self._kernel.run(SweepDueJobs(most=_PASS_MAX))
+            if swept:
+                self._measures.swept.add("due_jobs", amount=swept)
