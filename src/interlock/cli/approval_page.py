@@ -1,0 +1,139 @@
+"""One request for a decision as its reviewer reads it: what exactly, why asked, who else, what then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from interlock.cli.job_page import decision_text, say_payload, target_text, waiting_for
+from interlock.cli.output import Cell, Column, painted, say, say_fields, say_table, state_cell
+from interlock.cli.wording import counted, exactly, listed, safe, safe_lines, when
+
+if TYPE_CHECKING:
+    from interlock.sdk.models import Approval, ApprovalRequest, Evidence, Job, Vote
+
+
+def say_approvals(jobs: Sequence[Job]) -> None:
+    """A table of requests."""
+    columns = (
+        Column("ID"),
+        Column("STATE"),
+        Column("TOPIC", flexible=True),
+        Column("ENV", flexible=True),
+        Column("BY", flexible=True),
+        Column("VOTES"),
+        Column("WHO DECIDES", flexible=True),
+        Column("ASKED"),
+        Column("ENDS"),
+    )
+    say_table(columns, [_row(job, job.approval) for job in jobs if job.approval is not None])
+
+
+def say_approval(request: ApprovalRequest) -> None:
+    """Everything needed to decide, and the commands to do it."""
+    job, approval = request.job, request.approval
+    say(painted(safe(job.topic), "bold"), "")
+    say_fields(
+        [
+            ("state", Cell(_state(request), state_cell(request.state).style)),
+            ("asked by", f"{safe(job.submitted_by or '-')}, {when(approval.requested_at)}"),
+            ("env", safe(job.env or "")),
+            ("channel", safe(job.channel or "")),
+            ("labels", listed([f"{name}={value}" for name, value in job.labels.items()], "")),
+            ("risk", listed(job.risk, "")),
+            ("priority", "" if job.priority == "normal" else job.priority),
+            ("target", target_text(job)),
+            ("why asked", decision_text(job.decision)),
+            ("who decides", _who(approval)),
+            ("ends", f"{when(approval.expires_at)} ({exactly(approval.expires_at)})"),
+            ("on approve", request.on_approve or ""),
+            ("asked anew", f"this is round {approval.round}" if approval.round > 1 else ""),
+        ]
+    )
+    say_payload(request.payload)
+    _say_evidence(job.evidence)
+    _say_votes(approval.votes)
+    _say_drift(request)
+    _say_next(request)
+
+
+def _row(job: Job, approval: Approval) -> tuple[str | Cell, ...]:
+    return (
+        job.id,
+        state_cell(approval.state),
+        safe(job.topic),
+        safe(job.env or "-"),
+        safe(job.submitted_by or "-"),
+        f"{len(approval.votes)} of {approval.quorum}",
+        listed(approval.groups, "any reviewer"),
+        when(approval.requested_at),
+        when(approval.expires_at) if approval.state == "pending" else "-",
+    )
+
+
+def _state(request: ApprovalRequest) -> str:
+    approval = request.approval
+    if request.state == "pending":
+        return f"pending: {waiting_for(approval)}"
+    if approval.decided_by:
+        reason = f": {safe(approval.reason)}" if approval.reason else ""
+        return f"{request.state} by {safe(approval.decided_by)} {when(approval.decided_at)}{reason}"
+    return request.state
+
+
+def _who(approval: Approval) -> str:
+    people = counted(approval.quorum, "person", "different people")
+    whom = f" of {listed(approval.groups)}" if approval.groups else " with the role review"
+    own = "the submitter may be one" if approval.self_approval else "never the submitter"
+    return f"{people}{whom}; {own}"
+
+
+def _say_evidence(evidence: Sequence[Evidence]) -> None:
+    for each in evidence:
+        say("", painted(f"evidence: {safe(each.title)} ({safe(each.kind)})", "dim"))
+        shown = safe_lines(each.content) if each.content is not None else [safe(each.url or "")]
+        # The gutter keeps what the submitter wrote apart from what Interlock says.
+        say(*(f"  │ {line}" for line in shown))
+
+
+def _say_votes(votes: Sequence[Vote]) -> None:
+    if not votes:
+        return
+    say("", painted("votes so far", "dim"))
+    for vote in votes:
+        words = "; ".join(safe(text) for text in (vote.reason, vote.note) if text)
+        say(f"  yes  {safe(vote.principal)}, {when(vote.at)}{': ' + words if words else ''}")
+
+
+def _say_drift(request: ApprovalRequest) -> None:
+    drift = request.drift
+    if drift.policy_changed and request.state == "pending":
+        consequence = (
+            "it cannot be approved until it is refreshed"
+            if request.approval.binding == "strict"
+            else "it can be approved only if the policy still asks for the same"
+        )
+        say("", painted(f"! the policy changed since this was asked; {consequence}", "yellow"))
+    if drift.job_changed:
+        say(
+            "",
+            painted(
+                "! what is stored no longer matches its hash; do not approve, find out who changed it", "red"
+            ),
+        )
+
+
+def _say_next(request: ApprovalRequest) -> None:
+    job_id = request.job_id
+    if request.state == "expired":
+        say("", f"ask anew with: interlock refresh {job_id}")
+    if request.state != "pending":
+        return
+    say("", painted("to decide on exactly this", "dim"))
+    if request.drift.policy_changed or request.drift.job_changed:
+        say(f"  interlock refresh {job_id}")
+    say(
+        f"  interlock approve {job_id} --hash {request.job.job_hash}",
+        f"  interlock reject {job_id} --reason '…'",
+        f"  interlock edit {job_id} --payload '…' --reason '…'",
+    )

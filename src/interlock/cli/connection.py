@@ -1,0 +1,107 @@
+"""From a command's options to a client, and from what goes wrong to how the command ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from argparse import Namespace
+from collections.abc import Generator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from interlock.cli.exits import Exit, Failed, exit_of
+from interlock.cli.options import given
+from interlock.cli.spelling import as_commands
+from interlock.sdk.outcomes import InterlockError, InvalidRequest, Unauthenticated, Unavailable
+
+if TYPE_CHECKING:
+    from interlock.sdk.client import Interlock
+
+T = TypeVar("T")
+
+PAGE_MAX = 200
+
+
+@contextlib.contextmanager
+def connected(args: Namespace) -> Generator[Interlock]:
+    """A client for what `--url`, `--store`, `--key` and the environment say."""
+    from interlock.sdk.client import Interlock
+
+    url, store = given(args, "url"), given(args, "store")
+    if url and store:
+        raise Failed("pass --url (a server) or --store (this process), not both", Exit.USAGE)
+    with translated(args), Interlock(url, given(args, "api_key"), store=store) as client:
+        yield client
+
+
+@contextlib.contextmanager
+def translated(args: Namespace) -> Generator[None]:
+    """Turn what a call can end in, other than well, into how the command ends."""
+    try:
+        yield
+    except InterlockError as outcome:
+        raise _failed(outcome, args) from outcome
+    except (Failed, KeyboardInterrupt, BrokenPipeError):
+        raise
+    except Exception as error:
+        from interlock.cli.trouble import explained
+
+        failed = explained(error)
+        if failed is None:
+            raise
+        raise failed from error
+
+
+def listing(
+    client: Interlock, *segments: str, limit: int, cursor: str | None, query: Mapping[str, str | None]
+) -> dict[str, Any]:
+    """Up to `limit` items of a list, over as many pages as that takes, as the service spells them."""
+    items: list[Any] = []
+    while True:
+        size = min(PAGE_MAX, limit - len(items))
+        page: dict[str, Any] = client.call("GET", *segments, query={**query, "limit": size, "cursor": cursor})
+        items += page["items"]
+        cursor = page.get("next_cursor")
+        if cursor is None or len(items) >= limit:
+            return {"items": items, "next_cursor": cursor}
+
+
+def typed(value: object, kind: type[T]) -> T:
+    """The service's answer as one of the SDK's types."""
+    return msgspec.convert(value, kind)
+
+
+def more(page: Mapping[str, Any], command: str) -> str:
+    """The line under a listing that goes on, or nothing."""
+    cursor = page.get("next_cursor")
+    return f"there are more: {command} --cursor {cursor}" if cursor else ""
+
+
+def _failed(outcome: InterlockError, args: Namespace) -> Failed:
+    problem = {
+        **outcome.problem.fields,
+        "status": outcome.problem.status,
+        "code": outcome.code,
+        "detail": str(outcome),
+        "title": outcome.problem.title,
+    }
+    return Failed(_paragraph(outcome, args), exit_of(outcome), problem=problem)
+
+
+def _paragraph(outcome: InterlockError, args: Namespace) -> str:
+    text = as_commands(str(outcome))
+    if isinstance(outcome, Unauthenticated):
+        return f"{text}. Pass a key with INTERLOCK_KEY; an admin makes one with `interlock key create`"
+    if isinstance(outcome, Unavailable):
+        return f"{text}. {_where(args)}"
+    if isinstance(outcome, InvalidRequest) and len(outcome.errors) > 1:
+        return "\n  ".join([text, *(f"{fault.path}: {fault.reason}" for fault in outcome.errors)])
+    return text
+
+
+def _where(args: Namespace) -> str:
+    url = given(args, "url") or os.environ.get("INTERLOCK_URL")
+    if url and not given(args, "store"):
+        return f"Is `interlock serve` running at {url}? Check --url or INTERLOCK_URL"
+    return "Look at the store with `interlock doctor`"

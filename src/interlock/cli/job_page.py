@@ -1,0 +1,172 @@
+"""Jobs and audit entries as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from interlock.cli.output import Cell, Column, painted, say, say_fields, say_table, state_cell
+from interlock.cli.wording import counted, exactly, listed, one_line, pretty, safe, when
+
+if TYPE_CHECKING:
+    from interlock.sdk.models import Approval, AuditEntry, Decision, Job
+
+_TELLING = {
+    "PENDING": "it may run",
+    "RUNNING": "a worker runs it",
+    "SUCCEEDED": "done",
+    "FAILED": "it failed for good",
+    "DENIED": "it will not run",
+    "CANCELLED": "it was withdrawn",
+    "EXPIRED": "nobody decided in time",
+}
+
+
+def say_submitted(job: Job) -> None:
+    """What became of a submitted job, and what to do next."""
+    again = " (submitted before under this key)" if job.replayed else ""
+    say(f"{job.id}  {painted(job.state, state_cell(job.state).style)}  {telling(job)}{again}")
+    if job.state == "APPROVAL":
+        say(
+            f"  show it   interlock approval {job.id}",
+            f"  follow it interlock job {job.id}",
+        )
+
+
+def telling(job: Job) -> str:
+    """A job's state in a few words: who must act, or who decided."""
+    approval = job.approval
+    if job.state == "APPROVAL" and approval is not None:
+        return waiting_for(approval)
+    words = _TELLING.get(job.state, "")
+    if approval is not None and approval.decided_by:
+        verb = "approved" if approval.state == "approved" else "rejected"
+        reason = f": {safe(approval.reason)}" if approval.reason else ""
+        return f"{words}; {verb} by {safe(approval.decided_by)}{reason}"
+    rule = job.decision.rule if job.decision else None
+    return f"{words} (rule {safe(rule)})" if rule else words
+
+
+def waiting_for(approval: Approval) -> str:
+    """Whom an approval waits for, and until when."""
+    missing = max(0, approval.quorum - len(approval.votes))
+    whom = f" of {listed(approval.groups)}" if approval.groups else ""
+    return f"waits for {counted(missing, 'person', 'people')}{whom}, ends {when(approval.expires_at)}"
+
+
+def say_jobs(jobs: Sequence[Job]) -> None:
+    """A table of jobs."""
+    columns = (
+        Column("ID"),
+        Column("STATE"),
+        Column("TOPIC", flexible=True),
+        Column("ENV", flexible=True),
+        Column("BY", flexible=True),
+        Column("SUBMITTED"),
+    )
+    say_table(
+        columns,
+        (
+            (
+                job.id,
+                state_cell(job.state),
+                safe(job.topic),
+                safe(job.env or "-"),
+                safe(job.submitted_by or "-"),
+                when(job.submitted_at),
+            )
+            for job in jobs
+        ),
+    )
+
+
+def say_job(job: Job) -> None:
+    """Everything about one job."""
+    say(painted(f"{safe(job.topic)}", "bold"))
+    say_fields(
+        [
+            ("job", job.id),
+            ("state", Cell(f"{job.state}: {telling(job)}", state_cell(job.state).style)),
+            ("submitted", f"{when(job.submitted_at)} by {safe(job.submitted_by or '-')}"),
+            ("env", safe(job.env or "")),
+            ("channel", safe(job.channel or "")),
+            ("labels", listed([f"{name}={value}" for name, value in job.labels.items()], "")),
+            ("risk", listed(job.risk, "")),
+            ("priority", "" if job.priority == "normal" else job.priority),
+            ("target", target_text(job)),
+            ("policy", decision_text(job.decision)),
+            (
+                "expires",
+                "" if job.expires_at is None else f"{when(job.expires_at)} ({exactly(job.expires_at)})",
+            ),
+            ("hash", job.job_hash),
+            ("versions", f"{len(job.revisions) + 1}; see --json" if job.revisions else ""),
+        ]
+    )
+    say_payload(job.payload)
+    if job.state == "APPROVAL":
+        say("", f"decide with: interlock approval {job.id}")
+
+
+def say_payload(payload: object) -> None:
+    """The exact payload, indented."""
+    say("", painted("payload", "dim"), *(f"  {line}" for line in pretty(payload)))
+
+
+def target_text(job: Job) -> str:
+    """What a job changes, and the version its proposer saw."""
+    if job.target is None:
+        return ""
+    version = f" at version {safe(job.target.version)}" if job.target.version else ""
+    return f"{safe(job.target.key)}{version}"
+
+
+def decision_text(decision: Decision | None) -> str:
+    """What the policy said, and which rule."""
+    if decision is None:
+        return ""
+    rule = f"rule {safe(decision.rule)}" if decision.rule else "no rule matched: the default"
+    seen = f"; observed only, would be: {decision.observed}" if decision.observed else ""
+    reason = f"; {safe(decision.reason)}" if decision.reason else ""
+    return f"{decision.decision} ({rule}{seen}{reason})"
+
+
+def say_entries(entries: Iterable[AuditEntry]) -> None:
+    """A table of audit entries."""
+    columns = (
+        Column("WHEN"),
+        Column("WHO", flexible=True),
+        Column("DID"),
+        Column("OUTCOME"),
+        Column("TO"),
+        Column("DETAILS", flexible=True),
+    )
+    say_table(
+        columns,
+        (
+            (
+                when(entry.at),
+                safe(entry.actor or "-"),
+                safe(entry.action),
+                _outcome(entry.outcome or "-"),
+                safe(entry.subject or "-"),
+                _details(entry),
+            )
+            for entry in entries
+        ),
+    )
+
+
+def _outcome(outcome: str) -> Cell:
+    return Cell(safe(outcome), "" if outcome in ("done", "ok", "-") else "yellow")
+
+
+def _details(entry: AuditEntry) -> str:
+    rule = [f"rule {safe(entry.rule)}"] if entry.rule else []
+    return "; ".join(
+        [*rule, *(f"{safe(name)} {_plain(value)}" for name, value in entry.details.items() if value)]
+    )
+
+
+def _plain(value: object) -> str:
+    return safe(value) if isinstance(value, str) else one_line(value)

@@ -1,0 +1,234 @@
+"""`interlock key create|list|revoke`: on the store itself, or through a server as its admin.
+
+The store is used unless a server is named: with `--url`, or with INTERLOCK_URL where no store is named.
+"""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from interlock.cli.exits import Exit, Failed
+from interlock.cli.options import Parser, as_json, connecting, given, wants_json
+from interlock.cli.values import words
+
+if TYPE_CHECKING:
+    from interlock.runtime.service import Service
+
+T = TypeVar("T")
+
+KINDS = ("person", "agent", "worker", "service")
+ROLES = ("submit", "work", "review", "operate", "audit", "admin")
+_LIST_MAX = 1000
+
+
+def declare_key() -> Parser:
+    """The options of `interlock key …`."""
+    parser = Parser(
+        "interlock key",
+        description="Create, list and revoke keys, on the store itself, with or without a running server;\n"
+        "with --url through the server, with an admin's key.",
+        examples=(
+            "interlock key create mia --kind person --roles review,admin --groups finance",
+            "interlock key create payer --kind agent --roles submit --owner mia --json",
+            "interlock key list",
+            "interlock key revoke 0f3c…",
+        ),
+    )
+    verbs = parser.add_subparsers(metavar="create|list|revoke", required=True, parser_class=Parser)
+    _declare_create(verbs.add_parser("create", help="give somebody a key; it is shown once"))
+    _declare_list(verbs.add_parser("list", help="list keys, newest first"))
+    _declare_revoke(verbs.add_parser("revoke", help="end a key for good"))
+    return parser
+
+
+def run_create(args: Namespace) -> int:
+    """Make a key, and the principal if it is new."""
+    from interlock.cli.output import say, say_json
+
+    body = {
+        "kind": args.kind,
+        "roles": list(args.roles),
+        "groups": list(args.groups) if args.groups is not None else None,
+        "owner": args.owner,
+    }
+    issued = _issued_by_server(args, body) if _through_server(args) else _on_store(args, _issue(args))
+    if wants_json(args):
+        say_json(issued)
+        return Exit.DONE
+    groups = f"; groups {', '.join(args.groups)}" if args.groups else ""
+    say(
+        f"a key for {issued['principal']} ({args.kind}; roles {', '.join(args.roles)}{groups}) "
+        f"of tenant {issued['tenant']}:",
+        "",
+        f"  {issued['key']}",
+        "",
+        f"It is shown only now and stored only as a digest. Use it with `export INTERLOCK_KEY=…`; "
+        f"end it with `interlock key revoke {issued['key_id']}`.",
+    )
+    return Exit.DONE
+
+
+def run_list(args: Namespace) -> int:
+    """List a tenant's keys."""
+    from interlock.cli.key_page import say_keys
+    from interlock.cli.output import say, say_json
+
+    if _through_server(args):
+        from interlock.cli.connection import connected, listing
+
+        with connected(args) as client:
+            page = listing(client, "api-keys", limit=_LIST_MAX, cursor=None, query={})
+    else:
+        page = {"items": _on_store(args, _list(args)), "next_cursor": None}
+    if wants_json(args):
+        say_json(page)
+    elif page["items"]:
+        say_keys(page["items"])
+    else:
+        say("no keys yet; make one with `interlock key create NAME --kind person --roles review`")
+    return Exit.DONE
+
+
+def run_revoke(args: Namespace) -> int:
+    """End a key."""
+    from interlock.cli.output import say, say_json
+
+    if _through_server(args):
+        from interlock.cli.connection import connected
+
+        with connected(args) as client:
+            ended = client.call("POST", "api-keys", args.key_id, "revoke")
+    else:
+        ended = _on_store(args, _revoke(args))
+    if wants_json(args):
+        say_json(ended)
+    else:
+        say(f"key {ended['key_id']} of {ended['principal']} is revoked; the next request with it is refused")
+    return Exit.DONE
+
+
+def _declare_create(parser: Parser) -> None:
+    parser.description = "Give somebody a key. Roles replace those they had; groups and owner only if given."
+    parser.add_argument("name", metavar="NAME", type=_name, help="the principal, such as mia or payer")
+    parser.add_argument("--kind", required=True, choices=KINDS)
+    parser.add_argument("--roles", required=True, type=_roles, metavar="A,B", help=", ".join(ROLES))
+    parser.add_argument("--groups", type=words, metavar="X,Y", help="groups that policies may ask for")
+    parser.add_argument("--owner", type=_name, metavar="PERSON", help="whom an agent or worker acts for")
+    _declare_common(parser, run_create)
+
+
+def _declare_list(parser: Parser) -> None:
+    parser.description = "List keys, newest first. What is shown is public; the secret is kept nowhere."
+    _declare_common(parser, run_list)
+
+
+def _declare_revoke(parser: Parser) -> None:
+    parser.description = "End a key for good. It takes effect with the next request."
+    parser.add_argument("key_id", metavar="KEY_ID", help="the id that `interlock key list` shows")
+    _declare_common(parser, run_revoke)
+
+
+def _declare_common(parser: Parser, run: Callable[[Namespace], int]) -> None:
+    parser.add_argument("--tenant", type=_name, default="default", metavar="NAME", help="(default: default)")
+    as_json(parser)
+    connecting(parser)
+    parser.set_defaults(run=run)
+
+
+def _through_server(args: Namespace) -> bool:
+    if given(args, "url"):
+        return True
+    store_named = given(args, "store") or os.environ.get("INTERLOCK_STORE")
+    return not store_named and bool(os.environ.get("INTERLOCK_URL"))
+
+
+def _issued_by_server(args: Namespace, body: Mapping[str, object]) -> dict[str, Any]:
+    from interlock.cli.connection import connected
+
+    if args.tenant != "default":
+        raise Failed(
+            "a server makes keys in the tenant of the admin's own key; leave --tenant out, or use --store",
+            Exit.USAGE,
+        )
+    with connected(args) as client:
+        issued: dict[str, Any] = client.call("POST", "principals", args.name, "keys", body=body)
+    return issued
+
+
+def _on_store(args: Namespace, work: Callable[[Service], Awaitable[T]]) -> T:
+    """Do something on the store that the options or the environment name."""
+    import asyncio
+
+    from interlock.cli.connection import translated
+    from interlock.runtime.service import open_service
+    from interlock.runtime.settings import settings_from
+
+    async def opened() -> T:
+        async with open_service(settings_from(store=given(args, "store")), sweeping=False) as service:
+            return await work(service)
+
+    with translated(args):
+        return asyncio.run(opened())
+
+
+def _issue(args: Namespace) -> Callable[[Service], Awaitable[dict[str, Any]]]:
+    async def issue(service: Service) -> dict[str, Any]:
+        from interlock.identity.model import PrincipalKind, Role
+        from interlock.runtime.operating import issue_key
+
+        issued = await issue_key(
+            service,
+            args.name,
+            kind=PrincipalKind(args.kind),
+            roles=tuple(Role(role) for role in args.roles),
+            groups=args.groups,
+            owner=args.owner,
+            tenant=args.tenant,
+        )
+        principal = issued.principal
+        return {
+            "principal": principal.id,
+            "tenant": principal.tenant,
+            "key": issued.key,
+            "key_id": issued.key_id,
+        }
+
+    return issue
+
+
+def _list(args: Namespace) -> Callable[[Service], Awaitable[list[dict[str, Any]]]]:
+    async def read(service: Service) -> list[dict[str, Any]]:
+        from interlock.cli.key_page import key_fields
+        from interlock.runtime.operating import list_keys
+
+        return [key_fields(*found) for found in await list_keys(service, args.tenant)]
+
+    return read
+
+
+def _revoke(args: Namespace) -> Callable[[Service], Awaitable[dict[str, Any]]]:
+    async def revoke(service: Service) -> dict[str, Any]:
+        from interlock.runtime.operating import revoke_key
+
+        key = await revoke_key(service, args.key_id)
+        revoked_at = key.revoked_at.isoformat() if key.revoked_at else None
+        return {"key_id": key.id, "principal": key.principal, "tenant": key.tenant, "revoked_at": revoked_at}
+
+    return revoke
+
+
+def _roles(text: str) -> tuple[str, ...]:
+    found = words(text)
+    if unknown := [role for role in found if role not in ROLES]:
+        raise ArgumentTypeError(f"{unknown[0]!r} is not a role; roles are {', '.join(ROLES)}")
+    return tuple(dict.fromkeys(found))
+
+
+def _name(text: str) -> str:
+    allowed = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:@-")
+    if not 1 <= len(text) <= 100 or not set(text) <= allowed:
+        raise ArgumentTypeError(f"{text!r} is not a name; use up to 100 letters, digits and _.:@-")
+    return text

@@ -1,0 +1,118 @@
+"""`interlock`: finds the command, imports its module and no other, and runs it.
+
+Start-up time is a feature: a hook runs this before every action of an agent. Nothing heavier than the
+argument parser is imported here, and each command imports what it needs when it needs it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from interlock.cli.catalogue import SECTIONS, Entry, find
+from interlock.cli.exits import Exit, Failed
+from interlock.cli.options import GLOBAL_FLAGS, GLOBAL_OPTIONS, Parser, Run, wants_json
+
+STOPPED_BY_HAND = 130  # what shells report for SIGINT
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the result is its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        # What a terminal cannot show is spelled out: it must not stop a command that has done its work.
+        if callable(reconfigure := getattr(stream, "reconfigure", None)):
+            reconfigure(errors="backslashreplace")
+    try:
+        code = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return STOPPED_BY_HAND
+    except BrokenPipeError:
+        # The reader left (`| head`). Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.ERROR
+    except SystemExit as asked:
+        return asked.code if isinstance(asked.code, int) else Exit.DONE
+    return code
+
+
+def _run(words: list[str]) -> int:
+    before, words = _leading(words)
+    if before is None:
+        return _complain_about(words[0] if words else "")
+    if not words or words[0] in ("help", "-h", "--help"):
+        return _help(words[1:])
+    if words[0] in ("-V", "--version"):
+        words[0] = "version"
+    entry = find(words[0])
+    if entry is None:
+        return _complain_about(words[0])
+    args = parser_of(entry).parse_args(words[1:], before)
+    run: Run = args.run
+    try:
+        return run(args)
+    except Failed as failed:
+        from interlock.cli.output import complain
+
+        complain(failed, as_json=wants_json(args))
+        return failed.exit
+
+
+def parser_of(entry: Entry) -> Parser:
+    """The parser of one command."""
+    module = import_module(f"interlock.cli.{entry.module}")
+    declare: Callable[[], Parser] = getattr(module, f"declare_{entry.name}")
+    return declare()
+
+
+def _leading(words: list[str]) -> tuple[Namespace | None, list[str]]:
+    """The shared options before the command's name, and the rest; None if one of them lacks its value."""
+    before = Namespace()
+    while words and words[0].startswith("--") and words[0] not in ("--help", "--version"):
+        name, equals, value = words[0].partition("=")
+        if name in GLOBAL_FLAGS and not equals:
+            setattr(before, name[2:], True)
+            words = words[1:]
+        elif name in GLOBAL_OPTIONS and (equals or len(words) > 1):
+            destination = "api_key" if name == "--key" else name[2:].replace("-", "_")
+            setattr(before, destination, value if equals else words[1])
+            words = words[1:] if equals else words[2:]
+        else:
+            return None, words
+    return before, words
+
+
+def _help(words: list[str]) -> int:
+    entry = find(words[0]) if words else None
+    if entry is not None:
+        print(parser_of(entry).format_help(), end="")
+        return Exit.DONE
+    print("interlock: who may act, on exactly what, exactly once\n")
+    print("usage: interlock [--url URL] [--key KEY] [--store URL] COMMAND …\n")
+    for section in SECTIONS:
+        print(f"{section.title}:")
+        for known in section.entries:
+            print(f"  {known.name:<12}{known.summary}")
+        print()
+    print(
+        "`interlock COMMAND --help` says more. New here? `interlock demo` takes a minute and leaves no trace."
+    )
+    return Exit.DONE
+
+
+def _complain_about(word: str) -> int:
+    from difflib import get_close_matches
+
+    names = [entry.name for section in SECTIONS for entry in section.entries]
+    close = get_close_matches(word, names, 1)
+    meant = f"did you mean `interlock {close[0]}`?" if close else "`interlock --help` lists the commands"
+    print(f"interlock: {word!r} is not a command or needs a value; {meant}", file=sys.stderr)
+    return Exit.USAGE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

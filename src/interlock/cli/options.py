@@ -1,0 +1,98 @@
+"""Parsers that explain themselves, and the options that many commands share."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeAlias
+
+from interlock.cli.exits import Exit
+
+Run: TypeAlias = Callable[[argparse.Namespace], int]
+
+GLOBAL_OPTIONS = ("--url", "--key", "--api-key", "--store")
+GLOBAL_FLAGS = ("--json",)
+
+_ENVIRONMENT = """\
+environment:
+  INTERLOCK_URL    the server to talk to; without one, the store is opened in this process
+  INTERLOCK_KEY    the key to act with (it stays out of `ps` and of the shell's history)
+  INTERLOCK_STORE  the store: sqlite:///path, postgresql://… (default: .interlock/interlock.db)
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that takes no abbreviations and says where to read more."""
+
+    def __init__(
+        self,
+        prog: str,
+        *,
+        description: str = "",
+        examples: Sequence[str] = (),
+        more: str = "",
+        **newer: Any,  # what later versions of argparse hand to the parsers of verbs
+    ) -> None:
+        shown = ["examples:", *(f"  {example}" for example in examples), ""] if examples else []
+        super().__init__(
+            prog=prog,
+            description=description,
+            epilog="\n".join(shown) + ("\n" if shown and more else "") + more,
+            allow_abbrev=False,
+            formatter_class=_Help,
+            **newer,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """End with the usage, what is wrong with it, and where to read more."""
+        self.exit(Exit.USAGE, f"{self.format_usage()}{self.prog}: {message}; see `{self.prog} --help`\n")
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help with room for long options, and with each option's value named once."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=34)
+
+
+def connecting(parser: argparse.ArgumentParser, *, key_option: str = "--key") -> None:
+    """Add where to work and as whom. An option that is not given is left to the environment."""
+    group = parser.add_argument_group("where and as whom")
+    absent = argparse.SUPPRESS  # so that the same option before the command's name is not overwritten
+    group.add_argument("--url", metavar="URL", default=absent, help="a server, such as http://127.0.0.1:8700")
+    names = dict.fromkeys((key_option, "--api-key"))
+    group.add_argument(*names, dest="api_key", metavar="KEY", default=absent, help="the key to act with")
+    group.add_argument("--store", metavar="URL", default=absent, help="a store to open in this process")
+    parser.epilog = "\n".join(part for part in (parser.epilog, _ENVIRONMENT) if part)
+
+
+def as_json(parser: argparse.ArgumentParser) -> None:
+    """Add `--json`."""
+    parser.add_argument(
+        "--json", action="store_true", default=argparse.SUPPRESS, help="print JSON, also for errors"
+    )
+
+
+def paging(parser: argparse.ArgumentParser) -> None:
+    """Add how much of a listing to show."""
+    parser.add_argument(
+        "--limit", type=_count, metavar="N", default=50, help="at most this many (default 50)"
+    )
+    parser.add_argument("--cursor", metavar="CURSOR", help="go on where another listing ended")
+
+
+def wants_json(args: argparse.Namespace) -> bool:
+    """Whether the caller is a program."""
+    return bool(getattr(args, "json", False))
+
+
+def given(args: argparse.Namespace, name: str) -> str | None:
+    """A shared option's value, before or after the command's name; None if it was left out."""
+    value: object = getattr(args, name, None)
+    return str(value) if value else None
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 10_000):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 10000")
+    return int(text)

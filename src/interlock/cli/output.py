@@ -1,0 +1,161 @@
+"""What a command prints: tables and pages for people, JSON for programs, complaints on stderr.
+
+Colours appear only on a terminal, and never when NO_COLOR is set. A table fits the terminal; into a
+pipe it is as wide as it needs to be.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TextIO
+from unicodedata import combining, east_asian_width
+
+from interlock.cli.exits import Failed
+
+_STYLES = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "cyan": "36",
+}
+STATE_STYLES: Mapping[str, str] = {
+    "APPROVAL": "yellow",
+    "PENDING": "cyan",
+    "RUNNING": "blue",
+    "SUCCEEDED": "green",
+    "FAILED": "red",
+    "DENIED": "red",
+    "CANCELLED": "dim",
+    "EXPIRED": "dim",
+    "pending": "yellow",
+    "approved": "green",
+    "rejected": "red",
+    "expired": "dim",
+    "withdrawn": "dim",
+    "allow": "green",
+    "deny": "red",
+    "require_human": "yellow",
+    "throttle": "yellow",
+}
+_GAP = "  "
+_SHRUNK_MIN = 8
+
+
+class Column(NamedTuple):
+    """One column. Only a `flexible` one gives way on a narrow terminal: an id cut short is of no use."""
+
+    title: str
+    flexible: bool = False
+
+
+class Cell(NamedTuple):
+    """A cell with a colour."""
+
+    text: str
+    style: str = ""
+
+
+def painted(text: str, style: str, stream: TextIO | None = None) -> str:
+    """`text` in a colour, if `stream` (stdout if left out) shows colours."""
+    code = _STYLES.get(style)
+    return f"\x1b[{code}m{text}\x1b[0m" if code and shows_colours(stream or sys.stdout) else text
+
+
+def state_cell(state: str) -> Cell:
+    """A state in its colour."""
+    return Cell(state, STATE_STYLES.get(state, ""))
+
+
+def shows_colours(stream: TextIO) -> bool:
+    """Whether colours help whoever reads `stream`."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def say(*lines: str) -> None:
+    """Print lines for people."""
+    for line in lines:
+        print(line)
+
+
+def say_json(value: object) -> None:
+    """Print one JSON document: indented on a terminal, one line into a pipe."""
+    print(_json_text(value, sys.stdout))
+
+
+def complain(failed: Failed, *, as_json: bool) -> None:
+    """Print why a command failed, on stderr."""
+    if as_json:
+        print(_json_text(failed.problem, sys.stderr), file=sys.stderr)
+    else:
+        print(f"{painted('interlock:', 'red', sys.stderr)} {failed.detail}", file=sys.stderr)
+
+
+def warn(text: str) -> None:
+    """Print a remark that is not part of the result, on stderr."""
+    print(text, file=sys.stderr)
+
+
+def say_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Cell]]) -> None:
+    """Print aligned columns under their titles."""
+    cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
+    titles = [Cell(column.title, "dim") for column in columns]
+    widths = _widths(columns, [titles, *cells])
+    for row in (titles, *cells):
+        print(_GAP.join(_fitted(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def say_fields(fields: Iterable[tuple[str, str | Cell]]) -> None:
+    """Print names and values, aligned; a field without a value is left out."""
+    present = [(name, value) for name, value in fields if value]
+    width = max((len(name) for name, _ in present), default=0)
+    for name, value in present:
+        shown = painted(value.text, value.style) if isinstance(value, Cell) else value
+        print(f"{painted(name.ljust(width), 'dim')}{_GAP}{shown}")
+
+
+def text_width(text: str) -> int:
+    """How many columns of a terminal `text` takes."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> list[int]:
+    widths = [max(text_width(row[place].text) for row in rows) for place in range(len(columns))]
+    room = _terminal_width() - len(_GAP) * (len(columns) - 1)
+    flexible = [place for place, column in enumerate(columns) if column.flexible]
+    while sum(widths) > room:
+        widest = max(flexible, key=lambda place: widths[place], default=None)
+        if widest is None or widths[widest] <= _SHRUNK_MIN:
+            break
+        others = sorted((widths[place] for place in flexible if place != widest), reverse=True)
+        enough = widths[widest] - (sum(widths) - room)
+        widths[widest] = max(_SHRUNK_MIN, enough, min(others[0] - 1 if others else 0, widths[widest] - 1))
+    return widths
+
+
+def _terminal_width() -> int:
+    from shutil import get_terminal_size
+
+    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
+        return get_terminal_size().columns
+    return 1_000_000
+
+
+def _fitted(cell: Cell, width: int) -> str:
+    text = cell.text
+    if text_width(text) > width:
+        while text and text_width(text) > width - 1:
+            text = text[:-1]
+        text += "…"
+    return painted(text, cell.style) + " " * (width - text_width(text))
+
+
+def _json_text(value: object, stream: TextIO) -> str:
+    return json.dumps(value, indent=2 if stream.isatty() else None, ensure_ascii=False)

@@ -1,0 +1,142 @@
+"""`interlock serve`: run the server; every setting is an option and an environment variable."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_type_hints
+
+from interlock.cli.exits import Exit, Failed
+from interlock.cli.options import Parser, as_json, wants_json
+
+if TYPE_CHECKING:
+    from interlock.runtime.operating import IssuedKey
+    from interlock.runtime.settings import Settings
+
+
+def declare_serve() -> Parser:
+    """The options of `interlock serve`: the fields of `Settings`."""
+    from interlock.runtime.settings import Settings
+
+    parser = Parser(
+        "interlock serve",
+        description="Run the server. On an empty store it prints one admin key, once.\n"
+        "SIGTERM or Ctrl-C stops it after it has finished what it accepted.",
+        examples=(
+            "interlock serve --policy policy.yaml",
+            "interlock serve --host 0.0.0.0 --store postgresql://interlock@db/interlock",
+            "INTERLOCK_PORT=8800 interlock serve",
+        ),
+    )
+    for name, hint in get_type_hints(Settings, include_extras=True).items():
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            metavar=_metavar(name, hint),
+            help=f"{_meaning(hint)} [INTERLOCK_{name.upper()}; default: {_default(name)}]",
+        )
+    as_json(parser)
+    parser.set_defaults(run=run_serve)
+    return parser
+
+
+def run_serve(args: Namespace) -> int:
+    """Serve until told to stop."""
+    from interlock.cli.trouble import explained
+    from interlock.runtime.server import serve
+    from interlock.runtime.settings import BadSetting, Settings, settings_from
+
+    given = {name: getattr(args, name, None) for name in Settings.__struct_fields__}
+    try:
+        settings = settings_from(**given)
+    except BadSetting as error:
+        raise Failed(str(error), Exit.USAGE, name="bad_setting") from None
+    if settings.policy:
+        from interlock.cli.policy_files import read_policy
+
+        read_policy(settings.policy)
+    # The server finishes its work and then passes the signal on; a stop that was asked for is no failure.
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        serve(settings, lambda address, admin: _announce(settings, address, admin, as_json=wants_json(args)))
+    except KeyboardInterrupt:
+        return Exit.DONE
+    except Exception as error:
+        failed = _not_listening(error, settings) or explained(error)
+        if failed is None:
+            raise
+        raise failed from error
+    return Exit.DONE
+
+
+def _stop(number: int, frame: object) -> NoReturn:
+    sys.exit(Exit.DONE)
+
+
+def _announce(settings: Settings, address: str, admin: IssuedKey | None, *, as_json: bool) -> None:
+    from interlock.cli.output import say, say_json
+    from interlock.cli.version import installed_version
+
+    store = _without_password(settings.store)
+    if as_json:
+        say_json({"url": address, "store": store, "admin_key": admin.key if admin else None})
+    else:
+        say(f"Interlock {installed_version()} is listening on {address}", f"store: {store}")
+        if admin:
+            say(
+                "",
+                "This store had no keys. The key of its first admin, shown only now and kept nowhere:",
+                "",
+                f"admin key: {admin.key}",
+                "",
+                "Use it with `export INTERLOCK_KEY=…`, and make keys for others with `interlock key create`.",
+            )
+    sys.stdout.flush()
+
+
+def _not_listening(error: Exception, settings: Settings) -> Failed | None:
+    """The end of a server that could not have its port."""
+    import errno
+
+    if not isinstance(error, OSError) or error.errno is None:
+        return None
+    where = f"{settings.host}:{settings.port}"
+    if error.errno == errno.EADDRINUSE:
+        detail = (
+            f"{where} is in use; stop what listens there, or choose another port with --port (0 picks one)"
+        )
+    elif error.errno in (errno.EADDRNOTAVAIL, errno.EACCES) or isinstance(error, _resolution_error()):
+        detail = f"cannot listen on {where}: {error.strerror}; choose another --host or --port"
+    else:
+        return None
+    return Failed(detail, name="not_listening")
+
+
+def _resolution_error() -> type[OSError]:
+    import socket
+
+    return socket.gaierror
+
+
+def _without_password(url: str) -> str:
+    from urllib.parse import urlsplit
+
+    password = urlsplit(url).password if "@" in url else None
+    return url.replace(f":{password}@", ":…@") if password else url
+
+
+def _meaning(hint: Any) -> str:
+    return str(get_args(hint)[1].description).replace("%", "%%")
+
+
+def _metavar(name: str, hint: Any) -> str:
+    words = {"policy": "FILE", "store": "URL", "host": "HOST"}
+    kinds = {int: "N", float: "SECONDS"}
+    return words.get(name) or kinds.get(get_args(hint)[0], "WORD")
+
+
+def _default(name: str) -> str:
+    from interlock.runtime.settings import Settings
+
+    value: object = getattr(Settings(), name)
+    return str(value) if value != "" else "none"

@@ -1,0 +1,159 @@
+"""`interlock submit`: propose an action, and wait for the decision if asked to."""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentTypeError, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from interlock.cli.exits import exit_of_state
+from interlock.cli.options import Parser, as_json, connecting, wants_json
+from interlock.cli.values import duration, json_value, pair, seconds
+
+if TYPE_CHECKING:
+    from interlock.sdk.client import Interlock
+    from interlock.sdk.models import Evidence, Job
+
+_API_KEY = re.compile(r"il_[0-9a-f]{16}_")
+_EXITS = """\
+exit codes:
+  0  it may run          3  denied, rejected or expired: it will not run
+  4  people must decide  5  a limit is reached, or it is busy: try again later
+"""
+
+
+def declare_submit() -> Parser:
+    """The options of `interlock submit`."""
+    parser = Parser(
+        "interlock submit",
+        description="Propose an action. The policy decides at once: it may run, people must decide, or no.",
+        examples=(
+            "interlock submit knowledge.read --payload '{\"page\": 7}'",
+            "interlock submit finance.payment.execute --env production --payload @payment.json --wait 10m",
+            "interlock submit repo.merge --payload - --target repo:billing@4f2a --key merge-4f2a < m.json",
+        ),
+        more=_EXITS,
+    )
+    parser.add_argument("topic", metavar="TOPIC", help="what kind of action, such as finance.payment.execute")
+    parser.add_argument(
+        "--payload",
+        type=json_value,
+        metavar="JSON|@FILE|-",
+        default={},
+        help="the action itself (default {})",
+    )
+    parser.add_argument("--env", help="where it happens, such as production")
+    parser.add_argument("--channel", help="which way it goes, such as external")
+    parser.add_argument(
+        "--label", type=pair, action="append", default=[], metavar="NAME=VALUE", help="repeatable"
+    )
+    parser.add_argument("--risk", action="append", default=[], metavar="WORD", help="repeatable")
+    parser.add_argument("--priority", choices=("low", "normal", "high", "critical"))
+    parser.add_argument("--target", metavar="KEY[@VERSION]", help="what it changes, and the version you saw")
+    parser.add_argument(
+        "--evidence",
+        action="append",
+        default=[],
+        metavar="TITLE=TEXT|@FILE|URL",
+        type=_evidence,
+        help="something for the reviewer to look at; repeatable",
+    )
+    parser.add_argument("--expires-in", type=duration, metavar="4h", help="it is of no use after this long")
+    parser.add_argument("--max-attempts", type=int, metavar="N", help="how often workers may try it")
+    parser.add_argument(
+        "--key",
+        "--idempotency-key",
+        dest="intent",
+        type=_intent,
+        metavar="NAME",
+        help="a name for this intent: submitting it again finds the same job",
+    )
+    parser.add_argument("--wait", type=seconds, metavar="10m", help="wait this long for people to decide")
+    as_json(parser)
+    connecting(parser, key_option="--api-key")
+    parser.set_defaults(run=run_submit)
+    return parser
+
+
+def run_submit(args: Namespace) -> int:
+    """Submit, wait if asked to, and show what became of it."""
+    from interlock.cli.connection import connected
+    from interlock.cli.job_page import say_submitted
+
+    with connected(args) as client:
+        job = _submitted(client, args)
+        if args.wait is not None and not job.is_decided:
+            if not wants_json(args):
+                say_submitted(job)
+            job = _waited(client, job, args.wait)
+        _show(job, as_json=wants_json(args))
+    return exit_of_state(job.state)
+
+
+def _submitted(client: Interlock, args: Namespace) -> Job:
+    from interlock.sdk.models import Target
+
+    key, _, version = str(args.target or "").partition("@")
+    return client.submit(
+        args.topic,
+        args.payload,
+        env=args.env,
+        channel=args.channel,
+        labels=dict(args.label) or None,
+        risk=args.risk or None,
+        priority=args.priority,
+        target=Target(key=key, version=version or None) if key else None,
+        evidence=args.evidence or None,
+        expires_in=args.expires_in,
+        max_attempts=args.max_attempts,
+        key=args.intent,
+    )
+
+
+def _waited(client: Interlock, job: Job, patience_seconds: int) -> Job:
+    """The job once it is decided, or as it stands when the patience is spent."""
+    from interlock.sdk.outcomes import StillPending
+
+    try:
+        return client.wait(job.id, timeout=patience_seconds, until="decided")
+    except StillPending:
+        return client.job(job.id)
+
+
+def _show(job: Job, *, as_json: bool) -> None:
+    from interlock.cli.job_page import say_submitted
+    from interlock.cli.output import say_json
+
+    if not as_json:
+        say_submitted(job)
+        return
+    import msgspec
+
+    say_json(msgspec.to_builtins(job))
+
+
+def _intent(text: str) -> str:
+    if _API_KEY.match(text):
+        raise ArgumentTypeError(
+            "this looks like an API key, and --key names an intent here; pass the key with --api-key"
+        )
+    return text
+
+
+def _evidence(text: str) -> Evidence:
+    """`title=content`, `title=@file` or `title=https://…`."""
+    from interlock.cli.values import read_bytes
+    from interlock.sdk.models import Evidence
+
+    title, content = pair(text)
+    if content.startswith(("http://", "https://")):
+        return Evidence(title=title, kind="link", url=content)
+    if not content.startswith("@"):
+        return Evidence(title=title, kind="text", content=content)
+    kind = {".diff": "diff", ".patch": "diff", ".json": "json", ".md": "markdown"}
+    try:
+        read = read_bytes(content[1:]).decode()
+    except UnicodeDecodeError:
+        raise ArgumentTypeError(f"{content[1:]} is not text; pass a link to it instead") from None
+    return Evidence(title=title, kind=kind.get(Path(content).suffix, "text"), content=read)

@@ -1,0 +1,42 @@
+"""What can be wrong with a store or a setting, in one line with the next step.
+
+Imported only when something went wrong: it knows the exceptions of layers that most commands never load.
+"""
+
+from __future__ import annotations
+
+from interlock.cli.exits import Exit, Failed
+
+
+def explained(error: Exception) -> Failed | None:
+    """How a command ends that met this error; None for one that nobody expected."""
+    from interlock.kernel.refusal import Fault, LockBusy, Refusal
+    from interlock.kernel.storage import LockTimeout, StoreDown
+    from interlock.runtime.settings import BadSetting
+    from interlock.store.contract import SchemaTooNew
+
+    match error:
+        case BadSetting():
+            return Failed(str(error), Exit.USAGE, name="bad_setting")
+        case SchemaTooNew():
+            return Failed(str(error), name="schema_too_new")
+        case StoreDown():
+            advice = "check the path or URL, its permissions, and that the database runs"
+            return Failed(f"{error}; {advice}", Exit.UNAVAILABLE, name="store_unavailable")
+        case LockBusy() | LockTimeout():
+            return Failed(f"{error}; try again", Exit.BUSY, name="lock_busy")
+        case Refusal() | Fault():
+            code = Exit.ERROR if isinstance(error, Refusal) else Exit.UNAVAILABLE
+            return Failed(error.detail, code, name=_word(type(error).__name__))
+        case ValueError() if "store URL" in str(error) or "driver is not installed" in str(error):
+            return Failed(str(error), Exit.USAGE, name="bad_store_url")
+        case OSError():
+            return Failed(
+                f"the store could not be opened: {error}", Exit.UNAVAILABLE, name="store_unavailable"
+            )
+        case _:
+            return None
+
+
+def _word(name: str) -> str:
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).strip("_")

@@ -1,0 +1,70 @@
+"""Option values: payloads, durations, pairs. What cannot be read is refused before anything is sent."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentTypeError
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from interlock.codec.strict import JsonValue
+
+
+def duration(text: str) -> str:
+    """A duration as the service takes it."""
+    seconds(text)
+    return text
+
+
+def seconds(text: str) -> int:
+    """A duration in seconds."""
+    from interlock.codec.durations import seconds_of
+
+    try:
+        return seconds_of(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
+def pair(text: str) -> tuple[str, str]:
+    """`name=value`."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Words separated by commas."""
+    found = tuple(word.strip() for word in text.split(","))
+    if not all(found):
+        raise ArgumentTypeError(f"{text!r} has an empty word; write them like a,b")
+    return found
+
+
+def json_value(text: str) -> JsonValue:
+    """JSON written out, or in a file (`@payment.json`), or on stdin (`-`)."""
+    from interlock.codec.strict import JsonRefused, parse
+
+    content = read_bytes(text[1:]) if text.startswith("@") else _stdin() if text == "-" else text.encode()
+    try:
+        return parse(content)
+    except JsonRefused as refused:
+        raise ArgumentTypeError(
+            f"it is not JSON: {refused}. Quote it: '{{\"amount_cents\": 1200}}'"
+        ) from None
+
+
+def read_bytes(path: str) -> bytes:
+    """The content of a file; `-` is stdin."""
+    if path == "-":
+        return _stdin()
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ArgumentTypeError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _stdin() -> bytes:
+    return sys.stdin.buffer.read()
