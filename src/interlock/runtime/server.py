@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import socket
-import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import cast
 
@@ -29,17 +29,28 @@ Announce = Callable[[str, IssuedKey | None], None]
 
 
 def serve(settings: Settings, announce: Announce) -> None:
-    """Run until told to stop. `announce` gets the address and, on an empty store, the first admin key."""
+    """Run until told to stop. `announce` gets the address and, on an empty store, the first admin key.
+
+    Raises what kept the server from starting: a port in use, a store that cannot be opened, a bad policy.
+    """
     listening = socket.create_server((settings.host, settings.port), backlog=2048)
     host, port = listening.getsockname()[:2]
     address = f"http://{host}:{port}"
 
+    trouble: list[Exception] = []
+
     @contextlib.asynccontextmanager
-    async def opening() -> AsyncIterator[App[Known, Service]]:
-        async with open_service(settings) as service:
-            admin = await bootstrap(service)
-            if settings.policy:
-                await activate_policy_file(service, Path(settings.policy))
+    async def opening() -> AsyncGenerator[App[Known, Service]]:
+        async with contextlib.AsyncExitStack() as opened:
+            try:
+                service = await opened.enter_async_context(open_service(settings))
+                admin = await bootstrap(service)
+                if settings.policy:
+                    await activate_policy_file(service, Path(settings.policy))
+            except Exception as error:
+                trouble.append(error)
+                raise
+            logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
             announce(address, admin)
             # What start-up made lives for ever; leaving it out of every collection keeps pauses short.
             gc.collect()
@@ -48,9 +59,15 @@ def serve(settings: Settings, announce: Announce) -> None:
 
     app = AsgiApp(opening, body_bytes_max=settings.body_bytes_max)
     server = uvicorn.Server(_configuration(app, settings))
-    server.run(sockets=[listening])
-    if not server.started:
-        sys.exit(1)
+    # What goes wrong before the announcement is the caller's to tell, once.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+    try:
+        server.run(sockets=[listening])
+    except SystemExit:
+        if not trouble:
+            raise
+    if trouble:
+        raise trouble[0]
 
 
 def _configuration(app: AsgiApp, settings: Settings) -> uvicorn.Config:
