@@ -82,6 +82,7 @@ def _parsed(body: bytes) -> JsonValue:
 
 
 def _check_media_type(request: Request, supported: tuple[str, ...]) -> None:
+    """Refuse a body of another type. An empty name among `supported` allows a missing content type."""
     sent = request.headers.get("content-type", "")
     media_type = sent.partition(";")[0].strip().lower()
     accepted = media_type in supported or (JSON in supported and _is_json(media_type))
@@ -89,8 +90,9 @@ def _check_media_type(request: Request, supported: tuple[str, ...]) -> None:
     if accepted and (charset is None or charset[1].lower() in ("utf-8", "utf8")):
         return
     what = f"content type {sent[:100]!r} is not read here" if sent else "the content type is missing"
-    detail = f"{what}; send {' or '.join(supported)} in UTF-8"
-    raise ProblemError(problem("unsupported_media_type", detail, members={"supported": list(supported)}))
+    named = [name for name in supported if name]
+    detail = f"{what}; send {' or '.join(named)} in UTF-8"
+    raise ProblemError(problem("unsupported_media_type", detail, members={"supported": named}))
 
 
 def _is_json(media_type: str) -> bool:
