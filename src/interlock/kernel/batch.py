@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Any
 
-from interlock.kernel.command import Command
-from interlock.kernel.record import Reads, merge_reads
+from interlock.kernel.pending import Pending
+from interlock.kernel.record import NOTHING, Reads, merge_reads
 from interlock.kernel.refusal import CommandFailed, Refusal
 from interlock.kernel.storage import Loaded
 from interlock.kernel.world import Changes, Deferred, NewId, World
@@ -16,116 +15,139 @@ from interlock.kernel.world import Changes, Deferred, NewId, World
 log = logging.getLogger(__name__)
 
 
-class Pending:
-    """A command on its way, with the future its caller waits on."""
-
-    __slots__ = ("command", "deadline", "enqueued_at", "future", "reads", "weight")
-
-    def __init__(
-        self, command: Command[Any], future: asyncio.Future[Any], *, now: float, budget: float, weight: int
-    ) -> None:
-        self.command = command
-        self.future = future
-        self.enqueued_at = now
-        self.deadline = now + budget
-        self.weight = weight
-        self.reads = command.reads()
-
-
 class Batch:
     """Decides its commands in arrival order against one world, and remembers each outcome.
 
-    A batch can be decided several times (a conflict loads it afresh); each `decide` starts over.
+    A batch can be decided several times (a store may have to load it again); each `more` starts over.
+    `early` were not decided because the ones ahead of them changed what they need; `blocked` because
+    somebody else holds a record that they own.
     """
 
     def __init__(self, batch_id: str, members: Sequence[Pending], new_id: NewId) -> None:
         self.id = batch_id
         self.members = members
-        self._new_id = new_id
-        self._more: dict[Pending, Reads] = {}
-        self.outcomes: dict[Pending, Any | BaseException] = {}
-        self.deferred: list[Pending] = []
+        self.outcomes: dict[Pending, Any] = {}
+        self.early: list[Pending] = []
+        self.blocked: list[Pending] = []
         self.wakes: frozenset[str] = frozenset()
+        self._new_id = new_id
+        self._world: World | None = None
+        self._more: dict[Pending, Reads] = {}
+        self._refused_early: dict[Pending, Refusal] = {}
+        self._busy: frozenset[Any] = frozenset()
+
+    @property
+    def undecided(self) -> list[Pending]:
+        """Members that this batch left for a later one."""
+        return [*self.early, *self.blocked]
 
     def reads(self) -> Reads:
         return merge_reads(member.reads for member in self.members)
 
     def more(self, loaded: Loaded) -> Reads:
-        """The second round of reads, asked of every command that the first load did not leave waiting."""
-        self.outcomes, self.deferred, self._more = {}, [], {}
-        world = self._world(loaded)
+        """Start over with the first load, and ask every command that need not wait for its second reads."""
+        self.outcomes, self.early, self.blocked = {}, [], []
+        self._more, self._refused_early, self._busy = {}, {}, frozenset()
+        self._world = world = World(loaded.now, self._new_id)
+        self._admit(world, loaded, (key for member in self.members for key in member.reads.own))
         for member in self.members:
-            if loaded.busy and not loaded.busy.isdisjoint(member.reads.own):
-                continue
-            try:
-                self._more[member] = member.command.more(world)
-            except Refusal as refusal:
-                self.outcomes[member] = refusal
-            except Exception as error:  # a bug in one command must not fail its neighbours
-                self.outcomes[member] = _broken(member, error)
-        return merge_reads(self._more.values())
+            if member.asks_more and not self._waits(member):
+                self._ask(member, world)
+        return self._unread(world)
 
-    def decide(self, loaded: Loaded) -> Changes:
-        """Decide every command; `loaded` holds the records of both rounds."""
-        world = self._world(loaded)
+    def decide(self, loaded: Loaded | None) -> Changes:
+        """Decide every command; `loaded` is what the second reads found, if there were any."""
+        world = self._world
+        if world is None:
+            raise RuntimeError("a store decides a batch after asking it for more reads, not before")
+        if loaded is not None:
+            self._admit(world, loaded, (key for reads in self._more.values() for key in reads.own))
         for member in self.members:
-            if self._is_busy(member, loaded):
-                self.deferred.append(member)
-            elif isinstance(self.outcomes.get(member), CommandFailed):
+            if member in self.outcomes:
                 continue
+            if self._waits(member):
+                self.blocked.append(member)
             else:
                 self._decide_one(member, world)
         changes = world.changes()
         self.wakes = changes.wakes
         return changes
 
+    def _admit(self, world: World, loaded: Loaded, own: Any) -> None:
+        self._busy |= loaded.busy
+        busy = self._busy
+        world.admit(loaded.records, (key for key in own if key not in busy) if busy else own)
+        for pick, records in loaded.picked:
+            world.admit_pick(pick, records)
+
+    def _ask(self, member: Pending, world: World) -> None:
+        try:
+            more = member.command.more(world)
+            if more:
+                self._more[member] = more
+        except Refusal as refusal:
+            self._refused_early[member] = refusal
+        except Exception as error:  # noqa: BLE001 - a bug in one command must not fail its neighbours
+            self.outcomes[member] = _broken(member, error)
+
+    def _unread(self, world: World) -> Reads:
+        """What was asked for and is not there yet; a record seen so far may be asked for to own."""
+        if not self._more:
+            return NOTHING
+        wanted = merge_reads(self._more.values())
+        if wanted.picks:
+            # A pick asked for in both rounds is loaded again for everyone who wants it.
+            asked = {pick.unlimited() for pick in wanted.picks}
+            again = (pick for member in self.members for pick in member.reads.picks)
+            shared = Reads(picks=tuple(pick for pick in again if pick.unlimited() in asked))
+            wanted = merge_reads((wanted, shared))
+        return Reads(
+            tuple(key for key in wanted.own if not world.owns(key) and key not in self._busy),
+            tuple(key for key in wanted.see if not world.knows(key)),
+            wanted.picks,
+        )
+
     def _decide_one(self, member: Pending, world: World) -> None:
         world.begin()
         try:
-            earlier = self.outcomes.get(member)
-            if isinstance(earlier, Refusal):
-                raise earlier
+            # What `more` refused, it refused before the commands ahead decided; if they changed
+            # anything, the command judges again.
+            if member in self._refused_early and world.is_as_loaded:
+                raise self._refused_early[member]
             self.outcomes[member] = member.command.decide(world)
         except Deferred:
             world.undo()
-            self.deferred.append(member)
+            self.early.append(member)
         except Refusal as refusal:
             world.undo()
             self._refuse(member, world, refusal)
-        except Exception as error:  # a bug in one command must not fail its neighbours
+        except Exception as error:  # noqa: BLE001 - a bug in one command must not fail its neighbours
             world.undo()
             self.outcomes[member] = _broken(member, error)
 
     def _refuse(self, member: Pending, world: World, refusal: Refusal) -> None:
-        self.outcomes[member] = refusal
         world.begin()
         try:
             member.command.refused(world, refusal)
-        except Exception as error:  # the refusal stands; a broken record of it must not hide it
+            self.outcomes[member] = refusal
+        except Deferred:
             world.undo()
-            log.exception("recording a refusal of %s failed", type(member.command).__name__, exc_info=error)
+            self.early.append(member)
+        except Exception as error:  # noqa: BLE001 - a refusal that leaves no record must not pass for one
+            world.undo()
+            self.outcomes[member] = _broken(member, error)
 
-    def _is_busy(self, member: Pending, loaded: Loaded) -> bool:
-        if not loaded.busy:
+    def _waits(self, member: Pending) -> bool:
+        """Whether somebody else holds a record that this command must own."""
+        if not self._busy:
             return False
-        more = self._more.get(member)
-        wanted = member.reads.own + (more.own if more else ())
-        return not loaded.busy.isdisjoint(wanted)
-
-    def _world(self, loaded: Loaded) -> World:
-        world = World(loaded.now, self._new_id)
-        owned = {key for member in self.members for key in member.reads.own}
-        owned.update(key for reads in self._more.values() for key in reads.own)
-        for pick, records in loaded.picked:
-            keys = {pick.kind.key_of(record): record for record in records}
-            world.admit(keys, frozenset(keys) if pick.own else frozenset())
-            world.admit_pick(pick, len(records))
-        world.admit(loaded.records, frozenset(owned - loaded.busy))
-        return world
+        more = self._more.get(member, NOTHING)
+        return not self._busy.isdisjoint(member.reads.own) or not self._busy.isdisjoint(more.own)
 
 
 def _broken(member: Pending, error: Exception) -> CommandFailed:
-    log.exception("%s broke", type(member.command).__name__, exc_info=error)
-    failed = CommandFailed(f"{type(member.command).__name__} could not be decided")
+    name = type(member.command).__name__
+    log.error("%s broke", name, exc_info=error)
+    failed = CommandFailed(f"{name} could not be decided; report it with the request id")
     failed.__cause__ = error
     return failed

@@ -10,10 +10,10 @@ from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 
-T = TypeVar("T", covariant=True)
+T_co = TypeVar("T_co", covariant=True)
 
 
-class Command(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+class Command(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
     """One decision. Pure: the same world and the same fields always give the same answer."""
 
     def reads(self) -> Reads:
@@ -24,7 +24,7 @@ class Command(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         """What it needs besides, now that the first load is there. Asked once."""
         return NOTHING
 
-    def decide(self, world: World) -> T:
+    def decide(self, world: World) -> T_co:
         """Stage the changes and return the result, or raise a `Refusal`."""
         raise NotImplementedError
 

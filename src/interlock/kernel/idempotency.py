@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from interlock.kernel.command import Command
-from interlock.kernel.record import Kind, Reads, Record, micros
+from interlock.kernel.record import NOTHING, Kind, Reads, Record, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 
@@ -22,12 +22,13 @@ T = TypeVar("T")
 
 
 class Rendered(msgspec.Struct, frozen=True):
-    """An answer as it leaves: status and exact bytes."""
+    """An answer as it leaves: status and exact bytes. It is kept at least until `keep_until`."""
 
     status: int
     body: bytes
     replayed: bool = False
     content_type: str = "application/json"
+    keep_until: datetime | None = None
 
 
 class KeptAnswer(Record, frozen=True, kw_only=True):
@@ -55,7 +56,10 @@ class IdempotencyKeyReused(Refusal):
 
 
 class Once(Command[Rendered], Generic[T], frozen=True, kw_only=True):
-    """Decide `inner` once per key, and answer every repeat with the same bytes."""
+    """Decide `inner` once per key, and answer every repeat with the same bytes.
+
+    `check` may refuse a repeat: whoever asks must still be who they were. It sees what `inner` reads.
+    """
 
     inner: Command[T]
     tenant: str
@@ -63,17 +67,19 @@ class Once(Command[Rendered], Generic[T], frozen=True, kw_only=True):
     request_digest: str
     keep_for: timedelta
     render: Callable[[T], Rendered]
+    check: Callable[[World], object] | None = None
 
     def reads(self) -> Reads:
         return self.inner.reads() | Reads(own=(KEPT_ANSWERS.key(self.tenant, self.answer_id),))
 
     def more(self, world: World) -> Reads:
-        return self.inner.more(world)
+        # A repeat is answered whatever has become of the things it was about.
+        return NOTHING if self._kept(world) else self.inner.more(world)
 
     def decide(self, world: World) -> Rendered:
-        kept = world.get(KEPT_ANSWERS, self.tenant, self.answer_id)
-        if kept is not None and kept.expires_at > world.now:
-            return self._replay(kept)
+        kept = self._kept(world)
+        if kept is not None:
+            return self._replay(world, kept)
         rendered = self.render(self.inner.decide(world))
         world.put(
             KEPT_ANSWERS,
@@ -84,7 +90,7 @@ class Once(Command[Rendered], Generic[T], frozen=True, kw_only=True):
                 status=rendered.status,
                 body=rendered.body.decode(),
                 content_type=rendered.content_type,
-                expires_at=world.now + self.keep_for,
+                expires_at=max(world.now + self.keep_for, rendered.keep_until or world.now),
             ),
         )
         return rendered
@@ -93,7 +99,13 @@ class Once(Command[Rendered], Generic[T], frozen=True, kw_only=True):
         if not isinstance(refusal, IdempotencyKeyReused):
             self.inner.refused(world, refusal)
 
-    def _replay(self, kept: KeptAnswer) -> Rendered:
+    def _kept(self, world: World) -> KeptAnswer | None:
+        kept = world.get(KEPT_ANSWERS, self.tenant, self.answer_id)
+        return kept if kept is not None and kept.expires_at > world.now else None
+
+    def _replay(self, world: World, kept: KeptAnswer) -> Rendered:
+        if self.check is not None:
+            self.check(world)
         if kept.request_digest != self.request_digest:
             raise IdempotencyKeyReused
         return Rendered(kept.status, kept.body.encode(), replayed=True, content_type=kept.content_type)

@@ -16,6 +16,8 @@ import msgspec
 ColumnValue = str | int | None
 Params = Mapping[str, ColumnValue]
 
+PICKED_MAX = 1024
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -49,7 +51,7 @@ class Kind(Generic[R]):
     decoded copies.
     """
 
-    __slots__ = ("_decoder", "_encoder", "columns", "immutable", "name", "record", "table")
+    __slots__ = ("_column_values", "_decoder", "_encoder", "columns", "immutable", "name", "record", "table")
 
     def __init__(
         self,
@@ -65,6 +67,7 @@ class Kind(Generic[R]):
         self.table = table
         self.columns: Mapping[str, Callable[[R], ColumnValue]] = columns or {}
         self.immutable = immutable
+        self._column_values = tuple(self.columns.values())
         self._encoder = msgspec.json.Encoder()
         self._decoder = msgspec.json.Decoder(record)
 
@@ -76,6 +79,17 @@ class Kind(Generic[R]):
 
     def decode(self, body: bytes | str) -> R:
         return self._decoder.decode(body)
+
+    def row(self, record: R) -> tuple[ColumnValue, ...]:
+        """A record as tenant, id, version, body and then its own columns."""
+        body = self._encoder.encode(record).decode()
+        return (
+            record.tenant,
+            record.id,
+            record.version,
+            body,
+            *[value(record) for value in self._column_values],
+        )
 
     def key(self, tenant: str, record_id: str) -> Key:
         return Key(self, tenant, record_id)
@@ -124,7 +138,12 @@ class Pick(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
         raise NotImplementedError
 
     def sort_key(self, record: R) -> Any:
+        """A total order, the same as the query's; ties would make two stores choose differently."""
         raise NotImplementedError
+
+    def unlimited(self) -> Pick[R]:
+        """This pick whatever its limit: what makes two commands' picks the same pick."""
+        return msgspec.structs.replace(self, limit=0)
 
 
 class Reads(msgspec.Struct, frozen=True):
@@ -145,18 +164,29 @@ NOTHING = Reads()
 
 
 def merge_reads(many: Iterable[Reads]) -> Reads:
-    """All reads of a batch as one: keys once each (owned wins over seen), equal picks added up."""
+    """All reads of a batch as one: keys once each (owned wins over seen), equal picks as one.
+
+    Commands that own what they pick take it from each other, so their limits add up, to a bound; commands
+    that only look can share.
+    """
     own: dict[Key, None] = {}
     see: dict[Key, None] = {}
     picks: dict[Pick[Any], int] = {}
     for reads in many:
-        own.update(dict.fromkeys(reads.own))
-        see.update(dict.fromkeys(reads.see))
+        for key in reads.own:
+            own[key] = None
+        for key in reads.see:
+            see[key] = None
         for pick in reads.picks:
-            unlimited = msgspec.structs.replace(pick, limit=0)
-            picks[unlimited] = picks.get(unlimited, 0) + pick.limit
+            same = pick.unlimited()
+            picks[same] = _shared_limit(pick, picks.get(same, 0))
     return Reads(
-        own=tuple(sorted(own, key=lambda key: key.rank)),
-        see=tuple(sorted((key for key in see if key not in own), key=lambda key: key.rank)),
-        picks=tuple(msgspec.structs.replace(pick, limit=limit) for pick, limit in picks.items()),
+        tuple(own),
+        tuple(key for key in see if key not in own),
+        tuple(msgspec.structs.replace(pick, limit=limit) for pick, limit in picks.items()),
     )
+
+
+def _shared_limit(pick: Pick[Any], others: int) -> int:
+    wanted = min(others + pick.limit, PICKED_MAX) if pick.own else 0
+    return max(wanted, others, pick.limit)

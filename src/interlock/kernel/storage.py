@@ -13,7 +13,10 @@ from interlock.kernel.world import Changes
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """What a load found. `busy` are keys that somebody else holds; they were not loaded."""
+    """What a load found, as last committed; an absent key maps to None.
+
+    `busy` are keys to own that somebody else holds. Whoever only sees them finds them in `records`.
+    """
 
     now: datetime
     records: Mapping[Key, Record | None]
@@ -22,21 +25,26 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 class Transaction(msgspec.Struct, frozen=True):
-    """One batch as the store sees it: first reads, perhaps more reads, then what to write."""
+    """One batch as the store sees it: first reads, perhaps more reads, then what to write.
+
+    A store calls `more` with the first load, loads what that asks for, and calls `decide` with the
+    second load, or with None if nothing was asked for. It may start over from `more`. `acquire_seconds`
+    is how long to wait for a lock on the whole store, where there is such a thing.
+    """
 
     batch_id: str
     reads: Reads
     more: Callable[[Loaded], Reads]
-    decide: Callable[[Loaded], Changes]
+    decide: Callable[[Loaded | None], Changes]
     acquire_seconds: float
 
 
 class WriteConflict(Exception):
-    """Somebody else wrote a key first; load again and decide again. Nothing was written."""
+    """Somebody else wrote a key first, or is writing it; load again and decide again. Nothing was written."""
 
 
 class LockTimeout(Exception):
-    """The store's writer lock was not to be had within the given time. Nothing was written."""
+    """The lock on the whole store was not to be had within the given time. Nothing was written."""
 
 
 class StoreDown(Exception):
@@ -48,7 +56,11 @@ class StoreDown(Exception):
 
 
 class CommitUnknown(Exception):
-    """COMMIT was sent and its answer did not come back."""
+    """COMMIT was sent and its answer did not come back; `committed` can settle whether it happened."""
+
+
+class CommitUnconfirmed(Exception):
+    """COMMIT happened here, but a copy that must have it did not confirm; nobody can settle that now."""
 
 
 class BatchStore(Protocol):
@@ -60,9 +72,16 @@ class BatchStore(Protocol):
         ...
 
     async def transact(self, transaction: Transaction) -> None:
-        """Load, decide, write and commit, or raise one of the errors above."""
+        """Load, decide, write and commit, or raise one of the errors above.
+
+        Any other error means that nothing was written and that this batch will fail again as it is.
+        """
         ...
 
     async def committed(self, batch_id: str, within_seconds: float) -> bool:
         """Settle an unknown COMMIT for ever: True if it happened, False if it now never can."""
+        ...
+
+    async def ping(self, within_seconds: float) -> None:
+        """Return if the store answers in time; raise `StoreDown` if not."""
         ...

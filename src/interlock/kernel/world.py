@@ -2,16 +2,20 @@
 
 Commands of one batch share it in arrival order, so each sees what the ones before it decided. A
 command's own staging can be undone without touching its neighbours'.
+
+What a command reads was named before the ones ahead of it decided. If they changed something and it
+now needs a record that nobody loaded, it is not broken but early: it is `Deferred` to the next batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
+from interlock.kernel.picks import Candidates
 from interlock.kernel.record import Key, Kind, Pick, Record
 
 R = TypeVar("R", bound=Record)
@@ -19,7 +23,11 @@ NewId = Callable[[str], str]
 
 
 class Deferred(Exception):
-    """Decide this command again in a later batch: others took what it picked, and there is more."""
+    """Decide this command again in the next batch: the ones ahead of it changed what it needs."""
+
+
+class NotLoaded(LookupError):
+    """The command uses a record that neither it nor anybody else in the batch asked for."""
 
 
 class Update(msgspec.Struct, frozen=True):
@@ -31,7 +39,7 @@ class Update(msgspec.Struct, frozen=True):
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """Everything one batch writes."""
+    """Everything one batch writes. Inserts of owned keys come in the global order, after fresh ones."""
 
     inserts: Sequence[tuple[Kind[Any], Record]]
     updates: Sequence[Update]
@@ -42,122 +50,173 @@ class Changes(msgspec.Struct, frozen=True):
         return bool(self.inserts or self.updates or self.deletes)
 
 
+class _Unknown:
+    """Stands for "no such key here", where None means "known to be absent"."""
+
+
+_UNKNOWN: Final = _Unknown()
+
+
 class World:
     """Loaded records, staged changes, one clock."""
 
     def __init__(self, now: datetime, new_id: NewId) -> None:
         self.now = now
         self.new_id = new_id
-        self._loaded: dict[Key, Record | None] = {}
+        self._records: dict[Key, Record | None] = {}
         self._owned: set[Key] = set()
-        self._full_picks: dict[Pick[Any], bool] = {}
-        self._current: dict[Key, Record | None] = {}
-        self._fresh: list[tuple[Kind[Any], Record]] = []
-        self._wakes: set[str] = set()
-        self._undo: list[tuple[Key, bool, Record | None]] = []
-        self._mark = (0, frozenset[str]())
+        self._picks: dict[Pick[Any], Candidates[Any]] = {}
+        self._picked_kinds: set[Kind[Any]] = set()
+        # Keys this batch staged, each with what the store has; those that `add` made, in their order.
+        self._before: dict[Key, Record | None] = {}
+        self._added: dict[Key, None] = {}
+        self._unwatched = 0
+        self._changed: list[Key] = []
+        self._wakes: list[str] = []
+        self._undo: list[tuple[Key, Record | _Unknown | None, bool]] = []
+        self._marks = (0, 0, 0, 0)
 
     # What commands use.
 
     def get(self, kind: Kind[R], tenant: str, record_id: str) -> R | None:
         """The record as earlier commands of the batch left it, or None if there is none."""
-        key = Key(kind, tenant, record_id)
-        if key in self._current:
-            return cast("R | None", self._current[key])
-        if key not in self._loaded:
-            raise LookupError(f"{kind.name} {record_id} was not declared in reads()")
-        return cast("R | None", self._loaded[key])
+        try:
+            return cast("R | None", self._records[Key(kind, tenant, record_id)])
+        except KeyError:
+            raise self._early(f"{kind.name} {record_id} is not in the command's reads") from None
 
     def pick(self, pick: Pick[R]) -> tuple[R, ...]:
         """The records that match now, in the pick's order, at most its limit."""
-        unlimited = msgspec.structs.replace(pick, limit=0)
-        if unlimited not in self._full_picks:
-            raise LookupError(f"pick {pick.query} was not declared in reads()")
-        found = [
-            cast("R", record)
-            for key, record in {**self._loaded, **self._current}.items()
-            if key.kind is pick.kind and record is not None and (not pick.own or key in self._owned)
-            if pick.matches(cast("R", record), self.now)
-        ]
-        found.sort(key=pick.sort_key)
-        if len(found) < pick.limit and self._full_picks[unlimited] and self._touched(pick.kind):
-            raise Deferred(pick.query)
-        return tuple(found[: pick.limit])
+        candidates = self._picks.get(pick.unlimited())
+        if candidates is None:
+            raise self._early(f"the pick {pick.query} is not in the command's reads")
+        found = candidates.choose(pick, self._records, self._before, self._changed, self.now)
+        if len(found) < pick.limit and candidates.is_full and self._others_changed(pick.kind):
+            raise Deferred(f"others of the batch took what {pick.query} found, and there is more")
+        return tuple(found)
 
     def put(self, kind: Kind[R], record: R) -> R:
         """Stage a change to an owned record, or its first version; returns it with its new version."""
-        key = kind.key_of(record)
-        if key not in self._owned:
-            raise LookupError(f"{kind.name} {record.id} is not owned by this batch")
-        before = self.get(kind, record.tenant, record.id)
+        key = self._owned_key(kind, record)
+        before = self._records[key]
         stored = msgspec.structs.replace(record, version=(before.version if before else 0) + 1)
         self._stage(key, stored)
         return stored
 
     def add(self, kind: Kind[R], record: R) -> R:
         """Stage a new record under a fresh id that nobody can have used."""
+        key = Key(kind, record.tenant, record.id)
+        if self._records.get(key) is not None:
+            raise ValueError(f"{kind.name} {record.id} exists; an added record needs a fresh id")
+        if key not in self._records and kind not in self._picked_kinds:
+            self._unwatched += 1
         stored = msgspec.structs.replace(record, version=1)
-        self._fresh.append((kind, stored))
+        self._stage(key, stored)
+        self._added[key] = None
         return stored
 
     def delete(self, kind: Kind[R], record: R) -> None:
         """Stage the removal of an owned record."""
-        key = kind.key_of(record)
-        if key not in self._owned:
-            raise LookupError(f"{kind.name} {record.id} is not owned by this batch")
-        self._stage(key, None)
+        self._stage(self._owned_key(kind, record), None)
 
     def wake(self, topic: str) -> None:
         """Tell whoever waits on this topic, once the batch has committed."""
-        self._wakes.add(topic)
+        self._wakes.append(topic)
 
     # What the kernel uses.
 
-    def admit(self, records: Mapping[Key, Record | None], owned: frozenset[Key]) -> None:
+    def admit(self, records: Mapping[Key, Record | None], owned: Iterable[Key]) -> None:
         """Take in what a load returned; a key that is absent in the store maps to None."""
-        self._loaded.update(records)
-        self._owned |= owned
+        self._records.update(records)
+        self._owned.update(owned)
 
-    def admit_pick(self, pick: Pick[Any], count: int) -> None:
-        """Remember that this pick was loaded, and whether its limit cut it short."""
-        self._full_picks[msgspec.structs.replace(pick, limit=0)] = count >= pick.limit
+    def admit_pick(self, pick: Pick[R], records: Sequence[R]) -> None:
+        """Take in what a pick loaded. What it owns is newer than what somebody only saw."""
+        self._picks[pick.unlimited()] = Candidates(pick, records)
+        self._picked_kinds.add(pick.kind)
+        for record in records:
+            key = pick.kind.key_of(record)
+            if pick.own:
+                self._records[key] = record
+                self._owned.add(key)
+            else:
+                self._records.setdefault(key, record)
+
+    def knows(self, key: Key) -> bool:
+        """Whether the record, or its absence, was loaded."""
+        return key in self._records
+
+    def owns(self, key: Key) -> bool:
+        return key in self._owned
 
     def begin(self) -> None:
         """Start one command's staging."""
         self._undo.clear()
-        self._mark = (len(self._fresh), frozenset(self._wakes))
+        self._marks = (len(self._wakes), len(self._changed), len(self._before), self._unwatched)
 
     def undo(self) -> None:
         """Forget what the command since `begin` staged."""
-        for key, was_current, record in reversed(self._undo):
-            if was_current:
-                self._current[key] = record
+        wakes, changed, _, self._unwatched = self._marks
+        for key, record, was_staged in reversed(self._undo):
+            if isinstance(record, _Unknown):
+                del self._records[key]
             else:
-                del self._current[key]
+                self._records[key] = record
+            if not was_staged:
+                del self._before[key]
+                self._added.pop(key, None)
         self._undo.clear()
-        fresh_count, wakes = self._mark
-        del self._fresh[fresh_count:]
-        self._wakes = set(wakes)
+        del self._wakes[wakes:]
+        if len(self._changed) > changed:
+            del self._changed[changed:]
+            for candidates in self._picks.values():
+                candidates.start_over()
+
+    @property
+    def is_as_loaded(self) -> bool:
+        """Whether nothing that anybody asked for was changed by the commands before this one."""
+        _, _, staged, unwatched = self._marks
+        return staged == unwatched
 
     def changes(self) -> Changes:
-        """What the whole batch staged, in the global order."""
-        inserts: list[tuple[Kind[Any], Record]] = list(self._fresh)
+        """What the whole batch staged."""
+        owned: list[Key] = []
         updates: list[Update] = []
         deletes: list[tuple[Key, int]] = []
-        for key in sorted(self._current, key=lambda key: key.rank):
-            before, after = self._loaded.get(key), self._current[key]
-            if after is None:
-                if before is not None:
-                    deletes.append((key, before.version))
-            elif before is None:
-                inserts.append((key.kind, after))
+        for key, before in self._before.items():
+            after = self._records[key]
+            if before is None:
+                if after is not None and key not in self._added:
+                    owned.append(key)
+            elif after is None:
+                deletes.append((key, before.version))
             else:
                 updates.append(Update(key.kind, after, before.version))
+        # Two servers that insert the same new keys in the same order wait for each other, not in a ring.
+        owned.sort(key=lambda key: key.rank)
+        inserts = [
+            (key.kind, record) for key in (*self._added, *owned) if (record := self._records[key]) is not None
+        ]
         return Changes(inserts, updates, deletes, frozenset(self._wakes))
 
-    def _stage(self, key: Key, record: Record | None) -> None:
-        self._undo.append((key, key in self._current, self._current.get(key)))
-        self._current[key] = record
+    def _owned_key(self, kind: Kind[R], record: R) -> Key:
+        key = Key(kind, record.tenant, record.id)
+        if key not in self._owned and key not in self._before:
+            raise self._early(f"{kind.name} {record.id} is not owned by the command")
+        return key
 
-    def _touched(self, kind: Kind[Any]) -> bool:
-        return any(key.kind is kind for key in self._current)
+    def _stage(self, key: Key, record: Record | None) -> None:
+        previous = self._records.get(key, _UNKNOWN)
+        is_staged = key in self._before
+        self._undo.append((key, previous, is_staged))
+        if not is_staged:
+            self._before[key] = None if isinstance(previous, _Unknown) else previous
+        self._records[key] = record
+        if key.kind in self._picked_kinds:
+            self._changed.append(key)
+
+    def _early(self, what: str) -> Exception:
+        return NotLoaded(f"{what}; declare it there") if self.is_as_loaded else Deferred(what)
+
+    def _others_changed(self, kind: Kind[Any]) -> bool:
+        return any(key.kind is kind for key in self._changed[: self._marks[1]])

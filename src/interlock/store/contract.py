@@ -1,7 +1,7 @@
-"""The store contract: everything a store must do, in six verbs.
+"""The store contract: everything a store must do, in nine verbs.
 
 `open`, `transact`, `committed` (settle a lost COMMIT), `get` and `query` (plain reads for people),
-`listen`, `close`. Stores differ in where records live and in nothing a caller can see.
+`listen`, `ping`, `prune`, `close`. Stores differ in where records live and in nothing a caller can see.
 """
 
 from __future__ import annotations
@@ -39,8 +39,12 @@ class Store(BatchStore, Protocol):
         """Call `heard` with topics other processes woke, or None when hints may have been lost."""
         ...
 
-    async def ping(self, within_seconds: float) -> None:
-        """Return if the store answers in time; raise `StoreDown` if not."""
+    async def prune(self, *, rows_max: int = ...) -> int:
+        """Forget batch ids older than an hour (never the newest) and expired answers.
+
+        At most `rows_max` of each go in one pass; returns how many went. Raises `LockTimeout` or
+        `StoreDown` if it cannot work now, which costs nothing: the next pass will do.
+        """
         ...
 
     async def close(self) -> None: ...

@@ -6,20 +6,21 @@ mirrors committed records and answers those.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-import apsw
-
-from interlock.kernel.record import Key, Kind, Params, Reads, Record, from_micros
+from interlock.kernel.idempotency import KEPT_ANSWERS
+from interlock.kernel.record import Key, Kind, Params, Reads, Record, from_micros, micros
 from interlock.kernel.storage import Loaded, Transaction, WriteConflict
 from interlock.kernel.world import Changes
-from interlock.store import statements
+from interlock.store import pruning, statements
+from interlock.store.clock import Clock, utc_now
 from interlock.store.contract import Row
 from interlock.store.migrations import migrations
 from interlock.store.named_sql import named_sql
-from interlock.store.sqlite import Clock, utc_now
+from interlock.store.sqlite_driver import connect, roll_back
 
 R = TypeVar("R", bound=Record)
 
@@ -33,8 +34,8 @@ class MemoryStore:
         self._clock = clock
         self._last_now = from_micros(0)
         self._bodies: dict[Key, bytes] = {}
-        self._batches: set[str] = set()
-        self._mirror = apsw.Connection(":memory:")
+        self._batches: dict[str, datetime] = {}
+        self._mirror = connect(":memory:")
 
     async def open(self) -> None:
         for migration in migrations("sqlite"):
@@ -44,13 +45,13 @@ class MemoryStore:
         self._mirror.close()
 
     async def transact(self, transaction: Transaction) -> None:
+        # A batch takes a moment on any store; let whoever is ready join the next one.
+        await asyncio.sleep(0)
         self._last_now = max(self._clock(), self._last_now)
-        loaded = self._load(transaction.reads)
-        more = transaction.more(loaded)
-        if more:
-            again = self._load(more)
-            loaded = Loaded(loaded.now, {**loaded.records, **again.records}, (*loaded.picked, *again.picked))
-        self._write(transaction.batch_id, transaction.decide(loaded))
+        more = transaction.more(self._load(transaction.reads))
+        changes = transaction.decide(self._load(more) if more else None)
+        if changes:
+            self._write(transaction.batch_id, changes)
 
     async def committed(self, batch_id: str, within_seconds: float) -> bool:
         return batch_id in self._batches
@@ -67,15 +68,28 @@ class MemoryStore:
     async def ping(self, within_seconds: float) -> None:
         """Memory always answers."""
 
-    def now(self) -> datetime:
-        return self._last_now
+    async def prune(self, *, rows_max: int = pruning.ROWS_MAX) -> int:
+        self._last_now = max(self._clock(), self._last_now)
+        limits = pruning.params(micros(self._last_now), rows_max)
+        before = from_micros(int(limits["before"] or 0))
+        old = [batch for batch, at in list(self._batches.items())[:-1][:rows_max] if at < before]
+        for batch in old:
+            del self._batches[batch]
+        expired = self._mirror.execute(
+            "SELECT tenant, id FROM answers WHERE expires_at <= ? ORDER BY expires_at LIMIT ?",
+            (limits["now"], rows_max),
+        ).fetchall()
+        self._mirror.execute(named_sql("store.prune_answers").sql, dict(limits))
+        for tenant, answer_id in expired:
+            del self._bodies[KEPT_ANSWERS.key(tenant, answer_id)]
+        return len(old) + len(expired)
 
     def _load(self, reads: Reads) -> Loaded:
         records = {key: self._record(key) for key in (*reads.own, *reads.see)}
         picked: list[tuple[Any, Sequence[Record]]] = []
         for pick in reads.picks:
-            candidates = (self._record(key) for key in list(self._bodies) if key.kind is pick.kind)
-            found = [record for record in candidates if record and pick.matches(record, self._last_now)]
+            candidates = (self._record(key) for key in self._bodies if key.kind is pick.kind)
+            found = [record for record in candidates if pick.matches(record, self._last_now)]
             found.sort(key=pick.sort_key)
             picked.append((pick, found[: pick.limit]))
         return Loaded(self._last_now, records, picked)
@@ -85,18 +99,37 @@ class MemoryStore:
         return None if body is None else key.kind.decode(body)
 
     def _write(self, batch_id: str, changes: Changes) -> None:
-        for kind, record in changes.inserts:
-            if kind.key_of(record) in self._bodies:
-                raise WriteConflict(f"{kind.name} {record.id} exists")
-        for kind, record in changes.inserts:
-            self._bodies[kind.key_of(record)] = kind.encode(record)
-            self._mirror.execute(statements.insert_one(kind), statements.row(kind, record))
-        for update in changes.updates:
-            self._bodies[update.kind.key_of(update.record)] = update.kind.encode(update.record)
-            row = statements.row(update.kind, update.record)
-            self._mirror.execute(statements.update_one(update.kind), (*row, update.version_before))
-        for key, version in changes.deletes:
-            del self._bodies[key]
-            self._mirror.execute(statements.delete_one(key.kind), (key.tenant, key.id, version))
-        if changes:
-            self._batches.add(batch_id)
+        after: dict[Key, bytes | None] = {}
+        self._mirror.execute("BEGIN")
+        try:
+            for kind, record in changes.inserts:
+                key = kind.key_of(record)
+                self._expect(key in after or key in self._bodies, found=False)
+                after[key] = kind.encode(record)
+                self._mirror.execute(statements.insert_one(kind), kind.row(record))
+            for update in changes.updates:
+                after[update.kind.key_of(update.record)] = update.kind.encode(update.record)
+                row = update.kind.row(update.record)
+                self._mirror.execute(statements.update_one(update.kind), (*row, update.version_before))
+                self._expect(self._mirror.changes() == 1, found=True)
+            for key, version in changes.deletes:
+                after[key] = None
+                self._mirror.execute(statements.delete_one(key.kind), (key.tenant, key.id, version))
+                self._expect(self._mirror.changes() == 1, found=True)
+        except BaseException:
+            roll_back(self._mirror)
+            raise
+        self._mirror.execute("COMMIT")
+        self._batches[batch_id] = self._last_now
+        self._keep(after)
+
+    def _keep(self, after: dict[Key, bytes | None]) -> None:
+        for key, body in after.items():
+            if body is None:
+                del self._bodies[key]
+            else:
+                self._bodies[key] = body
+
+    def _expect(self, holds: bool, *, found: bool) -> None:
+        if holds is not found:
+            raise WriteConflict("a record changed under its owner" if found else "a key exists already")

@@ -22,7 +22,9 @@ class Records(msgspec.Struct, Generic[R], frozen=True):
     next_cursor: str | None
 
 
-async def page_of(store: Store, kind: Kind[R], name: str, params: Params, before: str | None, limit: int) -> Records[R]:
+async def page_of(
+    store: Store, kind: Kind[R], name: str, params: Params, before: str | None, limit: int
+) -> Records[R]:
     """Run a named list query that takes `before` and `limit`."""
     rows = await store.query(name, {**params, "before": before or NEWEST, "limit": limit})
     items = [kind.decode(row[0]) for row in rows]

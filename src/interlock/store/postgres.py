@@ -11,27 +11,27 @@ collides (the batch committed) or it wins (the batch never can).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
 
-import asyncpg
-
-from interlock.kernel.record import Key, Kind, Params, Pick, Reads, Record, from_micros, micros
-from interlock.kernel.storage import CommitUnknown, Loaded, LockTimeout, StoreDown, Transaction, WriteConflict
-from interlock.kernel.world import Changes
+from interlock.kernel.record import Kind, Params, Record, micros
+from interlock.kernel.storage import CommitUnconfirmed, CommitUnknown, LockTimeout, StoreDown, Transaction
 from interlock.store import postgres_sql as sql
+from interlock.store import pruning
+from interlock.store.clock import utc_now
 from interlock.store.contract import Row
-from interlock.store.immutable import KeptImmutables
 from interlock.store.migrations import pending
 from interlock.store.named_sql import named_sql
-from interlock.store.postgres_wire import GONE, LOCKED, Connections, Listener, Written
-from interlock.store.sqlite import utc_now
+from interlock.store.postgres_batch import Deadline, Held, PostgresBatches
+from interlock.store.postgres_driver import LOCKED, Session
+from interlock.store.postgres_wire import Connections, Listener, Writer
 
 R = TypeVar("R", bound=Record)
 
-_IO_SECONDS_MIN = 0.25
+_COMMIT_SECONDS_MIN = 1.0
+_MIGRATION_SECONDS = 30.0
 _MIGRATION_LOCK = 7_165_101
-_NOTE_BYTES_MAX = 7000
 
 
 class PostgresStore:
@@ -42,39 +42,40 @@ class PostgresStore:
         self._io_seconds = io_seconds
         self._connections = Connections(url, lanes=lanes, io_seconds=io_seconds)
         self._listener = Listener(self._connections)
-        self._types: sql.ColumnTypes = {}
-        self._kept = KeptImmutables()
+        self._batches = PostgresBatches(self._listener.channel, self._listener.origin)
 
     async def open(self) -> None:
-        async with self._connections.fresh(30.0) as connection:
-            await self._migrate(connection)
-            rows = await connection.fetch(sql.COLUMN_TYPES)
-        self._types = {(row[0], row[1]): row[2] for row in rows}
+        async with self._connections.fresh(_MIGRATION_SECONDS) as session:
+            await self._migrate(session)
+            await self._batches.learn_columns(session)
 
     async def close(self) -> None:
         await self._listener.close()
         await self._connections.close()
 
     async def transact(self, transaction: Transaction) -> None:
-        seconds = max(_IO_SECONDS_MIN, min(transaction.acquire_seconds, self._io_seconds))
-        async with self._connections.writer(seconds) as writer:
+        deadline = Deadline(self._io_seconds)
+        async with self._connections.writer() as writer:
             try:
-                await self._attempt(writer.connection, transaction, sql.WAIT, seconds)
-            except LOCKED:
-                await self._try_skipping(writer.connection, transaction, seconds)
-            await self._commit(writer)
+                has_changes = await self._batches.attempt(
+                    writer.session, transaction, sql.Lock.WAIT, deadline
+                )
+            except Held:
+                has_changes = await self._try_skipping(writer.session, transaction, deadline)
+            if has_changes:
+                await self._commit(writer, max(_COMMIT_SECONDS_MIN, deadline.left))
 
     async def committed(self, batch_id: str, within_seconds: float) -> bool:
-        async with self._connections.fresh(within_seconds) as connection:
+        async with asyncio.timeout(within_seconds), self._connections.fresh(within_seconds) as session:
             try:
-                await connection.execute(f"SET lock_timeout = {int(within_seconds * 1000)}")
-                won = await connection.fetchval(sql.ABANDON, batch_id, timeout=within_seconds)
-                return not won and not await connection.fetchval(sql.IS_ABANDONED, batch_id)
+                await session.execute(f"SET lock_timeout = {int(within_seconds * 1000)}")
+                won = await session.fetchval(sql.ABANDON, batch_id)
+                return not won and not await session.fetchval(sql.IS_ABANDONED, batch_id)
             except LOCKED as error:
                 raise LockTimeout("the lost transaction is still open") from error
 
     async def get(self, kind: Kind[R], tenant: str, record_id: str) -> R | None:
-        statement = sql.load((), (kind.key(tenant, record_id),), sql.PLAIN)
+        statement = sql.load((), (kind.key(tenant, record_id),), sql.Lock.NONE)
         rows = await self._connections.read(statement.sql, statement.arguments)
         return next((kind.decode(body) for name, body in rows if name), None)
 
@@ -89,118 +90,56 @@ class PostgresStore:
     async def ping(self, within_seconds: float) -> None:
         await self._connections.read("SELECT 1", (), seconds=within_seconds)
 
-    # One batch.
+    async def prune(self, *, rows_max: int = pruning.ROWS_MAX) -> int:
+        rows = await self._connections.read(f"SELECT {sql.CLOCK}", ())
+        values = pruning.params(rows[0][0], rows_max)
+        gone = 0
+        for name in pruning.BLOCKS:
+            block = named_sql(name)
+            arguments = [values[parameter] for parameter in block.positional]
+            gone += len(await self._connections.read(f"{block.dollar_sql} RETURNING 1", arguments))
+        return gone
 
-    async def _try_skipping(self, connection: Any, transaction: Transaction, seconds: float) -> None:
-        await connection.execute("ROLLBACK")
+    async def _try_skipping(self, session: Session, transaction: Transaction, deadline: Deadline) -> bool:
+        await session.execute("ROLLBACK", timeout=deadline.left)
         try:
-            await self._attempt(connection, transaction, sql.SKIP, seconds)
-        except LOCKED as error:
-            await connection.execute("ROLLBACK")
-            raise LockTimeout("another transaction holds a record that this batch writes") from error
+            return await self._batches.attempt(session, transaction, sql.Lock.SKIP, deadline)
+        except Held as held:
+            raise LockTimeout("somebody holds a whole table that this batch reads") from held
 
-    async def _attempt(
-        self, connection: Any, transaction: Transaction, lock: sql.Lock, seconds: float
-    ) -> None:
-        await connection.execute("BEGIN", timeout=seconds)
-        loaded = await self._load(connection, transaction.reads, lock, seconds)
-        more = transaction.more(loaded)
-        if more:
-            loaded = _joined(loaded, await self._load(connection, more, lock, seconds))
-        changes = transaction.decide(loaded)
-        if changes:
-            await self._write(connection, transaction.batch_id, changes, seconds)
-        else:
-            await connection.execute("ROLLBACK", timeout=seconds)
-
-    async def _load(self, connection: Any, reads: Reads, lock: sql.Lock, seconds: float) -> Loaded:
-        kept = self._kept.find(reads.see)
-        see = tuple(key for key in reads.see if key not in kept)
-        statement = sql.load(reads.own, see, lock)
-        rows = await connection.fetch(statement.sql, *statement.arguments, timeout=seconds)
-        now = from_micros(int(rows[-1][1]))
-        found = self._decode(rows[:-1], (*reads.own, *see))
-        busy = await self._held(connection, reads.own, found, lock, seconds)
-        absent = dict.fromkeys((*reads.own, *see))
-        picked = [(pick, await self._choose(connection, pick, now, seconds)) for pick in reads.picks]
-        records = {key: None for key in absent if key not in busy} | found | kept
-        return Loaded(now, records, picked, busy)
-
-    def _decode(self, rows: Sequence[Any], keys: Sequence[Key]) -> dict[Key, Record]:
-        kinds = {key.kind.name: key.kind for key in keys}
-        found: dict[Key, Record] = {}
-        for name, body in rows:
-            record = kinds[name].decode(body)
-            key = kinds[name].key_of(record)
-            found[key] = record
-            self._kept.keep(key, record)
-        return found
-
-    async def _held(
-        self, connection: Any, own: Sequence[Key], found: dict[Key, Record], lock: sql.Lock, seconds: float
-    ) -> frozenset[Key]:
-        """Which owned keys exist but were skipped because somebody else holds them."""
-        missing = [key for key in own if key not in found]
-        if lock != sql.SKIP or not missing:
-            return frozenset()
-        statement = sql.existing(missing)
-        rows = await connection.fetch(statement.sql, *statement.arguments, timeout=seconds)
-        return frozenset(self._decode(rows[:-1], missing))
-
-    async def _choose(self, connection: Any, pick: Pick[Any], now: Any, seconds: float) -> list[Record]:
-        block = named_sql(pick.query)
-        values = {**pick.params(now), "limit": pick.limit}
-        suffix = " FOR UPDATE SKIP LOCKED" if pick.own else ""
-        arguments = [values[name] for name in block.positional]
-        rows = await connection.fetch(block.dollar_sql + suffix, *arguments, timeout=seconds)
-        return [pick.kind.decode(row[0]) for row in rows]
-
-    async def _write(self, connection: Any, batch_id: str, changes: Changes, seconds: float) -> None:
-        note = self._note(changes.wakes)
-        statement = sql.write(batch_id, changes, self._types, self._listener.channel, note)
-        row = await connection.fetchrow(statement.sql, *statement.arguments, timeout=seconds)
-        if row[0] != sql.rows_expected(changes):
-            raise WriteConflict("a record changed under its owner")
-
-    def _note(self, wakes: frozenset[str]) -> str | None:
-        if not wakes:
-            return None
-        note = "\n".join((self._listener.origin, *sorted(wakes)))
-        return note if len(note.encode()) <= _NOTE_BYTES_MAX else self._listener.origin
-
-    async def _commit(self, writer: Written) -> None:
-        if not writer.connection.is_in_transaction():
-            return
+    async def _commit(self, writer: Writer, seconds: float) -> None:
+        # No timeout of the driver's: it would ask the server to cancel, and a COMMIT that is cancelled
+        # while it waits for a standby counts as done on this side only.
+        writer.warning = ""
+        guard = asyncio.get_running_loop().call_later(seconds, writer.session.terminate)
         try:
-            await writer.connection.execute("COMMIT", timeout=self._io_seconds)
-        except (asyncpg.PostgresError, *GONE) as error:
-            writer.broken = True
-            raise CommitUnknown(str(error)) from error
-        if writer.warned:
-            raise CommitUnknown(writer.warned)
+            status = await writer.session.execute("COMMIT", timeout=_MIGRATION_SECONDS)
+        except Exception as error:
+            raise CommitUnknown(f"{type(error).__name__}: {error}") from error
+        finally:
+            guard.cancel()
+        if status != "COMMIT":
+            raise StoreDown(f"COMMIT was answered with {status}")
+        if writer.warning:
+            raise CommitUnconfirmed(writer.warning)
 
-    async def _migrate(self, connection: Any) -> None:
-        async with connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock($1)", _MIGRATION_LOCK)
-            current = await _schema(connection)
-            for migration in pending("postgres", current):
-                await connection.execute(migration.sql)
-                await connection.execute(
-                    "INSERT INTO schema_versions (number, name, applied_at) VALUES ($1, $2, $3)",
-                    migration.number, migration.name, micros(utc_now()),
-                )  # fmt: skip
+    async def _migrate(self, session: Session) -> None:
+        await session.execute("BEGIN")
+        # Whoever comes first migrates; the others wait for it here, longer than for a row.
+        await session.execute(f"SET LOCAL lock_timeout = {int(_MIGRATION_SECONDS * 1000)}")
+        await session.execute("SELECT pg_advisory_xact_lock($1)", _MIGRATION_LOCK)
+        for migration in pending("postgres", await _schema(session)):
+            await session.execute(migration.sql)
+            await session.execute(
+                "INSERT INTO schema_versions (number, name, applied_at) VALUES ($1, $2, $3)",
+                migration.number,
+                migration.name,
+                micros(utc_now()),
+            )
+        await session.execute("COMMIT")
 
 
-async def _schema(connection: Any) -> int:
-    if await connection.fetchval("SELECT to_regclass('schema_versions')") is None:
+async def _schema(session: Session) -> int:
+    if await session.fetchval("SELECT to_regclass('schema_versions')") is None:
         return 0
-    return int(await connection.fetchval("SELECT coalesce(max(number), 0) FROM schema_versions"))
-
-
-def _joined(first: Loaded, second: Loaded) -> Loaded:
-    return Loaded(
-        max(first.now, second.now),
-        {**first.records, **second.records},
-        (*first.picked, *second.picked),
-        first.busy | second.busy,
-    )
+    return int(await session.fetchval(sql.SCHEMA_VERSION))

@@ -1,7 +1,7 @@
-"""Connections to PostgreSQL: a writer per lane, a small pool for reads, one that listens.
+"""Connections to PostgreSQL: a writer per lane, a few for reads, one that listens.
 
 Every wait is bounded. A connection that failed, timed out or may hold a transaction is thrown away,
-never reused. Which driver errors mean "gone" and which mean "locked" is decided here.
+never reused.
 """
 
 from __future__ import annotations
@@ -9,48 +9,42 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
-import asyncpg
-
-from interlock.kernel.storage import LockTimeout, StoreDown, WriteConflict
+from interlock.kernel.storage import CommitUnconfirmed, CommitUnknown, StoreDown, WriteConflict
+from interlock.store.postgres_driver import (
+    CUT,
+    GONE,
+    RACED,
+    SERVER_SAID_NO,
+    Session,
+    connect,
+    is_gone,
+    throw_away,
+)
 
 log = logging.getLogger(__name__)
 
-GONE = (
-    asyncpg.PostgresConnectionError,
-    asyncpg.InterfaceError,
-    asyncpg.OperatorInterventionError,
-    asyncpg.InsufficientResourcesError,
-    asyncpg.IdleInTransactionSessionTimeoutError,
-    asyncpg.InvalidAuthorizationSpecificationError,
-    asyncpg.ReadOnlySQLTransactionError,
-    asyncpg.InternalClientError,
-    OSError,
-    TimeoutError,
-)
-LOCKED = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
-_RACED = (asyncpg.UniqueViolationError, asyncpg.SerializationError)
-
-_LOCK_TIMEOUT_MS = 50
-_IDLE_IN_TRANSACTION_MS = 2000
 _READERS_MAX = 4
-_RECONNECT_SECONDS_MAX = 2.0
+_ROLLBACK_SECONDS = 1.0
+_RECONNECT_SECONDS = (0.1, 2.0)
+_RETRY_SECONDS = (1.0, 30.0)
 
 
-class Written:
-    """A writer connection for one batch. `warned` holds a WARNING that came during it."""
+class Writer:
+    """A connection that writes batches. `warning` holds what the server last warned of."""
 
-    def __init__(self, connection: Any) -> None:
-        self.connection = connection
-        self.broken = False
-        self.warned = ""
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.warning = ""
+        session.add_log_listener(self._note)
 
-    def note(self, connection: Any, message: Any) -> None:
+    def _note(self, _session: Any, message: Any) -> None:
         if message.severity_en == "WARNING":
-            self.warned = str(message)
+            self.warning = str(message)
 
 
 class Connections:
@@ -59,111 +53,105 @@ class Connections:
     def __init__(self, url: str, *, lanes: int, io_seconds: float) -> None:
         self._url = url
         self._io_seconds = io_seconds
-        self._idle: asyncio.LifoQueue[Any] = asyncio.LifoQueue()
-        for _ in range(lanes):
-            self._idle.put_nowait(None)
-        self._readers: asyncio.LifoQueue[Any] = asyncio.LifoQueue()
-        for _ in range(_READERS_MAX):
-            self._readers.put_nowait(None)
-        self._outage_backoff = 0.0
+        self._writers: asyncio.LifoQueue[Writer | None] = _slots(lanes)
+        self._readers: asyncio.LifoQueue[Session | None] = _slots(_READERS_MAX)
+        self._down_at: float | None = None
 
     @contextlib.asynccontextmanager
-    async def writer(self, seconds: float) -> AsyncIterator[Written]:
-        """A writer connection; on any error but a race it is thrown away, and the error named."""
-        kept = await self._idle.get()
-        connection = None
+    async def writer(self) -> AsyncGenerator[Writer]:
+        """A writer with no transaction open; errors come out as those that the kernel knows."""
+        writer = await self._writers.get()
         try:
-            connection = kept if kept and not kept.is_closed() else await self._connect(seconds)
-            written = Written(connection)
-            connection.add_log_listener(written.note)
-            try:
-                yield written
-            finally:
-                connection.remove_log_listener(written.note)
-            if written.broken:
-                _throw_away(connection)
+            if writer is None or writer.session.is_closed():
+                writer = None
+                writer = Writer(await self._connect(self._io_seconds))
+            yield writer
         except BaseException as error:
-            await _rolled_back(connection, error)
-            raise self._named(error) from error
+            if writer is not None:
+                await _end_transaction(writer.session, error)
+            self._raise_named(error)
+            raise
         finally:
-            self._idle.put_nowait(connection if connection and not connection.is_closed() else None)
+            self._writers.put_nowait(writer)
 
     @contextlib.asynccontextmanager
-    async def fresh(self, seconds: float) -> AsyncIterator[Any]:
+    async def fresh(self, seconds: float) -> AsyncGenerator[Session]:
         """A new connection for one purpose, closed afterwards."""
+        session = await self._connect(seconds)
         try:
-            connection = await self._connect(seconds)
-        except GONE as error:
-            raise self._named(error) from error
-        try:
-            yield connection
-        except GONE as error:
-            raise self._named(error) from error
+            yield session
+        except BaseException as error:
+            self._raise_named(error)
+            raise
         finally:
-            _throw_away(connection)
+            throw_away(session)
 
     async def read(self, sql: str, arguments: Sequence[Any], seconds: float | None = None) -> list[Any]:
-        """Run one read; a connection that went stale while idle is replaced once."""
+        """Run one statement by itself; a connection that went stale while idle is replaced once."""
         within = seconds or self._io_seconds
+        session = await self._free_reader(within)
         try:
-            kept = await asyncio.wait_for(self._readers.get(), within)
-        except TimeoutError as error:
-            raise StoreDown("every reading connection is busy") from error
-        connection = kept if kept and not kept.is_closed() else None
-        try:
-            if connection is None:
-                connection = await self._connect(within)
-            return list(await connection.fetch(sql, *arguments, timeout=within))
-        except GONE as error:
-            if connection:
-                _throw_away(connection)
-            raise self._named(error) from error
+            if session is not None:
+                with contextlib.suppress(*CUT):
+                    return await session.fetch(sql, *arguments, timeout=within)
+                throw_away(session)
+                session = None
+            session = await self._connect(within)
+            return await session.fetch(sql, *arguments, timeout=within)
+        except BaseException as error:
+            if session is not None and is_gone(error):
+                throw_away(session)
+            self._raise_named(error)
+            raise
         finally:
-            usable = connection and not connection.is_closed()
-            self._readers.put_nowait(connection if usable else None)
+            self._readers.put_nowait(session)
 
-    async def connect_listener(self) -> Any:
+    async def listening(self) -> Session:
         return await self._connect(self._io_seconds)
 
     async def close(self) -> None:
-        for queue in (self._idle, self._readers):
-            while not queue.empty():
-                connection = queue.get_nowait()
-                if connection:
-                    _throw_away(connection)
+        while not self._writers.empty():
+            writer = self._writers.get_nowait()
+            if writer is not None:
+                throw_away(writer.session)
+        while not self._readers.empty():
+            session = self._readers.get_nowait()
+            if session is not None:
+                throw_away(session)
 
-    async def _connect(self, seconds: float) -> Any:
-        connection = await asyncio.wait_for(
-            asyncpg.connect(
-                self._url,
-                timeout=seconds,
-                server_settings={
-                    "application_name": "interlock",
-                    "lock_timeout": str(_LOCK_TIMEOUT_MS),
-                    "idle_in_transaction_session_timeout": str(_IDLE_IN_TRANSACTION_MS),
-                    "default_transaction_isolation": "read committed",
-                    "plan_cache_mode": "force_generic_plan",
-                    "enable_seqscan": "off",
-                    "enable_hashjoin": "off",
-                    "enable_mergejoin": "off",
-                    "jit": "off",
-                },
-            ),
-            seconds,
+    async def _free_reader(self, within: float) -> Session | None:
+        try:
+            async with asyncio.timeout(within):
+                session = await self._readers.get()
+        except TimeoutError as error:
+            raise StoreDown("every reading connection is busy") from error
+        return None if session is None or session.is_closed() else session
+
+    async def _connect(self, seconds: float) -> Session:
+        try:
+            async with asyncio.timeout(seconds):
+                session = await connect(self._url, seconds)
+        except (*GONE, SERVER_SAID_NO, ValueError) as error:
+            raise self._down(error) from error
+        self._down_at = None
+        return session
+
+    def _raise_named(self, error: BaseException) -> None:
+        """Raise what the kernel knows in place of what the driver says, where there is such a thing."""
+        if isinstance(error, RACED):
+            raise WriteConflict(str(error)) from error
+        if is_gone(error):
+            raise self._down(error) from error
+
+    def _down(self, error: BaseException) -> StoreDown:
+        """An outage is likely to last as long again as it has lasted."""
+        now = time.monotonic()
+        self._down_at = now if self._down_at is None else self._down_at
+        least, most = _RETRY_SECONDS
+        return StoreDown(
+            f"PostgreSQL does not answer ({type(error).__name__}: {error})",
+            retry_after_seconds=min(most, max(least, now - self._down_at)),
         )
-        self._outage_backoff = 0.0
-        return connection
-
-    def _named(self, error: BaseException) -> BaseException:
-        if isinstance(error, _RACED):
-            return WriteConflict(str(error))
-        if isinstance(error, GONE):
-            self._outage_backoff = min(_RECONNECT_SECONDS_MAX * 2, max(1.0, self._outage_backoff * 2))
-            return StoreDown(
-                f"PostgreSQL does not answer ({type(error).__name__})",
-                retry_after_seconds=self._outage_backoff,
-            )
-        return error
 
 
 class Listener:
@@ -186,42 +174,48 @@ class Listener:
                 await self._task
 
     async def _listen(self, heard: Callable[[frozenset[str] | None], None]) -> None:
-        def told(connection: Any, pid: int, channel: str, note: str) -> None:
+        least, most = _RECONNECT_SECONDS
+        pause = least
+        while True:
+            try:
+                session = await self._connections.listening()
+                pause = least
+                try:
+                    await self._hear(session, heard)
+                finally:
+                    throw_away(session)
+            except Exception as error:  # noqa: BLE001 - hints must come back whatever happened
+                log.debug("listening broke off: %r", error)
+            await asyncio.sleep(pause)
+            pause = min(most, pause * 2)
+
+    async def _hear(self, session: Session, heard: Callable[[frozenset[str] | None], None]) -> None:
+        def told(_session: Any, _pid: int, _channel: str, note: str) -> None:
             origin, *topics = note.split("\n")
             if origin != self.origin:
                 heard(frozenset(topics) or None)
 
-        pause = 0.1
-        while True:
-            try:
-                connection = await self._connections.connect_listener()
-                try:
-                    await connection.add_listener(self.channel, told)
-                    heard(None)
-                    pause = 0.1
-                    while not connection.is_closed():
-                        await asyncio.sleep(1.0)
-                        await connection.fetchval("SELECT 1", timeout=5.0)
-                finally:
-                    _throw_away(connection)
-            except GONE as error:
-                log.debug("listening broke off: %s", error)
-            await asyncio.sleep(pause)
-            pause = min(_RECONNECT_SECONDS_MAX, pause * 2)
+        await session.add_listener(self.channel, told)
+        heard(None)
+        while not session.is_closed():
+            await asyncio.sleep(1.0)
+            await session.fetchval("SELECT 1")
 
 
-async def _rolled_back(connection: Any, error: BaseException) -> None:
+async def _end_transaction(session: Session, error: BaseException) -> None:
     """Keep a connection only if its transaction is surely over."""
-    if connection is None or connection.is_closed():
-        return
-    if isinstance(error, (*_RACED, *LOCKED, WriteConflict, LockTimeout, asyncpg.DataError)):
+    is_open = isinstance(error, CommitUnknown | CommitUnconfirmed) or is_gone(error)
+    if isinstance(error, Exception) and not is_open and not session.is_closed():
         with contextlib.suppress(Exception):
-            if connection.is_in_transaction():
-                await connection.execute("ROLLBACK", timeout=1.0)
+            if session.is_in_transaction():
+                await session.execute("ROLLBACK", timeout=_ROLLBACK_SECONDS)
             return
-    _throw_away(connection)
+    throw_away(session)
 
 
-def _throw_away(connection: Any) -> None:
-    with contextlib.suppress(Exception):
-        connection.terminate()
+def _slots(count: int) -> asyncio.LifoQueue[Any]:
+    """Room for so many connections, none of them made yet."""
+    slots: asyncio.LifoQueue[Any] = asyncio.LifoQueue()
+    for _ in range(count):
+        slots.put_nowait(None)
+    return slots

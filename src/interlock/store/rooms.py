@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 from interlock.kernel.idempotency import KEPT_ANSWERS
 from interlock.kernel.record import Kind
@@ -18,5 +18,6 @@ def kinds() -> dict[str, Kind[Any]]:
     found: list[Kind[Any]] = [KEPT_ANSWERS]
     for room in ROOMS:
         model = import_module(f"interlock.{room}.model")
-        found.extend(value for value in vars(model).values() if isinstance(value, Kind))
+        declared: list[object] = list(vars(model).values())
+        found.extend(cast("Kind[Any]", value) for value in declared if isinstance(value, Kind))
     return {kind.name: kind for kind in found}

@@ -5,29 +5,23 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from interlock.kernel.record import ColumnValue, Kind, Record
+from interlock.kernel.record import Kind
 
 
 def columns(kind: Kind[Any]) -> tuple[str, ...]:
-    """The columns of a kind's table, in the order that `row` gives their values."""
+    """The columns of a kind's table, in the order in which `kind.row` gives their values."""
     return ("tenant", "id", "version", "body", *kind.columns)
-
-
-def row(kind: Kind[Any], record: Record) -> tuple[ColumnValue, ...]:
-    """A record as a row."""
-    extra = (value(record) for value in kind.columns.values())
-    return (record.tenant, record.id, record.version, kind.encode(record).decode(), *extra)
 
 
 @cache
 def select_one(kind: Kind[Any]) -> str:
-    return f"SELECT body FROM {kind.table} WHERE tenant = ? AND id = ?"  # noqa: S608
+    return f"SELECT body FROM {kind.table} WHERE tenant = ? AND id = ?"
 
 
 @cache
 def insert_one(kind: Kind[Any]) -> str:
     names = columns(kind)
-    return f"INSERT INTO {kind.table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"  # noqa: S608
+    return f"INSERT INTO {kind.table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
 
 
 @cache
@@ -37,12 +31,9 @@ def update_one(kind: Kind[Any]) -> str:
     sets = ", ".join(
         f"{name} = ?{n}" for n, name in enumerate(names, start=1) if name not in ("tenant", "id")
     )
-    return (
-        f"UPDATE {kind.table} SET {sets} "  # noqa: S608
-        f"WHERE tenant = ?1 AND id = ?2 AND version = ?{len(names) + 1}"
-    )
+    return f"UPDATE {kind.table} SET {sets} WHERE tenant = ?1 AND id = ?2 AND version = ?{len(names) + 1}"
 
 
 @cache
 def delete_one(kind: Kind[Any]) -> str:
-    return f"DELETE FROM {kind.table} WHERE tenant = ? AND id = ? AND version = ?"  # noqa: S608
+    return f"DELETE FROM {kind.table} WHERE tenant = ? AND id = ? AND version = ?"

@@ -22,7 +22,8 @@ def store_for(url: str, *, lanes: int = 2) -> Store:
 
         return MemoryStore()
     raise BadStoreUrl(
-        f"{url!r} is not a store URL; use sqlite:///path/to/file.db, postgresql://user@host/database or memory:"
+        f"{url!r} is not a store URL; use sqlite:///path/to/file.db, "
+        "postgresql://user@host/database or memory:"
     )
 
 

@@ -1,0 +1,229 @@
+"""A lane carries one batch after another. What can go wrong is told in kernel.py; here is what is done."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import random
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from interlock.kernel.batch import Batch
+from interlock.kernel.observe import BatchObserver
+from interlock.kernel.pending import Pending, Waiting
+from interlock.kernel.refusal import CommandFailed, Fault, OutcomeUnknown
+from interlock.kernel.storage import (
+    BatchStore,
+    CommitUnconfirmed,
+    CommitUnknown,
+    LockTimeout,
+    StoreDown,
+    Transaction,
+    WriteConflict,
+)
+from interlock.kernel.trouble import Trouble
+from interlock.kernel.wakes import Wakes
+from interlock.kernel.world import NewId
+
+log = logging.getLogger(__name__)
+
+_PAUSE_SECONDS = 0.02
+_OUTAGE_PAUSE_SECONDS_MAX = 0.25
+# Short turns at a lock on the whole store: between them the batch grows and spent budgets are answered.
+_ACQUIRE_SECONDS_MIN = 0.01
+_ACQUIRE_SECONDS_MAX = 0.1
+_CONFLICT_RERUNS_MAX = 2
+_PING_SECONDS = 1.0
+# The store forgets batch ids after an hour (`prune`); one that slept for long must not ask about them.
+_SETTLE_AGE_SECONDS_MAX = 300.0
+
+
+class LaneParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What every lane of a kernel shares."""
+
+    store: BatchStore
+    waiting: Waiting
+    trouble: Trouble
+    wakes: Wakes
+    observer: BatchObserver
+    new_id: NewId
+    batch_max: int
+    settle_seconds: float
+
+
+class Lane:
+    """Takes what waits, carries it, and begins again."""
+
+    def __init__(self, parts: LaneParts) -> None:
+        self._shared = parts
+        self._flight: Batch | None = None
+        self._departed_at = 0.0
+        self._outage_pause = _PAUSE_SECONDS
+
+    async def run(self) -> None:
+        """Until everything is answered and the queue is closed."""
+        waiting = self._shared.waiting
+        while True:
+            members = waiting.take(self._shared.batch_max)
+            if members:
+                await self._carry_surely(members)
+            elif waiting.is_done:
+                waiting.nudge()
+                return
+            else:
+                await waiting.arrival()
+
+    def in_flight_since(self) -> float | None:
+        """When the batch under way was given to the store."""
+        return self._departed_at if self._flight else None
+
+    def give_up_waiting(self) -> None:
+        """Answer the members of a batch that the store neither finishes nor fails."""
+        if self._flight:
+            for member in self._flight.members:
+                member.answer(_outcome_unknown("the store has kept a batch for too long"))
+
+    async def _carry_surely(self, members: Sequence[Pending]) -> None:
+        try:
+            await self._carry(members)
+        except Exception:
+            log.exception("a lane stumbled; the batch is answered and the lane goes on")
+            for member in members:
+                member.answer(_outcome_unknown("the server stumbled after it gave the batch to the store"))
+
+    async def _carry(self, members: Sequence[Pending], reruns: int = _CONFLICT_RERUNS_MAX) -> None:
+        """Carry these commands to an answer each, or put back those that must wait."""
+        while True:
+            batch = Batch(self._shared.new_id("batch"), members, self._shared.new_id)
+            try:
+                await self._transact(batch)
+            except WriteConflict as conflict:
+                self._shared.observer.reran("write_conflict")
+                if reruns == 0:
+                    return await self._part(members, conflict)
+                reruns -= 1
+            except LockTimeout:
+                return await self._wait_for_lock(members)
+            except StoreDown as down:
+                return await self._outlast(members, down)
+            except OutcomeUnknown as unknown:
+                return self._leave_unknown(batch, unknown)
+            except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this batch as it is
+                return await self._part(members, error)
+            else:
+                return self._deliver(batch)
+
+    async def _transact(self, batch: Batch) -> None:
+        loop = asyncio.get_running_loop()
+        self._flight, self._departed_at = batch, loop.time()
+        left = min(member.deadline for member in batch.members) - self._departed_at
+        acquire = max(_ACQUIRE_SECONDS_MIN, min(_ACQUIRE_SECONDS_MAX, left))
+        began = time.time()
+        try:
+            await self._shared.store.transact(
+                Transaction(batch.id, batch.reads(), batch.more, batch.decide, acquire)
+            )
+        except CommitUnknown as lost:
+            await self._settle(batch, lost, began)
+        except CommitUnconfirmed as unconfirmed:
+            raise _outcome_unknown(f"the store could not confirm a COMMIT ({unconfirmed})") from unconfirmed
+        finally:
+            self._flight = None
+
+    async def _settle(self, batch: Batch, lost: CommitUnknown, began: float) -> None:
+        """Return if the batch committed; `StoreDown` if it never can; `OutcomeUnknown` if nobody can say."""
+        self._shared.observer.reran("commit_unknown")
+        if not 0 <= time.time() - began < _SETTLE_AGE_SECONDS_MAX:
+            raise _outcome_unknown("this server slept during a COMMIT") from lost
+        try:
+            committed = await self._shared.store.committed(batch.id, self._shared.settle_seconds)
+        except Exception as error:
+            raise _outcome_unknown("the store went away during a COMMIT and cannot say more") from error
+        if not committed:
+            raise StoreDown(f"a COMMIT was lost on the way: {lost}") from lost
+
+    def _deliver(self, batch: Batch) -> None:
+        loop = asyncio.get_running_loop()
+        self._shared.trouble.over()
+        self._outage_pause = _PAUSE_SECONDS
+        for member, outcome in batch.outcomes.items():
+            member.answer(outcome)
+        self._shared.wakes.publish(batch.wakes)
+        self._put_back_undecided(batch)
+        if batch.outcomes:
+            self._shared.observer.committed(len(batch.outcomes), loop.time() - self._departed_at)
+
+    def _leave_unknown(self, batch: Batch, unknown: OutcomeUnknown) -> None:
+        for member in batch.outcomes:
+            member.answer(copy.copy(unknown))
+        self._put_back_undecided(batch)
+
+    def _put_back_undecided(self, batch: Batch) -> None:
+        if batch.blocked:
+            self._block(batch.blocked)
+        if batch.early:
+            _mark_blocked(batch.early)
+            self._shared.waiting.put_back(batch.early)
+
+    def _block(self, members: Sequence[Pending]) -> None:
+        _mark_blocked(members)
+        self._shared.waiting.set_aside(members, _PAUSE_SECONDS * random.random())
+
+    async def _wait_for_lock(self, members: Sequence[Pending]) -> None:
+        self._shared.trouble.locked(asyncio.get_running_loop().time())
+        self._shared.waiting.put_back(members)
+        await asyncio.sleep(0)
+
+    async def _outlast(self, members: Sequence[Pending], down: StoreDown) -> None:
+        """Put the batch back and ask until the store answers; meanwhile budgets run out in the queue."""
+        log.warning("the store does not answer: %s", down)
+        self._shared.observer.reran("store_down")
+        self._shared.trouble.down(asyncio.get_running_loop().time())
+        self._shared.waiting.put_back(members)
+        answers = False
+        while not answers and not self._shared.waiting.is_done:
+            await asyncio.sleep(self._outage_pause * random.uniform(0.5, 1.0))
+            self._outage_pause = min(_OUTAGE_PAUSE_SECONDS_MAX, 2 * self._outage_pause)
+            answers = await self._answers()
+
+    async def _answers(self) -> bool:
+        try:
+            await self._shared.store.ping(_PING_SECONDS)
+        except StoreDown:
+            return False
+        return True
+
+    async def _part(self, members: Sequence[Pending], error: Exception) -> None:
+        """Carry the halves apart, so that what one command brings about befalls it alone."""
+        if len(members) > 1:
+            half = len(members) // 2
+            await self._carry(members[:half], reruns=0)
+            await self._carry(members[half:], reruns=0)
+        elif isinstance(error, WriteConflict):
+            members[0].alone = True
+            self._block(members)
+        else:
+            self._shared.observer.reran("poison")
+            members[0].answer(_poisonous(members[0], error))
+
+
+def _mark_blocked(members: Sequence[Pending]) -> None:
+    now = asyncio.get_running_loop().time()
+    for member in members:
+        if member.blocked_at is None:
+            member.blocked_at = now
+
+
+def _poisonous(member: Pending, error: Exception) -> Fault:
+    name = type(member.command).__name__
+    log.error("the store could not keep what %s wrote", name, exc_info=error)
+    failed = CommandFailed(f"the store could not keep what {name} wrote; report it with the request id")
+    failed.__cause__ = error
+    return failed
+
+
+def _outcome_unknown(what: str) -> OutcomeUnknown:
+    return OutcomeUnknown(f"{what}; repeat the call with the same Idempotency-Key, which is safe")

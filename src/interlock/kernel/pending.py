@@ -1,0 +1,136 @@
+"""Commands on their way, and the bounded queue in which they wait for a lane."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, cast
+
+from interlock.kernel.command import Command
+
+_ASKS_NO_MORE = cast("Any", Command).more
+
+
+class Pending:
+    """A command on its way, with the future its caller waits on.
+
+    `blocked_at` is when somebody else first kept it waiting; `alone` is set for a command that failed
+    batch after batch, so that it no longer takes others along.
+    """
+
+    __slots__ = (
+        "alone",
+        "asks_more",
+        "blocked_at",
+        "budget",
+        "command",
+        "deadline",
+        "future",
+        "reads",
+        "weight",
+    )
+
+    def __init__(
+        self, command: Command[Any], future: asyncio.Future[Any], *, now: float, budget: float, weight: int
+    ) -> None:
+        self.command = command
+        self.future = future
+        self.budget = budget
+        self.deadline = now + budget
+        self.weight = weight
+        self.reads = command.reads()
+        self.asks_more = type(command).more is not _ASKS_NO_MORE
+        self.blocked_at: float | None = None
+        self.alone = False
+
+    def answer(self, outcome: Any) -> None:
+        """Give the caller its result, or raise the exception there; too late is no harm."""
+        if self.future.done():
+            return
+        if isinstance(outcome, BaseException):
+            self.future.set_exception(outcome)
+        else:
+            self.future.set_result(outcome)
+
+
+class Waiting:
+    """Pending commands in arrival order. Only newcomers are bounded: what was accepted may come back."""
+
+    def __init__(self, *, count_max: int, bytes_max: int) -> None:
+        self._count_max = count_max
+        self._bytes_max = bytes_max
+        self._queue: deque[Pending] = deque()
+        self._bytes = 0
+        self._aside = 0
+        self._arrived = asyncio.Event()
+        self.is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left and nothing more will come."""
+        return self.is_closed and not self._queue and not self._aside
+
+    def has_room(self, weight: int) -> bool:
+        return len(self._queue) < self._count_max and self._bytes + weight <= self._bytes_max
+
+    def add(self, pending: Pending) -> None:
+        self._queue.append(pending)
+        self._bytes += pending.weight
+        self._arrived.set()
+
+    def put_back(self, members: Sequence[Pending]) -> None:
+        """To the front, in their order: they were here before whoever waits now."""
+        self._queue.extendleft(reversed(members))
+        self._bytes += sum(pending.weight for pending in members)
+        self._arrived.set()
+
+    def set_aside(self, members: Sequence[Pending], seconds: float) -> None:
+        """Put them back after a pause."""
+        self._aside += 1
+
+        def bring_back() -> None:
+            self._aside -= 1
+            self.put_back(members)
+
+        asyncio.get_running_loop().call_later(seconds, bring_back)
+
+    def take(self, count: int) -> list[Pending]:
+        """The next batch's members; one that must go alone does. Whoever no longer waits is left out."""
+        members: list[Pending] = []
+        while self._queue and len(members) < count:
+            if self._queue[0].alone and members:
+                break
+            pending = self._queue.popleft()
+            self._bytes -= pending.weight
+            if not pending.future.done():
+                members.append(pending)
+                if pending.alone:
+                    break
+        return members
+
+    def remove_spent(self, now: float) -> list[Pending]:
+        """Take out those whose budget is spent, and those whose caller went away."""
+        gone = [pending for pending in self._queue if pending.deadline <= now or pending.future.done()]
+        if gone:
+            leaving = set(gone)
+            self._queue = deque(pending for pending in self._queue if pending not in leaving)
+            self._bytes -= sum(pending.weight for pending in gone)
+        return gone
+
+    def close(self) -> None:
+        """Take in nothing more; lanes end when everything is answered."""
+        self.is_closed = True
+        self._arrived.set()
+
+    def nudge(self) -> None:
+        """Make every idle lane look again."""
+        self._arrived.set()
+
+    async def arrival(self) -> None:
+        """Return once there is something new to look at."""
+        self._arrived.clear()
+        await self._arrived.wait()

@@ -1,0 +1,70 @@
+"""What a pick loaded, kept in the pick's order while the commands of a batch change records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+from interlock.kernel.record import Key, Pick, Record
+
+R = TypeVar("R", bound=Record)
+
+
+class Candidates(Generic[R]):
+    """The records one pick may choose from: those it loaded, and those the batch changed so that they fit.
+
+    A pick that loaded as many as it asked for knows nothing of what sorts after its last record, so a
+    changed record beyond that horizon is no candidate: something unseen may come before it.
+    """
+
+    def __init__(self, pick: Pick[R], records: Sequence[R]) -> None:
+        ordered = sorted(records, key=pick.sort_key)
+        self.is_full = len(ordered) >= pick.limit
+        self._horizon: Any = pick.sort_key(ordered[-1]) if ordered and self.is_full else None
+        self._keys = [pick.kind.key_of(record) for record in ordered]
+        self._skip = 0
+        self._read = 0
+        self._changed: dict[Key, None] = {}
+
+    def start_over(self) -> None:
+        """Forget what was learned of changes: some were undone."""
+        self._skip = self._read = 0
+        self._changed.clear()
+
+    def choose(
+        self,
+        pick: Pick[R],
+        records: Mapping[Key, Any],
+        staged: Mapping[Key, object],
+        changes: Sequence[Key],
+        now: datetime,
+    ) -> list[R]:
+        """The first `pick.limit` that match now. `changes` is the batch's log of changed keys."""
+        self._learn(pick, records, changes, now)
+        while self._skip < len(self._keys) and self._keys[self._skip] in staged:
+            self._skip += 1
+        untouched = (key for key in islice(self._keys, self._skip, None) if key not in staged)
+        matching = (record for key in untouched if pick.matches(record := records[key], now))
+        found: list[R] = list(islice(matching, pick.limit))
+        if self._changed:
+            found.extend(records[key] for key in self._changed)
+            found.sort(key=pick.sort_key)
+        return found[: pick.limit]
+
+    def _learn(
+        self, pick: Pick[R], records: Mapping[Key, Any], changes: Sequence[Key], now: datetime
+    ) -> None:
+        for key in islice(changes, self._read, None):
+            if key.kind is not pick.kind:
+                continue
+            record = records[key]
+            if record is not None and pick.matches(record, now) and self._is_in_sight(pick, record):
+                self._changed[key] = None
+            else:
+                self._changed.pop(key, None)
+        self._read = len(changes)
+
+    def _is_in_sight(self, pick: Pick[R], record: R) -> bool:
+        return not self.is_full or (self._horizon is not None and pick.sort_key(record) <= self._horizon)

@@ -1,0 +1,149 @@
+"""One batch on PostgreSQL, from BEGIN up to COMMIT: lock and load, decide, write."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from interlock.kernel.record import Key, Kind, Pick, Reads, Record, from_micros
+from interlock.kernel.storage import Loaded, Transaction, WriteConflict
+from interlock.kernel.world import Changes
+from interlock.store import postgres_sql as sql
+from interlock.store.immutable import KeptImmutables
+from interlock.store.named_sql import named_sql
+from interlock.store.postgres_driver import LOCKED, Session
+
+# `lock_timeout` bounds the wait for each row; this bounds the wait for all of them.
+_LOCKS_SECONDS = 0.5
+_NOTE_BYTES_MAX = 7000
+_SECONDS_MIN = 0.01
+
+
+class Held(Exception):
+    """Somebody held a lock for longer than a batch waits for it; the transaction must be rolled back."""
+
+
+class Deadline:
+    """A moment, and how long it is until then."""
+
+    def __init__(self, seconds: float) -> None:
+        self._at = asyncio.get_running_loop().time() + seconds
+
+    @property
+    def left(self) -> float:
+        return max(_SECONDS_MIN, self._at - asyncio.get_running_loop().time())
+
+
+class PostgresBatches:
+    """Carries batches on connections that the caller begins with and commits."""
+
+    def __init__(self, channel: str, origin: str) -> None:
+        self._channel = channel
+        self._origin = origin
+        self._types: sql.ColumnTypes = {}
+        self._kept = KeptImmutables()
+
+    async def learn_columns(self, session: Session) -> None:
+        """Read the columns' types, which arrays of their values are sent as."""
+        rows = await session.fetch(sql.COLUMN_TYPES)
+        self._types = {(row[0], row[1]): row[2] for row in rows}
+
+    async def attempt(
+        self, session: Session, transaction: Transaction, lock: sql.Lock, deadline: Deadline
+    ) -> bool:
+        """Load, decide and write; whether there is anything to commit. If not, nothing is open any more."""
+        await session.execute("BEGIN", timeout=deadline.left)
+        loaded = await self._load(session, transaction.reads, lock, deadline)
+        more = transaction.more(loaded)
+        again = await self._load(session, more, lock, deadline, loaded.now) if more else None
+        changes = transaction.decide(again)
+        if not changes:
+            await session.execute("ROLLBACK", timeout=deadline.left)
+            return False
+        await self._write(session, transaction.batch_id, changes, deadline)
+        return True
+
+    async def _load(
+        self, session: Session, reads: Reads, lock: sql.Lock, deadline: Deadline, now: datetime | None = None
+    ) -> Loaded:
+        kept = self._find_kept(reads.see)
+        see = [key for key in reads.see if key not in kept] if kept else reads.see
+        rows = await self._fetch_locking(session, sql.load(reads.own, see, lock), lock, deadline)
+        now = now or from_micros(int(rows[-1][1]))
+        found = self._decode(rows[:-1], (reads.own, see))
+        records: dict[Key, Record | None] = dict.fromkeys(reads.own)
+        records.update(dict.fromkeys(see))
+        records.update(found)
+        records.update(kept)
+        missing = [key for key in reads.own if key not in found] if lock is sql.Lock.SKIP else []
+        held = await self._read(session, missing, deadline) if missing else {}
+        records.update(held)
+        picked = [(pick, await self._choose(session, pick, now, deadline)) for pick in reads.picks]
+        return Loaded(now, records, picked, frozenset(held))
+
+    async def _fetch_locking(
+        self, session: Session, statement: sql.Statement, lock: sql.Lock, deadline: Deadline
+    ) -> list[Any]:
+        """Fetch under row locks. Whether locks or the server are slow shows in the next step, not here."""
+        waits = lock is sql.Lock.WAIT
+        seconds = min(_LOCKS_SECONDS, deadline.left) if waits else deadline.left
+        try:
+            return await session.fetch(statement.sql, *statement.arguments, timeout=seconds)
+        except LOCKED as error:
+            raise Held(str(error)) from error
+        except TimeoutError as error:
+            if waits:
+                raise Held("the locks took too long") from error
+            raise
+
+    async def _read(self, session: Session, keys: Sequence[Key], deadline: Deadline) -> dict[Key, Record]:
+        """Those of these keys that exist, without locking them: somebody else has."""
+        statement = sql.load((), keys, sql.Lock.NONE)
+        rows = await session.fetch(statement.sql, *statement.arguments, timeout=deadline.left)
+        return self._decode(rows[:-1], (keys,))
+
+    def _decode(self, rows: Sequence[Any], keys: Iterable[Iterable[Key]]) -> dict[Key, Record]:
+        kinds = {key.kind.name: key.kind for some in keys for key in some}
+        found: dict[Key, Record] = {}
+        for name, body in rows:
+            kind: Kind[Any] = kinds[name]
+            record = kind.decode(body)
+            key = kind.key_of(record)
+            found[key] = record
+            if kind.immutable:
+                self._kept.keep(key, record)
+        return found
+
+    def _find_kept(self, keys: Iterable[Key]) -> dict[Key, Record]:
+        found: dict[Key, Record] = {}
+        for key in keys:
+            if key.kind.immutable and (record := self._kept.find(key)) is not None:
+                found[key] = record
+        return found
+
+    async def _choose(
+        self, session: Session, pick: Pick[Any], now: datetime, deadline: Deadline
+    ) -> list[Record]:
+        block = named_sql(pick.query)
+        values = {**pick.params(now), "limit": pick.limit}
+        suffix = " FOR UPDATE SKIP LOCKED" if pick.own else ""
+        arguments = [values[name] for name in block.positional]
+        rows = await session.fetch(block.dollar_sql + suffix, *arguments, timeout=deadline.left)
+        return [pick.kind.decode(row[0]) for row in rows]
+
+    async def _write(self, session: Session, batch_id: str, changes: Changes, deadline: Deadline) -> None:
+        note = self._note(changes.wakes)
+        statement = sql.write(batch_id, changes, self._types, self._channel, note)
+        # A lock that is missing here is a key that somebody else is inserting: a conflict like any other.
+        changed = await session.fetchval(statement.sql, *statement.arguments, timeout=deadline.left)
+        if changed != sql.rows_expected(changes):
+            raise WriteConflict("a record changed under its owner")
+
+    def _note(self, wakes: frozenset[str]) -> str | None:
+        """What other servers are told: who woke which topics, or that there were too many to list."""
+        if not wakes:
+            return None
+        note = "\n".join((self._origin, *sorted(wakes)))
+        return note if len(note.encode()) <= _NOTE_BYTES_MAX else self._origin

@@ -1,0 +1,100 @@
+"""The part of asyncpg that the store uses, with its types said in full, and which of its errors mean what.
+
+The protocol costs nothing at run time: it describes asyncpg's own connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, cast
+
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+
+CUT = (asyncpg.PostgresConnectionError, asyncpg.AdminShutdownError, ConnectionError)
+GONE = (
+    *CUT,
+    asyncpg.InterfaceError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.InternalClientError,
+    OSError,
+    TimeoutError,
+)
+LOCKED = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
+RACED = (asyncpg.UniqueViolationError, asyncpg.SerializationError, *LOCKED)
+SERVER_SAID_NO = asyncpg.PostgresError
+
+_LOCK_TIMEOUT_MS = 50
+_IDLE_IN_TRANSACTION_MS = 2000
+_STATEMENTS_KEPT = 512
+
+# Plans are made once and must stay good: batches touch rows by key only, so an index is always right.
+_SETTINGS = {
+    "application_name": "interlock",
+    "lock_timeout": str(_LOCK_TIMEOUT_MS),
+    "idle_in_transaction_session_timeout": str(_IDLE_IN_TRANSACTION_MS),
+    "default_transaction_isolation": "read committed",
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+}
+# What is acknowledged must survive a crash, whatever the database's or the role's default says.
+_DURABLE = (
+    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+)
+
+
+class Session(Protocol):
+    """One connection to PostgreSQL."""
+
+    def execute(self, query: str, *args: object, timeout: float | None = None) -> Awaitable[str]: ...
+
+    def fetch(self, query: str, *args: object, timeout: float | None = None) -> Awaitable[list[Any]]: ...
+
+    def fetchval(self, query: str, *args: object, timeout: float | None = None) -> Awaitable[Any]: ...
+
+    async def add_listener(self, channel: str, callback: Callable[..., None]) -> None: ...
+
+    def add_log_listener(self, callback: Callable[[Any, Any], None]) -> None: ...
+
+    def is_in_transaction(self) -> bool: ...
+
+    def is_closed(self) -> bool: ...
+
+    def terminate(self) -> None: ...
+
+
+async def connect(url: str, seconds: float) -> Session:
+    """A connection to the primary, with every setting that the store relies on."""
+    session = cast(
+        "Session",
+        await cast("Any", asyncpg).connect(
+            url,
+            timeout=seconds,
+            command_timeout=seconds,
+            statement_cache_size=_STATEMENTS_KEPT,
+            max_cached_statement_lifetime=0,
+            target_session_attrs="primary",
+            server_settings=_SETTINGS,
+        ),
+    )
+    await session.execute(_DURABLE, timeout=seconds)
+    return session
+
+
+def is_gone(error: BaseException) -> bool:
+    """Whether the error says that the server or the way to it is gone.
+
+    A value that cannot be sent is an `InterfaceError` too, but it is the value's fault.
+    """
+    return isinstance(error, GONE) and not isinstance(error, ValueError)
+
+
+def throw_away(session: Session) -> None:
+    """Cut the connection; whatever was under way on it is not waited for."""
+    session.terminate()

@@ -1,0 +1,95 @@
+"""One batch on SQLite, between BEGIN and COMMIT: load, decide, write. Runs without waiting for anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from interlock.kernel.record import Key, Kind, Reads, Record, from_micros, micros
+from interlock.kernel.storage import Loaded, Transaction, WriteConflict
+from interlock.kernel.world import Changes
+from interlock.store import statements
+from interlock.store.clock import Clock
+from interlock.store.immutable import KeptImmutables
+from interlock.store.named_sql import named_sql
+from interlock.store.sqlite_driver import Cursor, Database
+
+_NEWEST = "SELECT at FROM batches ORDER BY seq DESC LIMIT 1"
+_BATCH = "INSERT INTO batches (id, at, abandoned) VALUES (?, ?, ?)"
+_ABANDONED = "SELECT abandoned FROM batches WHERE id = ?"
+
+
+class SqliteBatches:
+    """Works on the one connection that writes; the caller begins and ends the transaction."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._cursor = database.cursor()
+        self._clock = clock
+        self._last_now = from_micros(0)
+        self._kept = KeptImmutables()
+
+    def decide_and_write(self, transaction: Transaction) -> bool:
+        """Whether there is anything to commit."""
+        now = self.now()
+        loaded = self._load(transaction.reads, now)
+        more = transaction.more(loaded)
+        changes = transaction.decide(self._load(more, now) if more else None)
+        if changes:
+            self._write(transaction.batch_id, changes, now)
+        return bool(changes)
+
+    def abandon(self, batch_id: str) -> bool:
+        """Mark a batch as never to commit; False if it did commit."""
+        abandoned = self._cursor.execute(_ABANDONED, (batch_id,)).get
+        if abandoned is None:
+            self._cursor.execute(_BATCH, (batch_id, micros(self.now()), 1))
+        return abandoned != 0
+
+    def now(self) -> datetime:
+        """Never earlier than any batch before, in whichever process it ran."""
+        newest = self._cursor.execute(_NEWEST).get
+        self._last_now = max(self._clock(), self._last_now, from_micros(newest or 0))
+        return self._last_now
+
+    def _load(self, reads: Reads, now: datetime) -> Loaded:
+        records = {key: self._find(key) for keys in (reads.own, reads.see) for key in keys}
+        picked: list[tuple[Any, Sequence[Record]]] = []
+        for pick in reads.picks:
+            values = {**pick.params(now), "limit": pick.limit}
+            rows = self._cursor.execute(named_sql(pick.query).sql, values).fetchall()
+            picked.append((pick, [pick.kind.decode(row[0]) for row in rows]))
+        return Loaded(now, records, picked)
+
+    def _find(self, key: Key) -> Record | None:
+        kind = key.kind
+        if kind.immutable and (kept := self._kept.find(key)):
+            return kept
+        record = select(self._cursor, kind, key.tenant, key.id)
+        if kind.immutable and record is not None:
+            self._kept.keep(key, record)
+        return record
+
+    def _write(self, batch_id: str, changes: Changes, now: datetime) -> None:
+        cursor = self._cursor
+        cursor.execute(_BATCH, (batch_id, micros(now), 0))
+        for kind, record in changes.inserts:
+            cursor.execute(statements.insert_one(kind), kind.row(record))
+        for update in changes.updates:
+            row = update.kind.row(update.record)
+            cursor.execute(statements.update_one(update.kind), (*row, update.version_before))
+            self._expect_one()
+        for key, version in changes.deletes:
+            cursor.execute(statements.delete_one(key.kind), (key.tenant, key.id, version))
+            self._expect_one()
+
+    def _expect_one(self) -> None:
+        if self._database.changes() != 1:
+            raise WriteConflict("a record changed under its owner")
+
+
+def select(cursor: Cursor, kind: Kind[Any], tenant: str, record_id: str) -> Any:
+    """One record, or None."""
+    body = cursor.execute(statements.select_one(kind), (tenant, record_id)).get
+    return None if body is None else kind.decode(body)

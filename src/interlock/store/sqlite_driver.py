@@ -1,0 +1,109 @@
+"""The part of apsw that stores use, with its types said in full, and which of its errors mean what.
+
+The protocols cost nothing at run time: they describe apsw's own objects.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import apsw
+
+from interlock.kernel.record import ColumnValue
+
+Bindings = Sequence[ColumnValue] | Mapping[str, ColumnValue]
+
+BUSY = apsw.BusyError
+FULL = apsw.FullError
+FAILED = apsw.Error
+BROKEN = (
+    apsw.CantOpenError,
+    apsw.IOError,
+    apsw.CorruptError,
+    apsw.NotADBError,
+    apsw.FullError,
+    apsw.ReadOnlyError,
+    apsw.PermissionsError,
+)
+_TAKEN = (apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_ROWID)
+
+_OPENING_SECONDS = 30.0
+_READ_BUSY_MS = 250
+_WAL_BYTES_KEPT = 64 * 1024 * 1024
+
+
+class Cursor(Protocol):
+    """Runs statements one after another and holds the rows of the last."""
+
+    def execute(self, statements: str, bindings: Bindings = (), /) -> Cursor: ...
+
+    def fetchall(self) -> list[tuple[Any, ...]]: ...
+
+    @property
+    def get(self) -> Any:
+        """The one value of the first row, or None if there is no row."""
+        ...
+
+
+class Database(Protocol):
+    """One connection to a database. It may be used by any thread, but by one at a time."""
+
+    @property
+    def in_transaction(self) -> bool: ...
+
+    def cursor(self) -> Cursor: ...
+
+    def execute(self, statements: str, bindings: Bindings = (), /) -> Cursor: ...
+
+    def changes(self) -> int: ...
+
+    def set_busy_timeout(self, milliseconds: int, /) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def connect(path: str) -> Database:
+    """A connection with apsw's defaults; `:memory:` is a database of its own."""
+    return cast("Database", apsw.Connection(path))
+
+
+def connect_durably(path: Path) -> Database:
+    """A connection to a file that several processes may share: WAL, and every COMMIT synced."""
+    database = connect(str(path))
+    try:
+        _switch_to_wal(database)
+        database.execute("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -16000")
+        database.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
+        database.set_busy_timeout(_READ_BUSY_MS)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def is_taken(error: apsw.ConstraintError) -> bool:
+    """Whether the constraint says that the key exists, and not that a value is bad."""
+    return cast("Any", error).extendedresult in _TAKEN
+
+
+def roll_back(database: Database) -> None:
+    """End whatever transaction is open."""
+    if database.in_transaction:
+        database.execute("ROLLBACK")
+
+
+def _switch_to_wal(database: Database) -> None:
+    # SQLite does not wait for this lock when two processes make the file WAL at once; so wait here.
+    deadline = time.monotonic() + _OPENING_SECONDS
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            return
+        except BUSY:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(random.uniform(0.001, 0.01))
