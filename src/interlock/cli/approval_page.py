@@ -19,11 +19,11 @@ def say_approvals(jobs: Sequence[Job]) -> None:
         Column("ID"),
         Column("STATE"),
         Column("TOPIC", flexible=True),
-        Column("ENV", flexible=True),
-        Column("BY", flexible=True),
+        Column("ENV", flexible=True, optional=True),
+        Column("BY", flexible=True, optional=True),
         Column("VOTES"),
-        Column("WHO DECIDES", flexible=True),
-        Column("ASKED"),
+        Column("WHO DECIDES", flexible=True, optional=True),
+        Column("ASKED", optional=True),
         Column("ENDS"),
     )
     say_table(columns, [_row(job, job.approval) for job in jobs if job.approval is not None])
@@ -129,11 +129,14 @@ def _say_next(request: ApprovalRequest) -> None:
         say("", f"ask anew with: interlock refresh {job_id}")
     if request.state != "pending":
         return
-    say("", painted("to decide on exactly this", "dim"))
-    if request.drift.policy_changed or request.drift.job_changed:
-        say(f"  interlock refresh {job_id}")
+    is_stale = request.drift.job_changed or (
+        request.drift.policy_changed and request.approval.binding == "strict"
+    )
+    say("", painted("to ask anew, or to end it" if is_stale else "to decide on exactly this", "dim"))
     say(
-        f"  interlock approve {job_id} --hash {request.job.job_hash}",
+        f"  interlock refresh {job_id}"
+        if is_stale
+        else f"  interlock approve {job_id} --hash {request.job.job_hash}",
         f"  interlock reject {job_id} --reason '…'",
         f"  interlock edit {job_id} --payload '…' --reason '…'",
     )

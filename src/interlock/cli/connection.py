@@ -13,7 +13,7 @@ import msgspec
 from interlock.cli.exits import Exit, Failed, exit_of
 from interlock.cli.options import given
 from interlock.cli.spelling import as_commands
-from interlock.sdk.outcomes import InterlockError, InvalidRequest, Unauthenticated, Unavailable
+from interlock.sdk.outcomes import Denied, InterlockError, InvalidRequest, Unauthenticated, Unavailable
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
@@ -92,7 +92,10 @@ def _failed(outcome: InterlockError, args: Namespace) -> Failed:
 def _paragraph(outcome: InterlockError, args: Namespace) -> str:
     text = as_commands(str(outcome))
     if isinstance(outcome, Unauthenticated):
-        return f"{text}. Pass a key with INTERLOCK_KEY; an admin makes one with `interlock key create`"
+        advice = "pass one with INTERLOCK_KEY; an admin makes it with `interlock key create`"
+        return f"{text.partition(';')[0]}; {advice}"
+    if isinstance(outcome, Denied) and outcome.job_id:
+        return f"{text}. The request is kept as {outcome.job_id}"
     if isinstance(outcome, Unavailable):
         return f"{text}. {_where(args)}"
     if isinstance(outcome, InvalidRequest) and len(outcome.errors) > 1:

@@ -148,4 +148,5 @@ def _asked_anew(args: Namespace, job: Job) -> int:
         say_json(to_builtins(job))
     else:
         say_submitted(job)
-    return exit_of_state(job.state)
+    outcome = exit_of_state(job.state)
+    return Exit.DONE if outcome is Exit.WAITING else outcome  # asking anew is what was to be done

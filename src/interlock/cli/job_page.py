@@ -60,8 +60,8 @@ def say_jobs(jobs: Sequence[Job]) -> None:
         Column("ID"),
         Column("STATE"),
         Column("TOPIC", flexible=True),
-        Column("ENV", flexible=True),
-        Column("BY", flexible=True),
+        Column("ENV", flexible=True, optional=True),
+        Column("BY", flexible=True, optional=True),
         Column("SUBMITTED"),
     )
     say_table(
@@ -82,7 +82,7 @@ def say_jobs(jobs: Sequence[Job]) -> None:
 
 def say_job(job: Job) -> None:
     """Everything about one job."""
-    say(painted(f"{safe(job.topic)}", "bold"))
+    say(painted(safe(job.topic), "bold"), "")
     say_fields(
         [
             ("job", job.id),
@@ -127,29 +127,31 @@ def decision_text(decision: Decision | None) -> str:
         return ""
     rule = f"rule {safe(decision.rule)}" if decision.rule else "no rule matched: the default"
     seen = f"; observed only, would be: {decision.observed}" if decision.observed else ""
-    reason = f"; {safe(decision.reason)}" if decision.reason else ""
+    said = decision.reason if decision.reason != f"rule {decision.rule!r} matched" else None
+    reason = f"; {safe(said)}" if said else ""
     return f"{decision.decision} ({rule}{seen}{reason})"
 
 
-def say_entries(entries: Iterable[AuditEntry]) -> None:
-    """A table of audit entries."""
+def say_entries(entries: Iterable[AuditEntry], *, of_one: bool = False) -> None:
+    """A table of audit entries; of one subject, it need not be named again."""
     columns = (
         Column("WHEN"),
         Column("WHO", flexible=True),
         Column("DID"),
-        Column("OUTCOME"),
+        Column("OUTCOME", optional=True),
         Column("TO"),
         Column("DETAILS", flexible=True),
     )
+    shown = [column for column in columns if not (of_one and column.title == "TO")]
     say_table(
-        columns,
+        shown,
         (
             (
                 when(entry.at),
                 safe(entry.actor or "-"),
                 safe(entry.action),
                 _outcome(entry.outcome or "-"),
-                safe(entry.subject or "-"),
+                *([] if of_one else [safe(entry.subject or "-")]),
                 _details(entry),
             )
             for entry in entries

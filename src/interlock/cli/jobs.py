@@ -83,7 +83,7 @@ def run_job(args: Namespace) -> int:
     if wants_json(args):
         say_json(found)
     elif args.history:
-        say_entries(typed(found["items"], list[AuditEntry]))
+        say_entries(typed(found["items"], list[AuditEntry]), of_one=True)
     else:
         say_job(typed(found, Job))
     return Exit.DONE

@@ -35,9 +35,9 @@ def say_keys(keys: Sequence[Mapping[str, Any]]) -> None:
         Column("OF", flexible=True),
         Column("KIND"),
         Column("ROLES", flexible=True),
-        Column("GROUPS", flexible=True),
-        Column("OWNER", flexible=True),
-        Column("CREATED"),
+        Column("GROUPS", flexible=True, optional=True),
+        Column("OWNER", flexible=True, optional=True),
+        Column("CREATED", optional=True),
         Column("STATE"),
     )
     say_table(columns, [_row(key) for key in keys])

@@ -48,10 +48,14 @@ _SHRUNK_MIN = 8
 
 
 class Column(NamedTuple):
-    """One column. Only a `flexible` one gives way on a narrow terminal: an id cut short is of no use."""
+    """One column. On a narrow terminal an `optional` one is left out and a `flexible` one is cut short.
+
+    An id is neither: cut short it would be of no use.
+    """
 
     title: str
     flexible: bool = False
+    optional: bool = False
 
 
 class Cell(NamedTuple):
@@ -103,11 +107,14 @@ def warn(text: str) -> None:
 
 def say_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Cell]]) -> None:
     """Print aligned columns under their titles."""
-    cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
     titles = [Cell(column.title, "dim") for column in columns]
-    widths = _widths(columns, [titles, *cells])
-    for row in (titles, *cells):
-        print(_GAP.join(_fitted(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    table = [titles, *([cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows)]
+    natural = [max(text_width(row[place].text) for row in table) for place in range(len(columns))]
+    places = _places(columns, natural)
+    widths = _widths([columns[place] for place in places], [natural[place] for place in places])
+    for row in table:
+        shown = (_fitted(row[place], width) for place, width in zip(places, widths, strict=True))
+        print(_GAP.join(shown).rstrip())
 
 
 def say_fields(fields: Iterable[tuple[str, str | Cell]]) -> None:
@@ -126,17 +133,28 @@ def text_width(text: str) -> int:
     return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
 
 
-def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> list[int]:
-    widths = [max(text_width(row[place].text) for row in rows) for place in range(len(columns))]
+def _places(columns: Sequence[Column], natural: Sequence[int]) -> list[int]:
+    """Which columns to show: optional ones only as far as they fit, the first ones first."""
+    places = list(range(len(columns)))
+    room = _terminal_width()
+    for place in reversed(range(len(columns))):
+        if sum(natural[shown] + len(_GAP) for shown in places) - len(_GAP) <= room:
+            break
+        if columns[place].optional:
+            places.remove(place)
+    return places
+
+
+def _widths(columns: Sequence[Column], natural: Sequence[int]) -> list[int]:
+    """The width of each column: its own, or less for flexible ones, the widest giving way first."""
+    widths = list(natural)
     room = _terminal_width() - len(_GAP) * (len(columns) - 1)
     flexible = [place for place, column in enumerate(columns) if column.flexible]
-    while sum(widths) > room:
-        widest = max(flexible, key=lambda place: widths[place], default=None)
-        if widest is None or widths[widest] <= _SHRUNK_MIN:
+    while flexible and sum(widths) > room:
+        widest = max(flexible, key=lambda place: widths[place])
+        if widths[widest] <= _SHRUNK_MIN:
             break
-        others = sorted((widths[place] for place in flexible if place != widest), reverse=True)
-        enough = widths[widest] - (sum(widths) - room)
-        widths[widest] = max(_SHRUNK_MIN, enough, min(others[0] - 1 if others else 0, widths[widest] - 1))
+        widths[widest] -= 1
     return widths
 
 

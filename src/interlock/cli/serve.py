@@ -98,24 +98,15 @@ def _not_listening(error: Exception, settings: Settings) -> Failed | None:
     """The end of a server that could not have its port."""
     import errno
 
-    if not isinstance(error, OSError) or error.errno is None:
+    if not isinstance(error, OSError):
         return None
     where = f"{settings.host}:{settings.port}"
     if error.errno == errno.EADDRINUSE:
-        detail = (
-            f"{where} is in use; stop what listens there, or choose another port with --port (0 picks one)"
-        )
-    elif error.errno in (errno.EADDRNOTAVAIL, errno.EACCES) or isinstance(error, _resolution_error()):
-        detail = f"cannot listen on {where}: {error.strerror}; choose another --host or --port"
+        detail = f"{where} is in use; stop what listens there, or choose another port (--port 0 picks one)"
     else:
-        return None
+        why = (error.strerror or str(error)).partition(" (")[0]
+        detail = f"cannot listen on {where}: {why}; choose another --host or --port"
     return Failed(detail, name="not_listening")
-
-
-def _resolution_error() -> type[OSError]:
-    import socket
-
-    return socket.gaierror
 
 
 def _without_password(url: str) -> str:

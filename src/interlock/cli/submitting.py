@@ -7,6 +7,7 @@ from argparse import ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from interlock.cli.describing import described, describing
 from interlock.cli.exits import exit_of_state
 from interlock.cli.options import Parser, as_json, connecting, wants_json
 from interlock.cli.values import duration, json_value, pair, seconds
@@ -43,13 +44,7 @@ def declare_submit() -> Parser:
         default={},
         help="the action itself (default {})",
     )
-    parser.add_argument("--env", help="where it happens, such as production")
-    parser.add_argument("--channel", help="which way it goes, such as external")
-    parser.add_argument(
-        "--label", type=pair, action="append", default=[], metavar="NAME=VALUE", help="repeatable"
-    )
-    parser.add_argument("--risk", action="append", default=[], metavar="WORD", help="repeatable")
-    parser.add_argument("--priority", choices=("low", "normal", "high", "critical"))
+    describing(parser)
     parser.add_argument("--target", metavar="KEY[@VERSION]", help="what it changes, and the version you saw")
     parser.add_argument(
         "--evidence",
@@ -79,13 +74,14 @@ def declare_submit() -> Parser:
 def run_submit(args: Namespace) -> int:
     """Submit, wait if asked to, and show what became of it."""
     from interlock.cli.connection import connected
-    from interlock.cli.job_page import say_submitted
+    from interlock.cli.job_page import telling
+    from interlock.cli.output import warn
+    from interlock.cli.wording import lasting
 
     with connected(args) as client:
         job = _submitted(client, args)
         if args.wait is not None and not job.is_decided:
-            if not wants_json(args):
-                say_submitted(job)
+            warn(f"{job.id} {telling(job)}; waiting up to {lasting(args.wait)} (Ctrl-C leaves it as it is)")
             job = _waited(client, job, args.wait)
         _show(job, as_json=wants_json(args))
     return exit_of_state(job.state)
@@ -98,11 +94,7 @@ def _submitted(client: Interlock, args: Namespace) -> Job:
     return client.submit(
         args.topic,
         args.payload,
-        env=args.env,
-        channel=args.channel,
-        labels=dict(args.label) or None,
-        risk=args.risk or None,
-        priority=args.priority,
+        **described(args),
         target=Target(key=key, version=version or None) if key else None,
         evidence=args.evidence or None,
         expires_in=args.expires_in,

@@ -42,7 +42,7 @@ def lasting(seconds: float) -> str:
         if left < size:
             continue
         whole, rest = divmod(left, size)
-        if whole < 10 and size > 60 and rest >= _UNITS[position + 1][0]:
+        if whole < 24 and size > 60 and rest >= _UNITS[position + 1][0]:
             smaller, name = _UNITS[position + 1]
             return f"{whole}{unit} {rest // smaller}{name}"
         return f"{whole}{unit}"

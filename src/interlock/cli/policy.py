@@ -1,0 +1,227 @@
+"""`interlock policy …`: check it, put it in force, ask it, test it, and go back."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from typing import Any
+
+from interlock.cli.describing import described, describing
+from interlock.cli.exits import Exit, Failed
+from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
+from interlock.cli.policy_files import read_policy, read_text
+from interlock.cli.values import json_value
+
+_VERBS = "check|apply|show|evaluate|simulate|test|observed|snapshots|rollback"
+
+
+def declare_policy() -> Parser:
+    """The options of `interlock policy …`."""
+    parser = Parser(
+        "interlock policy",
+        description="Check a policy, put it in force, ask it, test it, and go back to an earlier one.",
+        examples=(
+            "interlock policy check policy.yaml",
+            "interlock policy test cases.yaml --policy policy.yaml",
+            "interlock policy simulate policy.yaml --last 500",
+            "interlock policy apply policy.yaml",
+            "interlock policy evaluate --topic finance.payment.execute --payload '{\"amount_cents\": 20000}'",
+        ),
+    )
+    verbs = parser.add_subparsers(metavar=_VERBS, required=True, parser_class=Parser)
+    for name, declare, run, text in (
+        ("check", _declare_file, run_check, "find what is wrong with a policy file; needs no store"),
+        ("apply", _declare_file, run_apply, "put a policy file in force"),
+        ("show", _declare_show, run_show, "print the policy in force, or an earlier one"),
+        ("evaluate", _declare_evaluate, run_evaluate, "what would happen to an action, and why"),
+        ("simulate", _declare_simulate, run_simulate, "what a policy file would change for the last jobs"),
+        ("test", _declare_test, run_test, "run a file of cases like a test runner"),
+        (
+            "observed",
+            paging,
+            run_observed,
+            "what `mode: observe` let pass that enforcement would have stopped",
+        ),
+        ("snapshots", paging, run_snapshots, "every policy that was ever in force"),
+        ("rollback", _declare_rollback, run_rollback, "put an earlier policy back in force"),
+    ):
+        verb = verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        _finish(verb, declare, run, offline=name == "check")
+    return parser
+
+
+def run_check(args: Namespace) -> int:
+    """Read a policy file, and say what it is."""
+    from interlock.cli.output import say, say_json
+    from interlock.cli.wording import counted
+    from interlock.policy.language import snapshot_id
+
+    _, document = read_policy(args.file)
+    snapshot, rules = snapshot_id(document), len(document.rules)
+    if wants_json(args):
+        mode, default = document.mode.value, document.default.value
+        say_json({"snapshot": snapshot, "mode": mode, "default": default, "rules": rules})
+    else:
+        say(
+            f"{args.file} is a policy: {counted(rules, 'rule')}, default {document.default.value}, "
+            f"mode {document.mode.value}",
+            f"snapshot {snapshot}",
+        )
+    return Exit.DONE
+
+
+def run_apply(args: Namespace) -> int:
+    """Put a policy file in force."""
+    from interlock.cli.connection import connected
+    from interlock.cli.policy_page import say_in_force
+
+    text, _ = read_policy(args.file)
+    with connected(args) as client:
+        say_in_force(client.policy_put(text), as_json=wants_json(args))
+    return Exit.DONE
+
+
+def run_rollback(args: Namespace) -> int:
+    """Put an earlier policy in force again."""
+    from interlock.cli.connection import connected
+    from interlock.cli.policy_page import say_in_force
+
+    with connected(args) as client:
+        say_in_force(client.policy_rollback(args.snapshot), as_json=wants_json(args))
+    return Exit.DONE
+
+
+def run_show(args: Namespace) -> int:
+    """Print a policy so that it can be put into a file."""
+    from interlock.cli.connection import connected
+    from interlock.cli.policy_page import say_policy
+
+    with connected(args) as client:
+        found = (
+            client.call("GET", "policy", "snapshots", args.snapshot)
+            if args.snapshot
+            else client.call("GET", "policy")
+        )
+    say_policy(found, as_json=wants_json(args))
+    return Exit.DONE
+
+
+def run_evaluate(args: Namespace) -> int:
+    """Ask what would happen to an action."""
+    from interlock.cli.connection import connected
+    from interlock.cli.policy_page import say_evaluation
+
+    job = _asked(args)
+    if args.policy:
+        job["policy"], _ = read_policy(args.policy)
+    with connected(args) as client:
+        say_evaluation(client.policy_evaluate(job), as_json=wants_json(args))
+    return Exit.DONE
+
+
+def run_simulate(args: Namespace) -> int:
+    """Hold a policy file against the last jobs."""
+    from interlock.cli.connection import connected
+    from interlock.cli.policy_page import say_simulation
+
+    text, _ = read_policy(args.file)
+    with connected(args) as client:
+        say_simulation(client.policy_simulate(text, last=args.last), as_json=wants_json(args))
+    return Exit.DONE
+
+
+def run_test(args: Namespace) -> int:
+    """Run a file of cases."""
+    from interlock.cli.policy_testing import tested
+
+    return tested(args)
+
+
+def run_observed(args: Namespace) -> int:
+    """List what enforcement would have stopped."""
+    from interlock.cli.connection import connected, listing
+    from interlock.cli.policy_page import say_observed
+
+    with connected(args) as client:
+        page = listing(client, "policy", "observed", limit=args.limit, cursor=args.cursor, query={})
+    say_observed(page, as_json=wants_json(args))
+    return Exit.DONE
+
+
+def run_snapshots(args: Namespace) -> int:
+    """List every policy that was ever in force."""
+    from interlock.cli.connection import connected, listing
+    from interlock.cli.policy_page import say_snapshots
+
+    with connected(args) as client:
+        page = listing(client, "policy", "snapshots", limit=args.limit, cursor=args.cursor, query={})
+        active = client.policy_get().snapshot
+    say_snapshots(page, active, as_json=wants_json(args))
+    return Exit.DONE
+
+
+def _finish(
+    verb: Parser, declare: Callable[[Parser], None], run: Callable[[Namespace], int], *, offline: bool
+) -> None:
+    declare(verb)
+    as_json(verb)
+    if not offline:
+        connecting(verb)
+    verb.set_defaults(run=run)
+
+
+def _declare_file(parser: Parser) -> None:
+    parser.add_argument("file", metavar="FILE", help="YAML or JSON; - is stdin")
+
+
+def _declare_show(parser: Parser) -> None:
+    parser.add_argument(
+        "snapshot", metavar="SNAPSHOT", nargs="?", help="sha256:… (default: the one in force)"
+    )
+
+
+def _declare_rollback(parser: Parser) -> None:
+    parser.add_argument(
+        "snapshot", metavar="SNAPSHOT", help="sha256:…, as `interlock policy snapshots` lists"
+    )
+
+
+def _declare_simulate(parser: Parser) -> None:
+    _declare_file(parser)
+    parser.add_argument("--last", type=int, metavar="N", help="how many jobs to look at (default 200)")
+
+
+def _declare_test(parser: Parser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a file of cases: given a job, expect a decision")
+    parser.add_argument("--policy", metavar="FILE", help="test this policy (default: the one in force)")
+
+
+def _declare_evaluate(parser: Parser) -> None:
+    parser.add_argument("file", metavar="FILE", nargs="?", help="a job as JSON, with the fields of submit")
+    parser.add_argument("--topic", help="what kind of action")
+    parser.add_argument("--payload", type=json_value, metavar="JSON|@FILE|-", help="the action itself")
+    describing(parser)
+    parser.add_argument("--actor", metavar="NAME", help="ask on behalf of this agent (default: yourself)")
+    parser.add_argument("--policy", metavar="FILE", help="ask this policy (default: the one in force)")
+
+
+def _asked(args: Namespace) -> dict[str, Any]:
+    """The job in question: from the file, and over it what the options say."""
+    job: dict[str, Any] = {}
+    if args.file:
+        import msgspec
+
+        try:
+            job = msgspec.json.decode(read_text(args.file), type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise Failed(f"{args.file} is not a job as a JSON object: {error}") from None
+    job |= described(args)
+    if args.topic:
+        job["topic"] = args.topic
+    if args.payload is not None:
+        job["payload"] = args.payload
+    if args.actor:
+        job["actor"] = {"id": args.actor}
+    if "topic" not in job:
+        raise Failed("name the action: --topic TOPIC, or a FILE with the fields of submit", Exit.USAGE)
+    return job

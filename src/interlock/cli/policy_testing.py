@@ -1,0 +1,90 @@
+"""`interlock policy test`: a file of cases, reported like a test runner."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from interlock.cli.exits import Exit
+from interlock.cli.options import wants_json
+from interlock.cli.output import painted, say, say_json
+from interlock.cli.policy_files import read_policy, read_text, refused
+from interlock.cli.wording import counted, safe
+
+if TYPE_CHECKING:
+    from interlock.policy.cases import Case, CaseResult
+    from interlock.policy.language import PolicyDocument
+
+
+def tested(args: Namespace) -> int:
+    """Ask the policy about each case; fail if any is decided otherwise than expected."""
+    from interlock.policy.cases import run_cases
+    from interlock.policy.compilation import compile_policy
+
+    cases = _cases(args.file)
+    document = read_policy(args.policy)[1] if args.policy else _in_force(args)
+    results = run_cases(compile_policy(document), cases)
+    if wants_json(args):
+        say_json(_summary(results))
+    else:
+        for result in results:
+            _say_result(args.file, result)
+        _say_count(results)
+    return Exit.DONE if all(result.outcome == "passed" for result in results) else Exit.ERROR
+
+
+def _cases(path: str) -> tuple[Case, ...]:
+    from interlock.policy.cases import parse_cases
+    from interlock.policy.source import PolicyInvalid
+
+    try:
+        return parse_cases(read_text(path))
+    except PolicyInvalid as invalid:
+        raise refused(path, invalid.errors, "file of cases") from invalid
+
+
+def _in_force(args: Namespace) -> PolicyDocument:
+    from msgspec.json import encode
+
+    from interlock.cli.connection import connected
+    from interlock.policy.parsing import parse_policy
+
+    with connected(args) as client:
+        policy = client.policy_get()
+    return parse_policy(encode(policy.document), syntax="json")
+
+
+def _say_result(path: str, result: CaseResult) -> None:
+    name = safe(result.case.name)
+    if result.outcome == "passed":
+        say(f"{painted('✓', 'green')} {name}")
+        return
+    say(f"{painted('✗', 'red')} {name}  {painted(f'{path}:{result.case.line}', 'dim')}")
+    say(*(f"    {safe(difference)}" for difference in result.differences))
+    for missed in result.evaluation.trail if result.evaluation else ():
+        say(painted(f"    {safe(missed.rule)} did not match: {safe(missed.why)}", "dim"))
+
+
+def _say_count(results: Sequence[CaseResult]) -> None:
+    passed = sum(result.outcome == "passed" for result in results)
+    broken = len(results) - passed
+    verdict = painted(f"{broken} failed", "red") if broken else painted("all as expected", "green")
+    say("", f"{counted(len(results), 'case')}: {passed} passed, {verdict}")
+
+
+def _summary(results: Sequence[CaseResult]) -> dict[str, object]:
+    return {
+        "passed": sum(result.outcome == "passed" for result in results),
+        "failed": sum(result.outcome == "failed" for result in results),
+        "errors": sum(result.outcome == "error" for result in results),
+        "cases": [
+            {
+                "name": result.case.name,
+                "line": result.case.line,
+                "outcome": result.outcome,
+                "differences": list(result.differences),
+            }
+            for result in results
+        ],
+    }
