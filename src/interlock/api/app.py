@@ -21,7 +21,7 @@ from interlock.api.metrics import Registry
 from interlock.api.operations import Answer, Answered, C, Call, Operation, Reply, S
 from interlock.api.problem import MEDIA_TYPE as PROBLEM_JSON
 from interlock.api.problem import Problem, ProblemError, problem, problem_response, retry_after
-from interlock.api.router import Router, no_such_path
+from interlock.api.router import Router
 from interlock.kernel.ids import new_id
 
 PATH_BYTES_MAX = 8192
@@ -127,8 +127,6 @@ class App(Generic[C, S]):
 
     def _options(self, request: Request) -> Response:
         methods = self._router.methods(request.path)
-        if not methods:
-            raise no_such_path()
         return Response(status=204, headers=(("allow", ", ".join(methods)),))
 
     def _problem(self, error: Exception, request: Request, trace: _Trace[C, S]) -> Problem:

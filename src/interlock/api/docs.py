@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from interlock.api.codes import CodeInfo
+from interlock.api.openapi_schemas import NO_NUL
+from interlock.codec.strict import INTEGER_MAX
 
 Json: TypeAlias = dict[str, Any]
 
@@ -224,12 +226,19 @@ def _remarks(schema: Json) -> str:
         template.format(escape(str(kind[name])))
         for kind in alternatives
         for name, template in _CONSTRAINTS.items()
-        if name in kind and not (told and name == "pattern")  # words say it better
+        if name in kind and not _is_noise(name, kind, told)
     ]
     if schema.get("default") is not None:
         limits.append(f"default <code>{escape(json.dumps(schema['default']))}</code>")
     listed = f" <small>{', '.join(limits)}</small>" if limits else ""
     return listed + (f"<p>{_prose(told[0])}</p>" if told else "")
+
+
+def _is_noise(name: str, kind: Json, told: list[str]) -> bool:
+    """Tell which limits a reader can do without: those of all JSON, and patterns that words explain."""
+    if name == "pattern":
+        return bool(told) or kind[name] == NO_NUL
+    return abs(kind[name]) == INTEGER_MAX if name in ("minimum", "maximum") else False
 
 
 def _example(path: str, method: str, operation: Json) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
-
-import msgspec
+from collections.abc import Sequence
 
 from interlock.api.decoding import IDEMPOTENCY_KEY_MAX, JSON
-from interlock.api.openapi_answers import HEADERS, PROBLEM, REF, AnyOperation, Json, answers_of, problems_of
-from interlock.api.operations import Media, RawBody
+from interlock.api.openapi_answers import HEADERS, PROBLEM, AnyOperation, Json, answers_of, problems_of
+from interlock.api.openapi_schemas import NO_NUL, Schemas
+from interlock.api.operations import RawBody
 
 _ABOUT = """\
 Interlock stands between agents and consequential actions. Every error is a problem document (RFC 9457);
@@ -56,36 +54,6 @@ def openapi(operations: Sequence[AnyOperation], *, title: str, version: str) -> 
     }
 
 
-class Schemas:
-    """The JSON schemas of every type that an operation takes or answers."""
-
-    def __init__(self, operations: Iterable[AnyOperation]) -> None:
-        bodies = {shape for each in operations if isinstance(shape := each.body, type)}
-        answers = [kind for each in operations for kind in each.answers.values() if not _is_plain(kind)]
-        self._queries = {each.query for each in operations if each.query is not None}
-        kinds: list[Any] = [*bodies, *answers, *self._queries]
-        spelled, self._components = msgspec.json.schema_components(kinds, ref_template=REF)
-        self._spelled = list(zip(kinds, spelled, strict=True))
-
-    def of(self, kind: Any) -> Json:
-        """The schema of `kind`, by reference."""
-        return next(schema for known, schema in self._spelled if known == kind)
-
-    def fields(self, kind: Any) -> tuple[Mapping[str, Json], Sequence[str]]:
-        """The schemas of a struct's fields, and the names of those required."""
-        component = self._components[str(self.of(kind)["$ref"]).rpartition("/")[2]]
-        return component["properties"], component.get("required", ())
-
-    def components(self) -> Mapping[str, Json]:
-        """Every schema that is referred to; a query's own is not, only those of its fields."""
-        queries = {str(self.of(kind)["$ref"]).rpartition("/")[2] for kind in self._queries}
-        return {name: schema for name, schema in sorted(self._components.items()) if name not in queries}
-
-
-def _is_plain(kind: Any) -> bool:
-    return kind is None or isinstance(kind, Media)
-
-
 def _described(operation: AnyOperation, schemas: Schemas, responses: Json) -> Json:
     described: Json = {
         "operationId": operation.id,
@@ -115,7 +83,7 @@ def _parameters(operation: AnyOperation, schemas: Schemas) -> list[Json]:
 
 
 def _path_parameter(name: str, operation: AnyOperation) -> Json:
-    schema = {"type": "string", "minLength": 1}
+    schema = {"type": "string", "minLength": 1, "pattern": NO_NUL}
     parameter: Json = {"name": name, "in": "path", "required": True, "schema": schema}
     about = operation.parameters.get(name)
     return parameter if about is None else parameter | {"description": about}

@@ -1,13 +1,14 @@
 """From method and raw path to a route, in time that depends on the path's length alone.
 
 The raw path is split before it is decoded, so an encoded slash stays inside its segment:
-`/targets/repo%3Abilling%2Finvoice.py` names the target `repo:billing/invoice.py`. A literal segment is
-preferred to a parameter; where the literal has no such method, the parameter gets its turn.
+`/targets/repo%3Abilling%2Finvoice.py` names the target `repo:billing/invoice.py`. As in OpenAPI, a literal
+segment is preferred to a parameter: where both `/jobs/claim` and `/jobs/{job_id}` are routes, a job cannot be
+called `claim`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Generic, TypeAlias, TypeVar
 
@@ -36,19 +37,22 @@ class Router(Generic[T]):
         exact = self._exact.get((method, path))
         if exact is not None:
             return exact, _NO_PARAMETERS
-        segments = self._segments(path)
-        nearest = _descend(self._root, segments)
-        reached = [nearest] if nearest and method in nearest[0].routes else self._reached(segments)
-        for node, values in reached:
-            route = node.routes.get(method) or (node.routes.get("GET") if method == "HEAD" else None)
-            if route is not None:
-                names, leads_to = route
-                return leads_to, dict(zip(names, values, strict=True))
-        raise self._refusal(method, path, reached)
+        place = self._place(path)
+        if place is None:
+            raise self._nowhere(path)
+        node, values = place
+        route = node.routes.get("GET" if method == "HEAD" and "HEAD" not in node.routes else method)
+        if route is None:
+            raise _not_allowed(method, node)
+        names, leads_to = route
+        return leads_to, dict(zip(names, values, strict=True))
 
     def methods(self, path: str) -> tuple[str, ...]:
-        """List the methods that `path` answers to; none if it leads nowhere."""
-        return _methods(node for node, _ in self._reached(self._segments(path)))
+        """List the methods that `path` answers to, or raise a `ProblemError` if it leads nowhere."""
+        place = self._place(path)
+        if place is None:
+            raise self._nowhere(path)
+        return place[0].methods()
 
     def _plant(self, method: str, template: str, leads_to: T) -> None:
         node = self._root
@@ -69,37 +73,22 @@ class Router(Generic[T]):
             self._exact[method, template] = leads_to
         self._segments_max = max(self._segments_max, len(segments))
 
-    def _segments(self, path: str) -> list[str] | None:
-        """Split and decode a path; None if it is longer than every route."""
+    def _place(self, path: str) -> _Place[T] | None:
         if not path.startswith("/") or path.count("/") > self._segments_max:
             return None
-        if "%" not in path:
-            return _split(path)
-        try:
-            return [percent_decoded(segment) for segment in _split(path)]
-        except NotDecodable as error:
-            raise invalid(Fault("path", str(error))) from None
+        segments = _split(path)
+        if "%" in path:
+            try:
+                segments = [percent_decoded(segment) for segment in segments]
+            except NotDecodable as error:
+                raise invalid(Fault("path", str(error))) from None
+        return self._root.reach(segments, 0, ())
 
-    def _reached(self, segments: list[str] | None) -> list[_Place[T]]:
-        """List every place that the path leads to; more than one where a literal hides a parameter."""
-        places: list[_Place[T]] = [] if segments is None else [(self._root, ())]
-        for segment in segments or ():
-            places = [place for node, values in places for place in node.step(segment, values)]
-        return [(node, values) for node, values in places if node.routes]
-
-    def _refusal(self, method: str, path: str, reached: Sequence[tuple[_Node[T], object]]) -> ProblemError:
-        if reached:
-            allowed = ", ".join(_methods(node for node, _ in reached))
-            detail = f"{method} is not possible here; use {allowed}"
-            return ProblemError(problem("method_not_allowed", detail, headers=(("allow", allowed),)))
-        if path.endswith("/") and self._reached(self._segments(path.rstrip("/"))):
-            return ProblemError(problem("not_found", "no such path; leave out the slash at its end"))
-        return no_such_path()
-
-
-def no_such_path() -> ProblemError:
-    """Make the error for a path that leads nowhere."""
-    return ProblemError(problem("not_found", "no such path; GET /openapi.json lists every one there is"))
+    def _nowhere(self, path: str) -> ProblemError:
+        hint = "GET /openapi.json lists every one there is"
+        if path.endswith("/") and self._place(path.rstrip("/")):
+            hint = "leave out the slash at its end"
+        return ProblemError(problem("not_found", f"no such path; {hint}"))
 
 
 class _Node(Generic[T]):
@@ -112,14 +101,22 @@ class _Node(Generic[T]):
         self.parameter: _Node[T] | None = None
         self.routes: dict[str, tuple[tuple[str, ...], T]] = {}
 
-    def step(self, segment: str, values: tuple[str, ...]) -> list[_Place[T]]:
-        """List where `segment` leads from here: its literal first, then the parameter."""
-        places: list[_Place[T]] = []
-        if (literal := self.literals.get(segment)) is not None:
-            places.append((literal, values))
-        if self.parameter is not None and segment:
-            places.append((self.parameter, (*values, segment)))
-        return places
+    def reach(self, segments: list[str], at: int, values: tuple[str, ...]) -> _Place[T] | None:
+        """Follow `segments` from `at` on: the literal if it leads somewhere, else the parameter."""
+        if at == len(segments):
+            return (self, values) if self.routes else None
+        segment = segments[at]
+        literal = self.literals.get(segment)
+        if literal is not None and (place := literal.reach(segments, at + 1, values)) is not None:
+            return place
+        if self.parameter is None or not segment:
+            return None
+        return self.parameter.reach(segments, at + 1, (*values, segment))
+
+    def methods(self) -> tuple[str, ...]:
+        """List the methods of this place, with those that come along with others."""
+        implied = {"OPTIONS", "HEAD"} if "GET" in self.routes else {"OPTIONS"}
+        return tuple(sorted(implied | self.routes.keys()))
 
 
 _Place: TypeAlias = tuple[_Node[T], tuple[str, ...]]
@@ -129,23 +126,7 @@ def _split(path: str) -> list[str]:
     return path.split("/")[1:]
 
 
-def _descend(node: _Node[T], segments: list[str] | None) -> _Place[T] | None:
-    """Follow the literal wherever there is one: right for nearly every request, and quick."""
-    values: list[str] = []
-    for segment in segments or ():
-        literal = node.literals.get(segment)
-        if literal is not None:
-            node = literal
-        elif node.parameter is not None and segment:
-            node = node.parameter
-            values.append(segment)
-        else:
-            return None
-    return node, tuple(values)
-
-
-def _methods(nodes: Iterable[_Node[T]]) -> tuple[str, ...]:
-    methods = {method for node in nodes for method in node.routes}
-    if not methods:
-        return ()
-    return tuple(sorted(methods | {"OPTIONS"} | ({"HEAD"} if "GET" in methods else set())))
+def _not_allowed(method: str, node: _Node[T]) -> ProblemError:
+    allowed = ", ".join(node.methods())
+    detail = f"{method} is not possible here; use {allowed}"
+    return ProblemError(problem("method_not_allowed", detail, headers=(("allow", allowed),)))

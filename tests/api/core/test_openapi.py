@@ -85,6 +85,18 @@ def test_every_schema_is_one_that_a_validator_accepts(document: dict[str, Any]) 
         jsonschema_rs.Draft202012Validator({**schema, "components": document["components"]})
 
 
+def test_schemas_promise_no_more_than_strict_json_accepts(document: dict[str, Any]) -> None:
+    schema = {**document["components"]["schemas"]["Place"], "components": document["components"]}
+    fits = jsonschema_rs.Draft202012Validator(schema).is_valid
+    assert fits({"name": "x", "payload": {"a": [1, 0.5, None, {"b": "c"}]}, "labels": {"a": "b"}})
+    for payload in (2**53, -(2**53), [{"a": 1e300}], "a\0b", {"a\0": 1}, [["\0"]]):
+        assert not fits({"name": "x", "payload": payload})
+    assert not fits({"name": "x", "spot": {"row": 2**53}})
+    assert not fits({"name": "x", "weight": 1e20})
+    assert not fits({"name": "x\0"})
+    assert not fits({"name": "x", "labels": {"a": "\0"}})
+
+
 def test_no_schema_is_left_over(document: dict[str, Any]) -> None:
     named = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
     assert named == {reference for reference in references(document) if "/schemas/" in reference}
@@ -102,7 +114,7 @@ def test_path_query_and_header_parameters_are_described(document: dict[str, Any]
         "query",
         False,
     )
-    assert query["state"]["schema"] == {"type": "string"}
+    assert query["state"]["schema"] == {"type": "string", "pattern": "^[^\\u0000]*$"}
     (idempotency,) = listed["place_thing"]["parameters"]
     assert (idempotency["name"], idempotency["in"]) == ("Idempotency-Key", "header")
     assert all(each["in"] != "header" for each in listed["upload"]["parameters"])
