@@ -124,8 +124,10 @@ def _place(parameter: inspect.Parameter, value: Any, args: list[Any], kwargs: di
 def _copied(value: object, argument: str, where: str, levels: int) -> JsonValue:
     """A copy made of exactly the six JSON types; a subclass could behave otherwise than it looks."""
     kind = type(value)
-    if value is None or kind in (bool, int, float, str):
+    if value is None or kind in (bool, int, str):
         return cast("JsonValue", value)
+    if kind is float:
+        return cast("float", value) + 0.0  # minus zero would be shown as zero
     if levels == 0:
         raise NotJson(argument + where, f"it is nested deeper than {ARGUMENT_DEPTH_MAX} levels, or in itself")
     if kind is list:

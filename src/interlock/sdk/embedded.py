@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import concurrent.futures.thread  # pyright: ignore[reportUnusedImport] - for its hook, see below
 import os
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from interlock.sdk.flow import Request, Response, TransportFailed
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from interlock.api import http
 
 CLOSE_SECONDS_MAX = 30.0
@@ -72,6 +72,7 @@ class _Host:
 
     def __init__(self, store: str | None) -> None:
         self.places: set[_Place] = set()
+        self.closed = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="interlock-embedded", daemon=True)
         self._thread.start()
@@ -81,10 +82,11 @@ class _Host:
             self._stop()
             raise
 
-    def submit(self, request: Request) -> Future[Response]:
+    def submit(self, request: Request) -> concurrent.futures.Future[Response]:
         return asyncio.run_coroutine_threadsafe(_respond(self._service, request), self._loop)
 
     def close(self) -> None:
+        self.closed = True
         try:
             closing = asyncio.run_coroutine_threadsafe(self._service.close(), self._loop)
             closing.result(CLOSE_SECONDS_MAX)
@@ -111,7 +113,8 @@ class _Place:
     @property
     def host(self) -> _Host | None:
         """The service, if this process has it open."""
-        return self._host if self._pid == os.getpid() else None
+        host = self._host if self._pid == os.getpid() else None
+        return None if host is None or host.closed else host
 
     def opened(self) -> _Host:
         """The service, opened if need be; blocks while it opens."""
@@ -152,7 +155,7 @@ class _Registry:
         self.hosts = {}
 
     def close(self) -> None:
-        """At exit: finish what was accepted."""
+        """At the end of the process: finish what was accepted."""
         hosts, self.hosts = list(self.hosts.values()), {}
         for host in hosts:
             host.close()
@@ -160,15 +163,19 @@ class _Registry:
 
 _registry = _Registry()
 os.register_at_fork(after_in_child=_registry.forget)
-atexit.register(_registry.close)
+# Closing a store needs its worker threads, and by the time of `atexit` they are gone. The hook that ends them
+# was registered when they were imported, above; hooks run in the reverse order, so this one comes before it.
+_at_the_end: Callable[[Callable[[], None]], object] = getattr(threading, "_register_atexit", atexit.register)
+_at_the_end(_registry.close)
 
 
 async def _open(store: str | None) -> Service:
+    from interlock.kernel.storage import StoreDown
     from interlock.runtime.embedded import open_embedded
 
     try:
         return await open_embedded(store)
-    except OSError as error:
+    except (StoreDown, OSError) as error:
         raise TransportFailed(
             f"the store could not be opened: {error}", may_have_been_received=False
         ) from error

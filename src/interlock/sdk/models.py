@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 T = TypeVar("T")
 
@@ -106,7 +106,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     job_hash: str
     topic: str = ""
-    payload: Any | UnsetType = UNSET
+    payload: Any = UNSET  # where an answer leaves it out
     env: str | None = None
     channel: str | None = None
     labels: dict[str, str] = {}
@@ -200,20 +200,23 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy and the address of its content; `policy` is its text or its JSON form."""
+    """A policy, named by its content: `document` is its canonical form, `source` the text it came as."""
 
     snapshot: str
-    policy: Any = None
-    active: bool | None = None
+    document: Any = None
+    source: str | None = None
+    activated_at: datetime | None = None
+    activated_by: str | None = None
+    previous: str | None = None
     created_at: datetime | None = None
     created_by: str | None = None
 
 
-class Considered(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that was looked at before the one that matched, and why it did not."""
+class Missed(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that was asked before the one that matched, and why it did not."""
 
     rule: str
-    reason: str | None = None
+    why: str | None = None
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,7 +226,28 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     rule: str | None = None
     reason: str | None = None
     snapshot: str | None = None
-    considered: tuple[Considered, ...] = ()
+    mode: str | None = None
+    then: str | None = None
+    approval: dict[str, Any] | None = None
+    trail: tuple[Missed, ...] = ()
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that a candidate policy would have treated differently."""
+
+    job_id: str
+    before: Decision
+    after: Decision
+    topic: str = ""
+
+
+class Simulation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a candidate policy would have changed for the jobs it was held against."""
+
+    snapshot: str
+    examined: int = 0
+    unchanged: int = 0
+    changes: tuple[Change, ...] = ()
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,10 +41,12 @@ class InterlockError(Exception):
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault of a request: where (a JSON pointer) and why."""
+    """One fault of a request: where (a JSON pointer; in a policy also a line and a column) and why."""
 
     path: str = ""
     reason: str = ""
+    line: int | None = None
+    column: int | None = None
 
 
 class InvalidRequest(InterlockError):

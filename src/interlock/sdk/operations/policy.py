@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from interlock.sdk.calls import change, encoded, fetch, path, put_document
 from interlock.sdk.flow import Flow
-from interlock.sdk.models import Evaluation, Page, Policy
+from interlock.sdk.models import Evaluation, Job, Page, Policy, Simulation
 from interlock.sdk.session import Session
 
 
@@ -38,6 +37,14 @@ def policy_snapshot(session: Session, snapshot: str) -> Flow[Policy]:
     return (yield from fetch(session, path("policy", "snapshots", snapshot), Policy))
 
 
+def policy_observed(
+    session: Session, *, limit: int | None = None, cursor: str | None = None
+) -> Flow[Page[Job]]:
+    """List the jobs that `mode: observe` released and enforcement would have stopped, newest first."""
+    query = {"limit": limit, "cursor": cursor}
+    return (yield from fetch(session, path("policy", "observed"), Page[Job], query))
+
+
 def policy_rollback(session: Session, snapshot: str, *, key: str | None = None) -> Flow[Policy]:
     """Put an earlier policy in force again."""
     return (yield from change(session, path("policy", "rollback"), Policy, {"snapshot": snapshot}, key=key))
@@ -50,8 +57,8 @@ def policy_evaluate(session: Session, job: Mapping[str, object]) -> Flow[Evaluat
 
 def policy_simulate(
     session: Session, policy: str | Mapping[str, object], *, last: int | None = None
-) -> Flow[Any]:
+) -> Flow[Simulation]:
     """Ask what a candidate policy would have done to the last jobs; nothing is stored."""
     candidate = policy if isinstance(policy, str) else dict(policy)
     body = {"policy": candidate, "last": last}
-    return (yield from change(session, path("policy", "simulate"), object, body, key=None))
+    return (yield from change(session, path("policy", "simulate"), Simulation, body, key=None))

@@ -1,0 +1,436 @@
+"""The gate around real functions, against a real service on a real store, with people who decide."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock import AsyncInterlock, Interlock, Job, NotJson
+from interlock.codec.canonical import canonical
+
+POLICY = """
+version: v1
+default: deny
+rules:
+  - {id: reads, when: {topic: read.**}, decision: allow}
+  - {id: pays, when: {topic: pay.**}, decision: require_human}
+  - {id: hurries, when: {topic: hurry.**}, decision: require_human, approval: {expires_in: 1s}}
+"""
+
+
+class House:
+    """A store with a policy, somebody who asks (`il`, `ail`) and people who decide."""
+
+    def __init__(self, path: Path) -> None:
+        store = f"sqlite:///{path}/interlock.db"
+        self.il = Interlock(store=store)
+        self.ail = AsyncInterlock(store=store)
+        self.il.policy_put(POLICY)
+        self.ann, self.bob = self.person("ann"), self.person("bob")
+        self.seen: list[bytes] = []
+
+    def person(self, name: str) -> Interlock:
+        body = {"kind": "person", "roles": ["review"]}
+        issued = self.il.call("POST", "principals", name, "keys", body=body)
+        return Interlock(store=self.il.store, key=issued["key"])
+
+    def approve(self, job: Job) -> None:
+        """Say yes to exactly what is shown, and remember it."""
+        shown = self.ann.approval(job.id)
+        self.seen.append(canonical(shown.payload))
+        self.ann.approve(job.id, job_hash=shown.job.job_hash)
+
+    def reject(self, job: Job) -> None:
+        self.ann.reject(job.id, reason="The invoice is from last year.")
+
+    def edit(self, change: dict[str, Any]) -> Callable[[Job], None]:
+        def edit_then_approve(job: Job) -> None:
+            self.bob.edit(job.id, job.payload | change, reason="Pay less.")
+            self.approve(job)
+
+        return edit_then_approve
+
+    def close(self) -> None:
+        self.il.close()
+        self.ann.close()
+        self.bob.close()
+        asyncio.run(self.ail.close())
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    house = House(tmp_path)
+    yield house
+    house.close()
+
+
+def test_what_policy_allows_runs_without_asking(house: House) -> None:
+    @house.il.gate("read.page", on_pending=house.reject)
+    def read(page: str) -> str:
+        return page.upper()
+
+    assert read("a") == "A"
+
+
+def test_what_policy_denies_does_not_run(house: House) -> None:
+    ran: list[int] = []
+
+    @house.il.gate("delete.everything")
+    def delete(n: int) -> None:
+        ran.append(n)
+
+    with pytest.raises(interlock.Denied) as caught:
+        delete(1)
+    assert ran == []
+    assert caught.value.job_id
+    assert "look for another way" in caught.value.for_agent()
+
+
+def test_what_a_person_approves_runs_with_exactly_what_they_saw(house: House) -> None:
+    ran: list[bytes] = []
+
+    @house.il.gate("pay.invoice", env="production", on_pending=house.approve)
+    def pay(invoice: str, /, amount: float, *tags: str, currency: str = "EUR", **extra: Any) -> str:
+        ran.append(
+            canonical(
+                {
+                    "invoice": invoice,
+                    "amount": amount,
+                    "tags": list(tags),
+                    "currency": currency,
+                    "extra": extra,
+                }
+            )
+        )
+        return "paid"
+
+    assert pay("i-1", 12.5, "urgent", memo={"née": ["x", None, True]}) == "paid"
+    assert ran == house.seen
+    assert len(ran) == 1
+
+
+def test_what_changes_while_people_decide_does_not_get_through(house: House) -> None:
+    lines = [{"amount": 1}]
+    ran: list[Any] = []
+
+    def approve_then_change(job: Job) -> None:
+        house.approve(job)
+        lines[0]["amount"] = 1_000_000
+        lines.append({"amount": 2})
+
+    @house.il.gate("pay.lines", on_pending=approve_then_change)
+    def pay(lines: list[dict[str, int]]) -> None:
+        ran.append(lines)
+
+    pay(lines)
+    assert ran == [[{"amount": 1}]]
+
+
+def test_a_rejected_call_carries_the_reviewers_reason_for_the_agent(house: House) -> None:
+    @house.il.gate("pay.invoice", on_pending=house.reject)
+    def pay(invoice: str) -> None:
+        raise AssertionError("ran")
+
+    with pytest.raises(interlock.Rejected) as caught:
+        pay("i-1")
+    assert caught.value.reason == "The invoice is from last year."
+    assert caught.value.reviewer == "ann"
+    assert '"The invoice is from last year."' in caught.value.for_agent()
+
+
+def test_a_call_nobody_decides_in_time_is_expired(house: House) -> None:
+    @house.il.gate("hurry.up")
+    def act() -> None:
+        raise AssertionError("ran")
+
+    with pytest.raises(interlock.Expired):
+        act()
+
+
+def test_a_cancelled_request_is_a_conflict(house: House) -> None:
+    @house.il.gate("pay.invoice", on_pending=lambda job: house.il.cancel(job.id) and None)
+    def pay(invoice: str) -> None:
+        raise AssertionError("ran")
+
+    with pytest.raises(interlock.Conflict, match="CANCELLED"):
+        pay("i-1")
+
+
+def test_without_waiting_it_is_still_pending_and_the_same_call_finds_it_again(house: House) -> None:
+    ran: list[str] = []
+
+    @house.il.gate("pay.invoice", key=lambda invoice, **_: invoice, wait=0)
+    def pay(invoice: str, amount: int = 5) -> None:
+        ran.append(invoice)
+
+    with pytest.raises(interlock.StillPending) as first:
+        pay("i-1")
+    with pytest.raises(interlock.StillPending) as second:
+        pay("i-1")
+    assert first.value.job_id == second.value.job_id
+    assert "call again" in str(first.value)
+    assert len(house.il.jobs().items) == 1
+    house.approve(house.il.job(str(first.value.job_id)))
+    pay("i-1")
+    assert ran == ["i-1"]
+    assert len(house.il.jobs().items) == 1
+
+
+def test_without_a_key_every_call_asks_anew_and_says_what_to_do_about_it(house: House) -> None:
+    @house.il.gate("pay.invoice", wait=0)
+    def pay(invoice: str) -> None: ...
+
+    for _ in range(2):
+        with pytest.raises(interlock.StillPending, match="key="):
+            pay("i-1")
+    assert len(house.il.jobs().items) == 2
+
+
+def test_a_new_process_finds_the_decision_that_was_made_meanwhile(house: House) -> None:
+    def gate_of(client: Interlock) -> Callable[[str], str]:
+        @client.gate("pay.invoice", key=lambda invoice: invoice, wait=0)
+        def pay(invoice: str) -> str:
+            return f"paid {invoice}"
+
+        return pay
+
+    with pytest.raises(interlock.StillPending) as caught:
+        gate_of(house.il)("i-1")
+    house.reject(house.il.job(str(caught.value.job_id)))
+    with Interlock(store=house.il.store) as restarted, pytest.raises(interlock.Rejected):
+        gate_of(restarted)("i-1")
+
+
+def test_one_key_for_two_different_calls_is_a_conflict_that_explains_itself(house: House) -> None:
+    @house.il.gate("read.page", key=lambda **_: "same")
+    def read(page: str) -> str:
+        return page
+
+    read("a")
+    with pytest.raises(interlock.Conflict, match="other arguments"):
+        read("b")
+
+
+def test_a_key_must_be_text_or_an_integer(house: House) -> None:
+    @house.il.gate("read.page", key=lambda **_: None)  # type: ignore[arg-type,return-value]
+    def read(page: str) -> str:
+        return page
+
+    with pytest.raises(interlock.InvalidRequest, match="NoneType"):
+        read("a")
+
+
+def test_an_edited_request_does_not_run_the_old_arguments(house: House) -> None:
+    ran: list[int] = []
+
+    @house.il.gate("pay.invoice", on_pending=house.edit({"amount": 1}))
+    def pay(invoice: str, amount: int) -> None:
+        ran.append(amount)
+
+    with pytest.raises(interlock.Conflict, match="accept_edits"):
+        pay("i-1", 100)
+    assert ran == []
+
+
+def test_an_edited_request_runs_as_edited_where_that_is_accepted(house: House) -> None:
+    ran: list[tuple[str, int]] = []
+
+    @house.il.gate("pay.invoice", on_pending=house.edit({"amount": 1}), accept_edits=True)
+    def pay(invoice: str, amount: int) -> None:
+        ran.append((invoice, amount))
+
+    pay("i-1", 100)
+    assert ran == [("i-1", 1)]
+    assert house.seen == [canonical({"invoice": "i-1", "amount": 1})]
+
+
+def test_an_edit_that_does_not_fit_the_function_is_a_conflict(house: House) -> None:
+    @house.il.gate("pay.invoice", on_pending=house.edit({"colour": "red"}), accept_edits=True)
+    def pay(invoice: str) -> None:
+        raise AssertionError("ran")
+
+    with pytest.raises(interlock.Conflict, match="colour"):
+        pay("i-1")
+
+
+def test_an_argument_that_is_not_json_is_refused_before_anybody_is_asked(house: House) -> None:
+    @house.il.gate("pay.invoice")
+    def pay(invoice: str, due: object) -> None: ...
+
+    with pytest.raises(NotJson, match="argument 'due'"):
+        pay("i-1", object())
+    assert house.il.jobs().items == ()
+
+
+def test_options_may_be_computed_from_the_arguments(house: House) -> None:
+    @house.il.gate(
+        "read.page",
+        labels=lambda page: {"page": page},
+        risk=lambda page: ["low"],
+        target=lambda page: interlock.Target(key=f"page:{page}", version="1"),
+        evidence=lambda page: [interlock.Evidence(title="Page", kind="text", content=page)],
+        channel="web",
+        priority="high",
+    )
+    def read(page: str) -> str:
+        return page
+
+    read("a")
+    (job,) = house.il.jobs().items
+    assert (job.labels["page"], job.risk, job.channel, job.priority) == ("a", ("low",), "web", "high")
+    assert job.target == interlock.Target(key="page:a", version="1")
+    assert job.evidence[0].content == "a"
+
+
+def test_a_gated_function_keeps_name_doc_signature_and_kind(house: House) -> None:
+    async def fetch(page: str, *, depth: int = 1) -> str:
+        """Fetch a page."""
+        return page
+
+    gated = house.il.gate("read.page")(fetch)
+    assert (gated.__name__, gated.__doc__, gated.__module__) == ("fetch", "Fetch a page.", __name__)
+    assert inspect.signature(gated) == inspect.signature(fetch)
+    assert inspect.iscoroutinefunction(gated)
+
+
+class Desk:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def pay(self, invoice: str, amount: int = 5) -> str:
+        return f"{self.name} paid {amount} for {invoice}"
+
+    @classmethod
+    def open(cls, name: str) -> Desk:
+        return cls(name)
+
+    @staticmethod
+    def add(a: int, b: int) -> int:
+        return a + b
+
+
+def test_methods_of_every_kind_are_gated_without_their_object(house: House) -> None:
+    gate = house.il.gate("read.desk")
+
+    class Gated(Desk):
+        pay = gate(Desk.pay)
+        open = gate(Desk.__dict__["open"])
+        open_too = classmethod(gate(Desk.__dict__["open"].__func__))
+        add = gate(Desk.__dict__["add"])
+        add_too = staticmethod(gate(Desk.add))
+
+    desk = Gated.open("front")
+    assert type(desk) is Gated
+    assert type(Gated.open_too("back")) is Gated
+    assert desk.pay("i-1") == "front paid 5 for i-1"
+    assert Gated.pay(desk, invoice="i-2", amount=6) == "front paid 6 for i-2"
+    assert (Gated.add(1, b=2), desk.add_too(3, 4)) == (3, 7)
+    shown = [job.payload for job in house.il.jobs().items][::-1]
+    assert shown == [
+        {"name": "front"},
+        {"name": "back"},
+        {"invoice": "i-1", "amount": 5},
+        {"invoice": "i-2", "amount": 6},
+        {"a": 1, "b": 2},
+        {"a": 3, "b": 4},
+    ]
+
+
+def test_a_generator_asks_when_it_is_begun(house: House) -> None:
+    @house.il.gate("pay.many", on_pending=house.approve)
+    def pay(n: int) -> Generator[int, str, str]:
+        received = yield n
+        yield len(received)
+        return "done"
+
+    payments = pay(3)
+    assert house.il.jobs().items == ()
+    assert (next(payments), payments.send("four")) == (3, 4)
+    with pytest.raises(StopIteration) as end:
+        next(payments)
+    assert end.value.value == "done"
+    assert len(house.seen) == 1
+
+
+@pytest.fixture(params=["il", "ail"], ids=["blocking client", "async client"])
+def client(request: pytest.FixtureRequest, house: House) -> Interlock | AsyncInterlock:
+    return getattr(house, request.param)
+
+
+async def test_an_async_function_waits_without_holding_up_the_loop(
+    house: House, client: Interlock | AsyncInterlock
+) -> None:
+    asked: asyncio.Queue[Job] = asyncio.Queue()
+
+    @client.gate("pay.invoice", on_pending=asked.put_nowait)
+    async def pay(invoice: str) -> str:
+        return f"paid {invoice}"
+
+    async def decide() -> None:
+        job = await asked.get()
+        await asyncio.to_thread(house.approve, job)
+
+    paid, _ = await asyncio.gather(pay("i-1"), decide())
+    assert paid == "paid i-1"
+
+
+async def test_an_async_generator_asks_when_it_is_begun_and_passes_everything_through(
+    house: House, client: Interlock | AsyncInterlock
+) -> None:
+    closed: list[bool] = []
+
+    @client.gate("read.many")
+    async def read(n: int) -> AsyncGenerator[Any, Any]:
+        try:
+            sent = yield n
+            try:
+                yield sent
+            except KeyError as thrown:
+                yield f"caught {thrown}"
+            yield "last"
+        finally:
+            closed.append(True)
+
+    pages = read(1)
+    assert house.il.jobs().items == ()
+    assert await anext(pages) == 1
+    assert await pages.asend("two") == "two"
+    assert await pages.athrow(KeyError("k")) == "caught 'k'"
+    await pages.aclose()
+    assert closed == [True]
+    assert [item async for item in read(7)] == [7, None, "last"]
+
+
+async def test_a_cancelled_wait_ends_at_once_and_runs_nothing(
+    house: House, client: Interlock | AsyncInterlock
+) -> None:
+    asked = asyncio.Event()
+    ran: list[str] = []
+
+    @client.gate("pay.invoice", on_pending=lambda job: asked.set())
+    async def pay(invoice: str) -> None:
+        ran.append(invoice)
+
+    paying = asyncio.create_task(pay("i-1"))
+    await asked.wait()
+    paying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await paying
+    assert ran == []
+
+
+def test_an_async_client_refuses_a_function_that_would_block(house: House) -> None:
+    with pytest.raises(TypeError, match="make it async def"):
+        house.ail.gate("read.page")(lambda page: page)
+
+
+def test_what_is_not_a_function_is_refused(house: House) -> None:
+    for thing in (Desk, Desk("x").pay, print, 5):
+        with pytest.raises(TypeError, match="goes around a function"):
+            house.il.gate("read.page")(thing)  # type: ignore[type-var]
