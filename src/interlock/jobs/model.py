@@ -145,6 +145,10 @@ class Job(Record, frozen=True, kw_only=True):
         """Whether what is stored is still what was hashed."""
         return self.action.hash(self.tenant) == self.job_hash
 
+    def is_over_at(self, now: datetime) -> bool:
+        """Whether the job's own time is up, swept or not."""
+        return self.expires_at is not None and now >= self.expires_at
+
     def due_at(self) -> datetime | None:
         """When a sweep must look at this job: its own end, its approval's end or next escalation."""
         if self.state not in (JobState.APPROVAL, JobState.PENDING):
