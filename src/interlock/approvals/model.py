@@ -88,7 +88,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def ends_at(self) -> datetime:
-        """When it expires for good: `on_expiry: escalate` grants one more period to the last step's groups."""
+        """When it expires for good: `on_expiry: escalate` grants one more period, with every step open."""
         if self.requirement.on_expiry == "escalate":
             return self.expires_at + timedelta(seconds=self.requirement.expires_seconds)
         return self.expires_at
@@ -105,10 +105,14 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return sum(1 for step in self.requirement.escalate if self._is_open(step, now))
 
     def next_step_at(self) -> datetime | None:
-        """When the sweep should next look at this request: the next escalation not yet announced, or its end."""
+        """When the sweep should look at this request: its next escalation not yet announced, or its end."""
         steps = self.requirement.escalate[self.steps_announced :]
-        ahead = [self.requested_at + timedelta(seconds=step.after_seconds) for step in steps]
+        ahead = [self._opens_at(step) for step in steps]
         return min([*ahead, self.ends_at]) if self.state is ApprovalState.PENDING else None
 
     def _is_open(self, step: Step, now: datetime) -> bool:
-        return now >= self.requested_at + timedelta(seconds=step.after_seconds) or now >= self.expires_at
+        return now >= self._opens_at(step)
+
+    def _opens_at(self, step: Step) -> datetime:
+        """A step opens when its time has come, and at the latest when the request would expire."""
+        return min(self.requested_at + timedelta(seconds=step.after_seconds), self.expires_at)

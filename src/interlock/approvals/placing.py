@@ -18,7 +18,7 @@ from interlock.kernel.world import World
 from interlock.policy.evaluate import Evaluation
 from interlock.policy.language import ApprovalRequirement, Decision
 from interlock.policy.refusals import PolicyThrottled
-from interlock.policy.rules import bucket_key, judge, policy_in_force, take_token
+from interlock.policy.rules import bucket_key, judge, may_throttle, policy_in_force, take_token
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,13 +41,17 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 
 def placing_reads(world: World, proposal: Proposal) -> Reads:
     """The throttle bucket that placing this proposal would draw from, if any."""
+    if not may_throttle(world, proposal.tenant, proposal.action.topic):
+        return NOTHING
     evaluation = judge(world, proposal.tenant, proposal.action, proposal.actor, proposal.priority)
     key = bucket_key(proposal.tenant, evaluation)
     return Reads(own=(key,)) if key else NOTHING
 
 
-def place(world: World, proposal: Proposal, *, ends_at: datetime | None, round_number: int = 1) -> Placed:
-    """Ask the policy in force and say where the job goes. Raises `PolicyThrottled` when the rate is used up."""
+def place(
+    world: World, proposal: Proposal, *, job_hash: str, ends_at: datetime | None, round_number: int = 1
+) -> Placed:
+    """Ask the policy in force and say where the job goes; `PolicyThrottled` if the rate is used up."""
     policy = policy_in_force(world, proposal.tenant)
     evaluation = judge(world, proposal.tenant, proposal.action, proposal.actor, proposal.priority)
     decision = _settle_throttle(world, proposal.tenant, evaluation, observing=policy.observing)
@@ -60,7 +64,7 @@ def place(world: World, proposal: Proposal, *, ends_at: datetime | None, round_n
         case Decision.DENY:
             return Placed(state=JobState.DENIED, verdict=verdict, policy_snapshot=policy.snapshot)
         case Decision.REQUIRE_HUMAN:
-            approval = _ask(world, proposal, evaluation, policy.snapshot, ends_at, round_number)
+            approval = request_people(world, evaluation, policy.snapshot, job_hash, ends_at, round_number)
             return Placed(
                 state=JobState.APPROVAL, verdict=verdict, policy_snapshot=policy.snapshot, approval=approval
             )
@@ -113,11 +117,11 @@ def _observed(verdict: Verdict, snapshot: str) -> Placed:
     return Placed(state=JobState.PENDING, verdict=released, policy_snapshot=snapshot)
 
 
-def _ask(
+def request_people(
     world: World,
-    proposal: Proposal,
     evaluation: Evaluation,
     snapshot: str,
+    job_hash: str,
     ends_at: datetime | None,
     round_number: int,
 ) -> Approval:
@@ -128,7 +132,7 @@ def _ask(
         requirement=requirement,
         rule=evaluation.rule,
         policy_snapshot=snapshot,
-        job_hash=proposal.action.hash(proposal.tenant),
+        job_hash=job_hash,
         requested_at=world.now,
         expires_at=min(expires_at, ends_at) if ends_at else expires_at,
         round=round_number,

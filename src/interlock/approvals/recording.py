@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from interlock.approvals.refusals import DecisionRefused
 from interlock.audit.rules import Note, note
 from interlock.identity.model import Caller
-from interlock.identity.refusals import NotFound
+from interlock.identity.refusals import Forbidden, NotFound, PeopleOnly
 from interlock.jobs.model import JOBS, Job, JobState, claims_topic, job_topic
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 from interlock.outbox.rules import announce
+from interlock.policy.refusals import PolicyThrottled, PolicyUnavailable
 
 SWEEP = "interlock"
+
+# What is audited when a decision is refused: that somebody tried matters, whatever stopped them.
+DECISION_REFUSALS = (DecisionRefused, PeopleOnly, Forbidden, PolicyThrottled, PolicyUnavailable)
 
 
 def find_job(world: World, tenant: str, job_id: str) -> Job:

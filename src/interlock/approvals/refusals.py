@@ -13,13 +13,17 @@ class DecisionRefused(Refusal):
 
 class AlreadyRejected(DecisionRefused):
     def __init__(self, job_id: str, by: str, at: datetime, decision_id: str) -> None:
-        super().__init__(f"{job_id} was rejected by {by} at {at:%Y-%m-%dT%H:%M:%SZ}; submit a new job to ask again")
+        super().__init__(
+            f"{job_id} was rejected by {by} at {at:%Y-%m-%dT%H:%M:%SZ}; submit a new job to ask again"
+        )
         self.by, self.at, self.decision_id = by, at, decision_id
 
 
 class AlreadyApproved(DecisionRefused):
     def __init__(self, job_id: str, by: str, at: datetime, decision_id: str) -> None:
-        super().__init__(f"{job_id} was approved by {by} at {at:%Y-%m-%dT%H:%M:%SZ}; cancel the job to stop it")
+        super().__init__(
+            f"{job_id} was approved by {by} at {at:%Y-%m-%dT%H:%M:%SZ}; cancel the job to stop it"
+        )
         self.by, self.at, self.decision_id = by, at, decision_id
 
 
@@ -66,9 +70,20 @@ class ApprovalExpired(DecisionRefused):
         self.at = at
 
 
+class JobExpired(DecisionRefused):
+    """The job's own time is up, so asking again would be of no use."""
+
+    def __init__(self, job_id: str, at: datetime, now: datetime) -> None:
+        ago = int((now - at).total_seconds())
+        super().__init__(f"{job_id} was to be done by {ago} s ago; submit it again with POST /api/v1/jobs")
+        self.at = at
+
+
 class NotActionable(DecisionRefused):
     def __init__(self, job_id: str, state: str, verb: str) -> None:
-        super().__init__(f"{job_id} is {state}, so there is nothing to {verb}; read it with GET /api/v1/jobs/{job_id}")
+        super().__init__(
+            f"{job_id} is {state}, so there is nothing to {verb}; read it with GET /api/v1/jobs/{job_id}"
+        )
         self.state = state
 
 
@@ -79,5 +94,7 @@ class SelfApproval(DecisionRefused):
 
 class NotEligible(DecisionRefused):
     def __init__(self, job_id: str, groups: tuple[str, ...]) -> None:
-        super().__init__(f"{job_id} is for {', '.join(groups)} to decide; ask a member of one of these groups")
+        super().__init__(
+            f"{job_id} is for {', '.join(groups)} to decide; ask a member of one of these groups"
+        )
         self.groups = groups

@@ -5,12 +5,18 @@ from __future__ import annotations
 import msgspec
 
 from interlock.approvals.placing import Placed, Proposal, place, placing_reads
-from interlock.approvals.recording import announce_job, find_job, record_change, record_refusal
-from interlock.approvals.refusals import DecisionRefused, NotActionable
+from interlock.approvals.recording import (
+    DECISION_REFUSALS,
+    announce_job,
+    find_job,
+    record_change,
+    record_refusal,
+)
+from interlock.approvals.refusals import JobExpired, NotActionable
 from interlock.identity.model import PRINCIPALS, Caller, Principal, Role
 from interlock.identity.refusals import Forbidden, NotFound
 from interlock.identity.rules import caller_reads, identify
-from interlock.jobs.model import JOBS, TRANSITIONS, Action, Job, JobState, Revision
+from interlock.jobs.model import GRANTED_LABEL, JOBS, TRANSITIONS, Action, Job, JobState, Revision
 from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
@@ -19,11 +25,15 @@ from interlock.policy.model import HEAD_ID, HEADS
 
 _REVISIONS_MAX = 20
 _VERBS = {JobState.APPROVAL: "ask", JobState.PENDING: "release", JobState.DENIED: "deny"}
-_EVENTS = {JobState.APPROVAL: "approval.requested", JobState.PENDING: "job.released", JobState.DENIED: "job.denied"}
+_EVENTS = {
+    JobState.APPROVAL: "approval.requested",
+    JobState.PENDING: "job.released",
+    JobState.DENIED: "job.denied",
+}
 
 
 class _AskAgain(Command[Job], frozen=True, kw_only=True):
-    """What refresh and edit share. `submitter` is named by the shell, which has read the job; it is checked."""
+    """What refresh and edit share. `submitter` is named by the shell, which read the job, and is checked."""
 
     caller: Caller
     job_id: str
@@ -46,10 +56,12 @@ class _AskAgain(Command[Job], frozen=True, kw_only=True):
         self._check_may(by, job)
         if job.state not in (JobState.APPROVAL, JobState.EXPIRED):
             raise NotActionable(job.id, job.state.value, self._verb())
+        if job.expires_at is not None and job.is_over_at(world.now):
+            raise JobExpired(job.id, job.expires_at, world.now)
         return self._ask_again(world, by, job)
 
     def refused(self, world: World, refusal: Refusal) -> None:
-        if isinstance(refusal, DecisionRefused):
+        if isinstance(refusal, DECISION_REFUSALS):
             record_refusal(world, self.caller, self._verb(), self.job_id, refusal)
 
     def _check_may(self, by: Principal, job: Job) -> None:
@@ -59,13 +71,16 @@ class _AskAgain(Command[Job], frozen=True, kw_only=True):
     def _ask_again(self, world: World, by: Principal, job: Job) -> Job:
         round_number = job.approval.round + 1 if job.approval else 1
         proposal = self._proposal(world, job)
-        placed = place(world, proposal, ends_at=job.expires_at, round_number=round_number)
-        stored = world.put(JOBS, self._renewed(world, by, job, proposal.action, placed))
+        job_hash = proposal.action.hash(job.tenant)
+        placed = place(world, proposal, job_hash=job_hash, ends_at=job.expires_at, round_number=round_number)
+        stored = world.put(JOBS, self._renewed(world, by, job, proposal.action, placed, job_hash))
         record_change(world, stored, self.caller, self._verb(), reason=self._why(), old_hash=job.job_hash)
         announce_job(world, stored, _EVENTS[stored.state], round=round_number)
         return stored
 
-    def _renewed(self, world: World, by: Principal, job: Job, action: Action, placed: Placed) -> Job:
+    def _renewed(
+        self, world: World, by: Principal, job: Job, action: Action, placed: Placed, job_hash: str
+    ) -> Job:
         after = TRANSITIONS.get((job.state, _VERBS[placed.state]))
         if after is None:
             raise NotActionable(job.id, job.state.value, self._verb())
@@ -82,10 +97,11 @@ class _AskAgain(Command[Job], frozen=True, kw_only=True):
             job,
             action=action,
             state=after,
-            job_hash=action.hash(job.tenant),
+            job_hash=job_hash,
             policy_snapshot=placed.policy_snapshot,
             verdict=placed.verdict,
             approval=placed.approval,
+            system_labels={name: value for name, value in job.system_labels.items() if name != GRANTED_LABEL},
             revisions=(*job.revisions, old)[-_REVISIONS_MAX:],
             submitter_people=self._submitters(by, job),
             updated_at=world.now,
@@ -95,9 +111,7 @@ class _AskAgain(Command[Job], frozen=True, kw_only=True):
         submitter = world.get(PRINCIPALS, job.tenant, self.submitter)
         if submitter is None or job.submitted_by != self.submitter:
             raise NotFound("job", self.job_id)
-        return Proposal(
-            tenant=job.tenant, action=self._action(job), actor=submitter, priority=job.priority
-        )
+        return Proposal(tenant=job.tenant, action=self._action(job), actor=submitter, priority=job.priority)
 
     def _action(self, job: Job) -> Action:
         return job.action

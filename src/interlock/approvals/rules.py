@@ -13,24 +13,33 @@ from enum import StrEnum
 
 import msgspec
 
+from interlock.approvals.eligibility import (
+    check_eligible,
+    eligibility_reads,
+    people_who_agree,
+    require_person,
+)
 from interlock.approvals.model import Approval, ApprovalState, Vote
 from interlock.approvals.placing import Proposal, judged_requirement
-from interlock.approvals.recording import announce_job, find_job, record_change, record_refusal
+from interlock.approvals.recording import (
+    DECISION_REFUSALS,
+    announce_job,
+    find_job,
+    record_change,
+    record_refusal,
+)
 from interlock.approvals.refusals import (
     AlreadyApproved,
     AlreadyRejected,
     ApprovalExpired,
-    DecisionRefused,
     HashMismatch,
     JobChanged,
+    JobExpired,
     NotActionable,
-    NotEligible,
-    SelfApproval,
     SnapshotChanged,
 )
-from interlock.identity.model import PRINCIPALS, Caller, Principal, PrincipalKind, Role
-from interlock.identity.refusals import PeopleOnly
-from interlock.identity.rules import caller_reads, require
+from interlock.identity.model import PRINCIPALS, Caller, Principal
+from interlock.identity.rules import caller_reads
 from interlock.jobs.model import GRANTED_LABEL, JOBS, TRANSITIONS, Job, JobState
 from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
@@ -73,11 +82,7 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
         )
 
     def more(self, world: World) -> Reads:
-        """Everyone who voted before: a vote counts only if its voter may still decide."""
-        job = find_job(world, self.caller.tenant, self.job_id)
-        votes = job.approval.votes if job.approval else ()
-        others = {vote.principal for vote in votes} | {job.submitted_by}
-        return Reads(see=tuple(PRINCIPALS.key(self.caller.tenant, name) for name in sorted(others)))
+        return eligibility_reads(find_job(world, self.caller.tenant, self.job_id))
 
     def decide(self, world: World) -> Decided:
         reviewer, job, approval = _open_request(world, self.caller, self.job_id, "approve")
@@ -86,28 +91,28 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
         if approval.state is ApprovalState.REJECTED:
             raise AlreadyRejected(job.id, *_winner(approval))
         _check_binding(world, job, approval, self.job_hash)
-        voted = self._vote(world, approval, reviewer)
-        count = _votes_that_count(world, job, voted)
+        voted = self._vote(world, job, approval, reviewer)
+        count = len(people_who_agree(world, job, voted))
         if count < approval.requirement.quorum:
             return self._record_vote(world, job, approval, voted, count)
         return self._release(world, job, voted, count)
 
     def refused(self, world: World, refusal: Refusal) -> None:
-        if isinstance(refusal, DecisionRefused | PeopleOnly):
+        if isinstance(refusal, DECISION_REFUSALS):
             record_refusal(world, self.caller, "approve", self.job_id, refusal)
 
-    def _vote(self, world: World, approval: Approval, reviewer: Principal) -> Approval:
-        """The request with this person's vote; voting again changes nothing."""
-        if any(vote.person == reviewer.person for vote in approval.votes):
+    def _vote(self, world: World, job: Job, approval: Approval, reviewer: Principal) -> Approval:
+        """The request with this person's vote; voting again changes nothing while the first vote counts."""
+        if reviewer.person in people_who_agree(world, job, approval):
             return approval
+        theirs = (reviewer.id, reviewer.person)
+        others = (vote for vote in approval.votes if not {vote.principal, vote.person} & {*theirs})
         vote = Vote(
             principal=reviewer.id, person=reviewer.person, at=world.now, reason=self.reason, note=self.note
         )
-        return msgspec.structs.replace(approval, votes=(*approval.votes, vote))
+        return msgspec.structs.replace(approval, votes=(*others, vote))
 
-    def _record_vote(
-        self, world: World, job: Job, before: Approval, voted: Approval, count: int
-    ) -> Decided:
+    def _record_vote(self, world: World, job: Job, before: Approval, voted: Approval, count: int) -> Decided:
         if voted is not before:
             job = world.put(JOBS, msgspec.structs.replace(job, approval=voted, updated_at=world.now))
             record_change(world, job, self.caller, "vote", reason=self.reason)
@@ -121,11 +126,17 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
         )
 
     def _release(self, world: World, job: Job, voted: Approval, count: int) -> Decided:
-        approval = _settled(world, voted, ApprovalState.APPROVED, self.caller.principal, self.reason, self.note)
+        approval = _settled(
+            world, voted, ApprovalState.APPROVED, self.caller.principal, self.reason, self.note
+        )
         labels = {**job.system_labels, GRANTED_LABEL: "true"}
         stored = _move(world, job, "approve", approval, labels)
-        record_change(world, stored, self.caller, "approve", decision_id=approval.decision_id, reason=self.reason)
-        announce_job(world, stored, "approval.approved", by=self.caller.principal, decision_id=approval.decision_id)
+        record_change(
+            world, stored, self.caller, "approve", decision_id=approval.decision_id, reason=self.reason
+        )
+        announce_job(
+            world, stored, "approval.approved", by=self.caller.principal, decision_id=approval.decision_id
+        )
         return Decided(
             outcome=Outcome.APPROVED,
             job=stored,
@@ -147,16 +158,23 @@ class RejectJob(Command[Decided], frozen=True, kw_only=True):
     def reads(self) -> Reads:
         return caller_reads(self.caller) | Reads(own=(JOBS.key(self.caller.tenant, self.job_id),))
 
+    def more(self, world: World) -> Reads:
+        return eligibility_reads(find_job(world, self.caller.tenant, self.job_id))
+
     def decide(self, world: World) -> Decided:
         _, job, approval = _open_request(world, self.caller, self.job_id, "reject")
         if approval.state is ApprovalState.REJECTED:
             return _already(job, approval, Outcome.ALREADY_REJECTED)
         if approval.state is ApprovalState.APPROVED:
             raise AlreadyApproved(job.id, *_winner(approval))
-        settled = _settled(world, approval, ApprovalState.REJECTED, self.caller.principal, self.reason, self.note)
+        settled = _settled(
+            world, approval, ApprovalState.REJECTED, self.caller.principal, self.reason, self.note
+        )
         settled = msgspec.structs.replace(settled, code=self.code)
         stored = _move(world, job, "reject", settled, job.system_labels)
-        record_change(world, stored, self.caller, "reject", decision_id=settled.decision_id, reason=self.reason)
+        record_change(
+            world, stored, self.caller, "reject", decision_id=settled.decision_id, reason=self.reason
+        )
         announce_job(
             world, stored, "approval.rejected", by=self.caller.principal,
             decision_id=settled.decision_id, reason=self.reason, code=self.code,
@@ -170,7 +188,7 @@ class RejectJob(Command[Decided], frozen=True, kw_only=True):
         )
 
     def refused(self, world: World, refusal: Refusal) -> None:
-        if isinstance(refusal, DecisionRefused | PeopleOnly):
+        if isinstance(refusal, DECISION_REFUSALS):
             record_refusal(world, self.caller, "reject", self.job_id, refusal)
 
 
@@ -181,33 +199,21 @@ def _open_request(world: World, caller: Caller, job_id: str, verb: str) -> tuple
     approval = job.approval
     if approval is None or approval.state is ApprovalState.WITHDRAWN:
         raise NotActionable(job.id, job.state.value, verb)
-    _check_eligible(job, approval, reviewer, world.now)
-    if approval.state_at(world.now) is ApprovalState.EXPIRED:
-        raise ApprovalExpired(job.id, approval.ends_at, world.now)
+    check_eligible(world, job, approval, reviewer)
+    _check_time(job, approval, world.now)
     if approval.state is ApprovalState.PENDING and job.state is not JobState.APPROVAL:
         raise NotActionable(job.id, job.state.value, verb)
     return reviewer, job, approval
 
 
-def require_person(world: World, caller: Caller) -> Principal:
-    """The reviewer behind the caller: a person with the role, whatever roles an agent was given."""
-    principal = require(world, caller)
-    if principal.kind is not PrincipalKind.PERSON:
-        raise PeopleOnly(principal.id, principal.kind.value)
-    return require(world, caller, Role.REVIEW)
-
-
-def _check_eligible(job: Job, approval: Approval, reviewer: Principal, now: datetime) -> None:
-    groups = approval.groups_at(now)
-    if groups and not set(groups) & set(reviewer.groups):
-        raise NotEligible(job.id, groups)
-    if not approval.requirement.self_approval and is_own_request(job, reviewer):
-        raise SelfApproval(job.id, reviewer.id)
-
-
-def is_own_request(job: Job, reviewer: Principal) -> bool:
-    """Whether the reviewer, or who owns or is owned by them, submitted or last edited the job."""
-    return bool(reviewer.people & set(job.submitter_people))
+def _check_time(job: Job, approval: Approval, now: datetime) -> None:
+    """Decided requests stay decided; one that is not must be in time, whether or not a sweep has run."""
+    if approval.state not in (ApprovalState.PENDING, ApprovalState.EXPIRED):
+        return
+    if job.expires_at is not None and job.is_over_at(now):
+        raise JobExpired(job.id, job.expires_at, now)
+    if approval.state_at(now) is ApprovalState.EXPIRED:
+        raise ApprovalExpired(job.id, approval.ends_at, now)
 
 
 def _check_binding(world: World, job: Job, approval: Approval, seen_hash: str | None) -> None:
@@ -231,27 +237,6 @@ def _asks_the_same(world: World, job: Job, approval: Approval) -> bool:
         return False
     proposal = Proposal(tenant=job.tenant, action=job.action, actor=submitter, priority=job.priority)
     return judged_requirement(world, proposal) == (approval.rule, approval.requirement)
-
-
-def _votes_that_count(world: World, job: Job, approval: Approval) -> int:
-    """Distinct people who voted yes and may still decide at this moment."""
-    people: set[str] = set()
-    for vote in approval.votes:
-        voter = world.get(PRINCIPALS, job.tenant, vote.principal)
-        if voter is not None and _may_decide(job, approval, voter, world.now):
-            people.add(voter.person)
-    return len(people)
-
-
-def _may_decide(job: Job, approval: Approval, voter: Principal, now: datetime) -> bool:
-    groups = approval.groups_at(now)
-    return (
-        voter.can_act
-        and voter.kind is PrincipalKind.PERSON
-        and Role.REVIEW in voter.roles
-        and (not groups or bool(set(groups) & set(voter.groups)))
-        and (approval.requirement.self_approval or not is_own_request(job, voter))
-    )
 
 
 def _settled(

@@ -59,9 +59,8 @@ class SweepDueJobs(Command[int], frozen=True, kw_only=True):
 
 def _settle(world: World, job: Job) -> None:
     approval = job.approval if job.state is JobState.APPROVAL else None
-    if job.expires_at is not None and world.now >= job.expires_at:
-        _expire(world, job, approval)
-    elif approval and approval.state_at(world.now) is ApprovalState.EXPIRED:
+    undecided = approval is not None and approval.state_at(world.now) is ApprovalState.EXPIRED
+    if undecided or job.is_over_at(world.now):
         _expire(world, job, approval)
     elif approval:
         _escalate(world, job, approval)

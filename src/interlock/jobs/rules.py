@@ -8,7 +8,13 @@ import msgspec
 
 from interlock.approvals.model import ApprovalState
 from interlock.approvals.placing import Placed, Proposal, place, placing_reads
-from interlock.approvals.recording import announce_job, find_job, record_change
+from interlock.approvals.recording import (
+    DECISION_REFUSALS,
+    announce_job,
+    find_job,
+    record_change,
+    record_refusal,
+)
 from interlock.approvals.refusals import NotActionable
 from interlock.audit.rules import Note, note
 from interlock.identity.model import Caller, Principal, Role
@@ -59,8 +65,9 @@ class SubmitJob(Command[Job], frozen=True, kw_only=True):
         submitter = require(world, self.caller, Role.SUBMIT)
         seconds = self.expires_seconds
         ends_at = world.now + timedelta(seconds=seconds) if seconds is not None else None
-        placed = place(world, self._proposal(submitter), ends_at=ends_at)
-        job = world.add(JOBS, self._job(world, submitter, placed, ends_at))
+        job_hash = self.action.hash(self.caller.tenant)
+        placed = place(world, self._proposal(submitter), job_hash=job_hash, ends_at=ends_at)
+        job = world.add(JOBS, self._job(world, submitter, placed, job_hash, ends_at))
         self._record(world, job)
         return job
 
@@ -85,13 +92,15 @@ class SubmitJob(Command[Job], frozen=True, kw_only=True):
             tenant=self.caller.tenant, action=self.action, actor=submitter, priority=self.priority
         )
 
-    def _job(self, world: World, submitter: Principal, placed: Placed, ends_at: datetime | None) -> Job:
+    def _job(
+        self, world: World, submitter: Principal, placed: Placed, job_hash: str, ends_at: datetime | None
+    ) -> Job:
         return Job(
             tenant=self.caller.tenant,
             id=self.job_id,
             action=self.action,
             state=placed.state,
-            job_hash=self.action.hash(self.caller.tenant),
+            job_hash=job_hash,
             policy_snapshot=placed.policy_snapshot,
             verdict=placed.verdict,
             approval=placed.approval,
@@ -112,7 +121,7 @@ class SubmitJob(Command[Job], frozen=True, kw_only=True):
 
 
 class CancelJob(Command[Job], frozen=True, kw_only=True):
-    """Withdraw a job that has not finished. Its submitter may, and so may an operator. Repeating is harmless."""
+    """Withdraw a job that has not finished, as its submitter or an operator. Repeating is harmless."""
 
     caller: Caller
     job_id: str
@@ -133,6 +142,10 @@ class CancelJob(Command[Job], frozen=True, kw_only=True):
             raise NotActionable(job.id, job.state.value, "cancel")
         return self._cancel(world, job, after)
 
+    def refused(self, world: World, refusal: Refusal) -> None:
+        if isinstance(refusal, DECISION_REFUSALS):
+            record_refusal(world, self.caller, "cancel", self.job_id, refusal)
+
     def _cancel(self, world: World, job: Job, after: JobState) -> Job:
         approval = job.approval
         if approval and approval.state is ApprovalState.PENDING:
@@ -142,4 +155,3 @@ class CancelJob(Command[Job], frozen=True, kw_only=True):
         record_change(world, stored, self.caller, "cancel", reason=self.reason)
         announce_job(world, stored, "job.cancelled")
         return stored
-
