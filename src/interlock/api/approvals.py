@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from interlock.api.jobs import Reason, submitted
+from interlock.api.jobs import GivenReason, Reason, decidable_until
 from interlock.api.listing import Page, PageQuery
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problems import code_of
 from interlock.api.service_calls import JOB_ID, Asked, caller_of, decide
-from interlock.api.views import ApprovalView, JobView, approval_view, job_fields, job_view
+from interlock.api.views import ApprovalView, JobView, approval_view, job_view
 from interlock.approvals import queries
 from interlock.approvals.model import Approval, ApprovalState
 from interlock.approvals.renewing import EditJob, RefreshApproval
@@ -40,14 +40,14 @@ class ApproveBody(Body, frozen=True, kw_only=True):
 class RejectBody(Body, frozen=True, kw_only=True):
     """`code` is a word for machines, such as `wrong_amount`."""
 
-    reason: Annotated[str, msgspec.Meta(min_length=1, max_length=4000, pattern=r"^[^\u0000]*$")]
+    reason: GivenReason
     note: Reason = ""
-    code: Annotated[str, msgspec.Meta(max_length=100, pattern=r"^[A-Za-z0-9_.\-]+$")] | None = None
+    code: Annotated[str, msgspec.Meta(max_length=100, pattern=r"^[A-Za-z0-9_.\-]+$(?!\n)")] | None = None
 
 
 class EditBody(Body, frozen=True, kw_only=True):
     payload: Any
-    reason: Annotated[str, msgspec.Meta(min_length=1, max_length=4000, pattern=r"^[^\u0000]*$")]
+    reason: GivenReason
 
 
 class ApprovalsQuery(PageQuery, frozen=True, kw_only=True):
@@ -126,35 +126,44 @@ async def reject(call: Asked[None, RejectBody]) -> Answer:
 
 
 async def refresh(call: Asked[None, None]) -> Answer:
-    job, _ = await _request(call.services, call.caller.tenant, call.path["job_id"])
-    command = RefreshApproval(caller=caller_of(call), job_id=job.id, submitter=job.submitted_by)
-    return await decide(call, command, lambda job: Reply(200, job_view(job)))
+    submitter = await _submitter(call.services, call.caller.tenant, call.path["job_id"])
+    command = RefreshApproval(caller=caller_of(call), job_id=call.path["job_id"], submitter=submitter)
+    return await decide(call, command, lambda job: Reply(200, job_view(job)), keep_until=decidable_until)
 
 
 async def edit(call: Asked[None, EditBody]) -> Answer:
-    job, _ = await _request(call.services, call.caller.tenant, call.path["job_id"])
+    submitter = await _submitter(call.services, call.caller.tenant, call.path["job_id"])
     command = EditJob(
         caller=caller_of(call),
-        job_id=job.id,
-        submitter=job.submitted_by,
+        job_id=call.path["job_id"],
+        submitter=submitter,
         payload=msgspec.Raw(canonical(call.body.payload)),
         reason=call.body.reason,
     )
-    return await decide(call, command, lambda job: Reply(200, job_view(job)))
+    return await decide(call, command, lambda job: Reply(200, job_view(job)), keep_until=decidable_until)
 
 
 async def _counted(call: Asked[None, Any], verb: str, command: ApproveJob | RejectJob) -> Answer:
     count = call.services.measures.approvals.add
 
-    def render(decided: Decided) -> Reply:
-        count(verb, decided.outcome.value)
-        return Reply(200, _decided_view(decided))
-
     try:
-        return await decide(call, command, render)
+        return await decide(
+            call,
+            command,
+            lambda decided: Reply(200, _decided_view(decided)),
+            count=lambda decided: count(verb, decided.outcome.value),
+            keep_until=lambda decided: decidable_until(decided.job),
+        )
     except (Refusal, Fault) as no:
         count(verb, code_of(no) or "failed")
         raise
+
+
+async def _submitter(service: Service, tenant: str, job_id: str) -> str:
+    job = await read_job(service.store, tenant, job_id)
+    if job is None:
+        raise NotFound("job", job_id)
+    return job.submitted_by
 
 
 async def _request(service: Service, tenant: str, job_id: str) -> tuple[Job, Approval]:
@@ -213,6 +222,7 @@ _DECISIONS = (
     "self_approval", "not_eligible", "people_only", "lock_busy",
 )  # fmt: skip
 _DRIFT = ("snapshot_changed", "job_changed", "hash_mismatch", "target_changed")
+_RENEWALS = ("not_actionable", "approval_expired", "policy_throttled", "policy_unavailable", "lock_busy")
 _READERS = ("submit", "review", "operate", "audit", "admin")
 _ASKERS = ("submit", "review", "operate", "admin")
 
@@ -229,7 +239,8 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="approve_job", method="POST", path="/api/v1/approvals/{job_id}/approve", tag=_TAG,
         parameters=JOB_ID, summary="Say yes to exactly this request",
-        body=ApproveBody, answers={200: DecidedView}, answer=approve, problems=(*_DECISIONS, *_DRIFT),
+        body=ApproveBody, answers={200: DecidedView}, answer=approve,
+        problems=(*_DECISIONS, *_DRIFT, "policy_unavailable"),
     ),
     Operation(
         id="reject_job", method="POST", path="/api/v1/approvals/{job_id}/reject", tag=_TAG,
@@ -239,12 +250,12 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="refresh_approval", method="POST", path="/api/v1/approvals/{job_id}/refresh", tag=_TAG,
         parameters=JOB_ID, summary="Put a drifted request back on the current policy and hash", roles=_ASKERS,
-        answers={200: JobView}, answer=refresh, problems=("not_actionable", "policy_throttled", "policy_unavailable"),
+        answers={200: JobView}, answer=refresh, problems=_RENEWALS,
     ),
     Operation(
         id="edit_job", method="POST", path="/api/v1/approvals/{job_id}/edit", tag=_TAG,
         parameters=JOB_ID, summary="Change the request; votes are cleared", roles=_ASKERS,
         body=EditBody, answers={200: JobView}, answer=edit,
-        problems=("not_actionable", "policy_throttled", "policy_unavailable"),
+        problems=_RENEWALS,
     ),
 )  # fmt: skip

@@ -8,9 +8,9 @@ from typing import Any
 from interlock.api import approvals, audit, health, identity, jobs, policy
 from interlock.api.app import App
 from interlock.api.authentication import authenticate
+from interlock.api.describing import describing
 from interlock.api.http import Request
 from interlock.api.logs import Log
-describing = lambda o: ()
 from interlock.api.operations import Operation
 from interlock.api.problems import translator
 from interlock.runtime.keyring import Known

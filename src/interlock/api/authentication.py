@@ -7,10 +7,13 @@ from interlock.identity.refusals import Unauthenticated
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
 
+# These are asked by POST, but nothing is decided, so no transaction checks the key again.
+_ONLY_ASKING = frozenset({"/api/v1/policy/evaluate", "/api/v1/policy/simulate"})
+
 
 async def authenticate(request: Request, service: Service) -> Known:
     """The caller behind a request's key. Calls that the kernel decides are checked again there."""
-    deciding = request.method not in ("GET", "HEAD")
+    deciding = request.method not in ("GET", "HEAD") and request.path not in _ONLY_ASKING
     return await service.keyring.known(presented_key(request), recent_will_do=deciding)
 
 

@@ -7,9 +7,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from interlock.api.listing import Page, PageQuery
+from interlock.api.listing import Page, PageQuery, position
 from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.problem import invalid
 from interlock.api.service_calls import Asked, caller_of, decide
+from interlock.codec.strict import Fault
 from interlock.identity import queries
 from interlock.identity.keys import make_key
 from interlock.identity.model import ApiKey, Principal, PrincipalKind, Role
@@ -18,7 +20,8 @@ from interlock.identity.rules import IssueKey, RevokeKey, SetPrincipal
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:@\-]+$")]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:@\-]+$(?!\n)")]
+Roles = Annotated[list[Role], msgspec.Meta(max_length=len(Role))]
 Groups = Annotated[list[Name], msgspec.Meta(max_length=50)]
 
 
@@ -55,13 +58,13 @@ class IssuedView(msgspec.Struct, frozen=True, kw_only=True):
 
 class IssueBody(Body, frozen=True, kw_only=True):
     kind: PrincipalKind
-    roles: list[Role]
+    roles: Roles
     groups: Groups | None = None
     owner: Name | None = None
 
 
 class SetBody(Body, frozen=True, kw_only=True):
-    roles: list[Role] | None = None
+    roles: Roles | None = None
     groups: Groups | None = None
     owner: Name | None = None
 
@@ -70,7 +73,7 @@ async def issue(call: Asked[None, IssueBody]) -> Answer:
     body, key = call.body, make_key()
     command = IssueKey(
         tenant=call.caller.tenant,
-        name=call.path["name"],
+        name=_name(call.path["name"]),
         kind=body.kind,
         roles=tuple(body.roles),
         groups=None if body.groups is None else tuple(body.groups),
@@ -91,7 +94,7 @@ async def set_principal(call: Asked[None, SetBody]) -> Answer:
     body = call.body
     command = SetPrincipal(
         tenant=call.caller.tenant,
-        name=call.path["name"],
+        name=_name(call.path["name"]),
         roles=None if body.roles is None else tuple(body.roles),
         groups=None if body.groups is None else tuple(body.groups),
         owner=body.owner,
@@ -116,7 +119,7 @@ async def revoke(call: Asked[None, None]) -> Answer:
 
 async def list_keys(call: Asked[PageQuery, None]) -> Reply:
     rows, cursor = await queries.list_keys(
-        call.services.store, call.caller.tenant, before=call.query.cursor, limit=call.query.limit
+        call.services.store, call.caller.tenant, before=position(call.query.cursor), limit=call.query.limit
     )
     return Reply(200, Page(items=[_key_view(*row) for row in rows], next_cursor=cursor))
 
@@ -130,6 +133,15 @@ async def list_principals(call: Asked[PageQuery, None]) -> Reply:
 
 async def who_am_i(call: Asked[None, None]) -> Reply:
     return Reply(200, _principal_view(call.caller.who))
+
+
+def _name(given: str) -> str:
+    """A principal's name out of a path, held to the same rule as in a body."""
+    try:
+        return msgspec.convert(given, Name)
+    except msgspec.ValidationError:
+        reason = "is not a name; use up to 100 letters, digits and any of _ . : @ -"
+        raise invalid(Fault("path/name", reason)) from None
 
 
 def _principal_view(principal: Principal) -> PrincipalView:

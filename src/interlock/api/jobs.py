@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -20,24 +21,30 @@ from interlock.jobs import queries
 from interlock.jobs.model import Action, Evidence, Job, JobState, Priority, TargetRef, job_topic
 from interlock.jobs.rules import CancelJob, SubmitJob
 from interlock.kernel.ids import new_id
+from interlock.policy.language import Decision
+from interlock.policy.refusals import PolicyThrottled
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
 
 _WAIT_SECONDS_MAX = 60
 _POLL_SECONDS = 5.0
 
-Text = Annotated[str, msgspec.Meta(max_length=255, pattern=r"^[^\u0000-\u001f]*$")]
+# `$` alone would let a line break at the end through.
+_LINE = r"^[^\u0000-\u001f\u007f]*$(?!\n)"
+_PROSE = r"^[^\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]*$"
+Text = Annotated[str, msgspec.Meta(max_length=255, pattern=_LINE)]
 Topic = Annotated[
-    str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9_\-]+(\.[A-Za-z0-9_\-]+)*$")
+    str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9_\-]+(\.[A-Za-z0-9_\-]+)*$(?!\n)")
 ]
-Label = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.\-/]+$")]
-Reason = Annotated[str, msgspec.Meta(max_length=4000, pattern=r"^[^\u0000]*$")]
+Label = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.\-/]+$(?!\n)")]
+Reason = Annotated[str, msgspec.Meta(max_length=4000, pattern=_PROSE)]
+GivenReason = Annotated[str, msgspec.Meta(min_length=1, max_length=4000, pattern=_PROSE)]
 
 
 class TargetBody(Body, frozen=True, kw_only=True):
     """What the action changes, and the version of it that the proposal was made for."""
 
-    key: Annotated[str, msgspec.Meta(min_length=1, max_length=500, pattern=r"^[^\u0000]*$")]
+    key: Annotated[str, msgspec.Meta(min_length=1, max_length=500, pattern=_LINE)]
     version: Text | None = None
 
 
@@ -57,11 +64,15 @@ class SubmitBody(Body, frozen=True, kw_only=True):
     payload: Any
     env: Text = ""
     channel: Text = ""
-    labels: Annotated[dict[Label, Text], msgspec.Meta(max_length=64)] = {}
-    risk: Annotated[list[Text], msgspec.Meta(max_length=32)] | Text = []
+    labels: Annotated[dict[Label, Text], msgspec.Meta(max_length=64)] = msgspec.field(
+        default_factory=dict[str, str]
+    )
+    risk: Annotated[list[Text], msgspec.Meta(max_length=32)] | Text = msgspec.field(default_factory=list[str])
     priority: Priority = Priority.NORMAL
     target: TargetBody | None = None
-    evidence: Annotated[list[EvidenceBody], msgspec.Meta(max_length=20)] = []
+    evidence: Annotated[list[EvidenceBody], msgspec.Meta(max_length=20)] = msgspec.field(
+        default_factory=list[EvidenceBody]
+    )
     expires_in: DurationText | None = None
     max_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
     run_id: Text | None = None
@@ -112,12 +123,22 @@ async def submit(call: Asked[None, SubmitBody]) -> Answer:
         run_id=body.run_id,
     )
     count = call.services.measures.submits.add
+    try:
+        return await decide(
+            call,
+            command,
+            submitted,
+            count=lambda job: count(job.verdict.observed or job.verdict.decision),
+            keep_until=decidable_until,
+        )
+    except PolicyThrottled:
+        count(Decision.THROTTLE.value)
+        raise
 
-    def render(job: Job) -> Reply | Answer:
-        count(job.verdict.observed or job.verdict.decision)
-        return submitted(job)
 
-    return await decide(call, command, render)
+def decidable_until(job: Job) -> datetime | None:
+    """How long a repeat of the request must find this job rather than ask people again."""
+    return job.approval.ends_at if job.approval else None
 
 
 def submitted(job: Job) -> Reply | Answer:
@@ -184,7 +205,7 @@ async def _awaited(service: Service, tenant: str, job_id: str, query: JobQuery) 
             if job is None:
                 raise NotFound("job", job_id)
             left = deadline - loop.time()
-            if left <= 0 or _is_over(job, query.until):
+            if left <= 0 or service.is_stopping or _is_over(job, query.until):
                 return job
             await woken.wait(min(left, _POLL_SECONDS))
 
@@ -203,7 +224,8 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="submit_job", method="POST", path="/api/v1/jobs", tag=_TAG, roles=("submit",),
         summary="Propose an action",
-        description="The policy decides at once: 201 released, 202 waiting for people, 403 denied, 429 throttled.",
+        description="The policy decides at once: 201 released, 202 waiting for people, 403 denied, "
+        "429 throttled.",
         body=SubmitBody, answers={201: JobView, 202: JobView}, answer=submit,
         problems=("policy_denied", "policy_throttled", "policy_unavailable"),
         example={"topic": "finance.payment.execute", "env": "production", "payload": {"amount_cents": 25000}},

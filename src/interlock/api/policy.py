@@ -16,6 +16,7 @@ from interlock.api.views import JobView, job_view
 from interlock.identity.model import Principal, PrincipalKind
 from interlock.identity.refusals import NotFound
 from interlock.jobs import queries as job_queries
+from interlock.jobs.model import Job
 from interlock.policy import queries
 from interlock.policy.asking import Asking, Change, Explained, explain, simulate
 from interlock.policy.language import PolicyDocument
@@ -66,7 +67,7 @@ class ActorBody(Body, frozen=True, kw_only=True):
 
     id: Text
     kind: PrincipalKind = PrincipalKind.AGENT
-    groups: list[Text] = []
+    groups: Annotated[list[Text], msgspec.Meta(max_length=50)] = msgspec.field(default_factory=list[str])
     owner: Text | None = None
 
 
@@ -148,7 +149,7 @@ async def evaluated(call: Asked[None, EvaluateBody]) -> Reply:
 async def simulated(call: Asked[None, SimulateBody]) -> Reply:
     candidate = _parsed_value(call.body.policy)
     tenant = call.caller.tenant
-    jobs = []
+    jobs: list[Job] = []
     cursor: str | None = None
     while len(jobs) < call.body.last:
         page = await job_queries.list_jobs(
@@ -261,7 +262,8 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="roll_back_policy", method="POST", path="/api/v1/policy/rollback", tag=_TAG, roles=("admin",),
-        summary="Put an earlier policy back in force", body=RollbackBody, answers={200: PolicyView}, answer=roll_back,
+        summary="Put an earlier policy back in force", body=RollbackBody,
+        answers={200: PolicyView}, answer=roll_back,
     ),
     Operation(
         id="evaluate_policy", method="POST", path="/api/v1/policy/evaluate", tag=_TAG, roles=READERS,

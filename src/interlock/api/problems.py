@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from math import ceil
 from typing import Any
+
+import msgspec
 
 from interlock.api.problem import Problem, problem
 from interlock.approvals import refusals as approvals
@@ -31,6 +32,7 @@ CODES_OF: Mapping[type[Exception], str] = {
     approvals.HashMismatch: "hash_mismatch",
     approvals.TargetChanged: "target_changed",
     approvals.ApprovalExpired: "approval_expired",
+    approvals.JobExpired: "approval_expired",
     approvals.NotActionable: "not_actionable",
     approvals.SelfApproval: "self_approval",
     approvals.NotEligible: "not_eligible",
@@ -98,10 +100,5 @@ def _members(error: Exception) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    return (
-        list(value)
-        if isinstance(value, tuple)
-        else value.isoformat().replace("+00:00", "Z")
-        if isinstance(value, datetime)
-        else value
-    )
+    """A member as JSON spells it; msgspec writes moments and tuples as every other answer has them."""
+    return msgspec.to_builtins(value)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from datetime import timedelta
-from typing import Any, TypeAlias, TypeVar
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
 from interlock.api.app import encode
 from interlock.api.operations import Answer, Call, Reply
 from interlock.identity.model import Caller
+from interlock.identity.rules import identify
 from interlock.kernel.command import Command
 from interlock.kernel.idempotency import Once, Rendered
 from interlock.runtime.keyring import Known
@@ -32,36 +33,71 @@ def caller_of(call: Call[Known, Service, Any, Any]) -> Caller:
     return msgspec.structs.replace(call.caller.caller, request_id=call.request_id)
 
 
-async def decide(call: Call[Known, Service, Any, Any], command: Command[T], render: Render[T]) -> Answer:
-    """Run a command through the kernel; under an idempotency key its answer is kept and given again."""
+async def decide(
+    call: Call[Known, Service, Any, Any],
+    command: Command[T],
+    render: Render[T],
+    *,
+    count: Callable[[T], None] | None = None,
+    keep_until: Callable[[T], datetime | None] | None = None,
+) -> Answer:
+    """Run a command through the kernel; under an idempotency key its answer is kept and given again.
+
+    `count` is told the result once it has committed, and not of repeats. `keep_until` says how long the
+    answer must be kept at least.
+    """
     service = call.services
+    rendering = _Rendering(render, keep_until)
     weight = len(call.request.body)
     if call.idempotency_key is None:
-        return _answer(_rendered(render(await service.kernel.run(command, weight=weight))))
-    once = Once(
-        inner=command,
-        tenant=call.caller.tenant,
-        answer_id=_scope(call, call.idempotency_key),
-        request_digest=call.request_digest(),
-        keep_for=timedelta(days=service.settings.idempotency_days),
-        render=lambda result: _rendered(render(result)),
-    )
-    rendered = await service.kernel.run(once, weight=weight)
+        rendered = rendering(await service.kernel.run(command, weight=weight))
+    else:
+        once = _once(call, command, rendering, call.idempotency_key)
+        rendered = await service.kernel.run(once, weight=weight)
     if rendered.replayed:
         service.measures.replays.add()
+    elif count is not None:
+        count(rendering.result)
     return _answer(rendered)
+
+
+class _Rendering(Generic[T]):
+    """Renders a result and remembers it. A batch may be decided again; the last time is what committed."""
+
+    result: T
+
+    def __init__(self, render: Render[T], keep_until: Callable[[T], datetime | None] | None) -> None:
+        self._render = render
+        self._keep_until = keep_until
+
+    def __call__(self, result: T) -> Rendered:
+        self.result = result
+        reply = self._render(result)
+        until = self._keep_until(result) if self._keep_until else None
+        if isinstance(reply, Answer):
+            return Rendered(reply.status, reply.body, content_type=reply.content_type, keep_until=until)
+        return Rendered(reply.status, encode(reply.value), keep_until=until)
+
+
+def _once(
+    call: Call[Known, Service, Any, Any], command: Command[T], rendering: _Rendering[T], key: str
+) -> Once[T]:
+    caller = caller_of(call)
+    return Once(
+        inner=command,
+        tenant=call.caller.tenant,
+        answer_id=_scope(call, key),
+        request_digest=call.request_digest(),
+        keep_for=timedelta(days=call.services.settings.idempotency_days),
+        render=rendering,
+        check=lambda world: identify(world, caller),
+    )
 
 
 def _scope(call: Call[Known, Service, Any, Any], key: str) -> str:
     """Tenant + principal + operation + key; the tenant is part of the record's own key."""
     scope = "\0".join((call.caller.principal, call.operation_id, key))
     return hashlib.sha256(scope.encode()).hexdigest()
-
-
-def _rendered(reply: Reply | Answer) -> Rendered:
-    if isinstance(reply, Answer):
-        return Rendered(reply.status, reply.body, content_type=reply.content_type)
-    return Rendered(reply.status, encode(reply.value))
 
 
 def _answer(rendered: Rendered) -> Answer:

@@ -19,10 +19,10 @@ async def has_any_key(store: Store) -> bool:
 
 
 async def list_keys(
-    store: Store, tenant: str, *, before: str | None = None, limit: int
+    store: Store, tenant: str, *, before: int | None = None, limit: int
 ) -> tuple[list[tuple[ApiKey, Principal]], str | None]:
     """Keys with their principals, newest first, and where to go on."""
-    position = int(before) if before and before.isascii() and before.isdigit() else _NEWEST
+    position = _NEWEST if before is None else before
     rows = await store.query("identity.list_keys", {"tenant": tenant, "before": position, "limit": limit})
     found = [(API_KEYS.decode(row[1]), PRINCIPALS.decode(row[2])) for row in rows]
     return found, str(rows[-1][0]) if len(rows) == limit else None
@@ -32,6 +32,8 @@ async def list_principals(
     store: Store, tenant: str, *, after: str | None = None, limit: int
 ) -> tuple[list[Principal], str | None]:
     """Principals by name, and where to go on."""
-    rows = await store.query("identity.list_principals", {"tenant": tenant, "after": after or "", "limit": limit})
+    rows = await store.query(
+        "identity.list_principals", {"tenant": tenant, "after": after or "", "limit": limit}
+    )
     found = [PRINCIPALS.decode(row[0]) for row in rows]
     return found, found[-1].id if len(found) == limit else None

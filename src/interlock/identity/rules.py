@@ -26,6 +26,8 @@ from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.world import World
 
+KEYS_TOPIC = "keys"
+
 
 def caller_reads(caller: Caller) -> Reads:
     """What `identify` needs to see."""
@@ -104,8 +106,7 @@ class IssueKey(Command[Principal], frozen=True, kw_only=True):
                 created_by=author,
             ),
         )
-        note(world, Note(tenant=self.tenant, actor=author, action="key_issue", subject=self.name,
-                         details={"key_id": self.key_id, "roles": [role.value for role in stored.roles]}))  # fmt: skip
+        _record(world, stored, author, self.by, "key_issue", key_id=self.key_id)
         return stored
 
     def _principal(self, before: Principal | None, now: datetime) -> Principal:
@@ -140,9 +141,8 @@ class RevokeKey(Command[ApiKey], frozen=True, kw_only=True):
         if key.revoked_at is not None:
             return key
         left = max(0, principal.keys_live - 1)
-        world.put(PRINCIPALS, msgspec.structs.replace(principal, keys_live=left))
-        note(world, Note(tenant=self.tenant, actor=author, action="key_revoke", subject=key.principal,
-                         details={"key_id": key.id}))  # fmt: skip
+        stored = world.put(PRINCIPALS, msgspec.structs.replace(principal, keys_live=left))
+        _record(world, stored, author, self.by, "key_revoke", key_id=key.id)
         return world.put(API_KEYS, msgspec.structs.replace(key, revoked_at=world.now))
 
 
@@ -171,9 +171,9 @@ class SetPrincipal(Command[Principal], frozen=True, kw_only=True):
             groups=before.groups if self.groups is None else self.groups,
             owner=before.owner if self.owner is None else self.owner,
         )
-        note(world, Note(tenant=self.tenant, actor=author, action="principal_set", subject=self.name,
-                         details={"roles": [role.value for role in after.roles], "groups": list(after.groups)}))  # fmt: skip
-        return world.put(PRINCIPALS, after)
+        stored = world.put(PRINCIPALS, after)
+        _record(world, stored, author, self.by, "principal_set")
+        return stored
 
 
 class EnsureLocalPerson(Command[Principal], frozen=True, kw_only=True):
@@ -223,3 +223,23 @@ class BootstrapAdmin(Command[Principal | None], frozen=True, kw_only=True):
             key_id=self.key_id,
             digest=self.digest,
         ).decide(world)
+
+
+def _record(
+    world: World, stored: Principal, author: str, by: Caller | None, action: str, **details: str
+) -> None:
+    """Audit a change of a principal, and tell every server, so that none goes by what it remembers."""
+    facts = {"roles": [role.value for role in stored.roles], "groups": list(stored.groups)}
+    note(
+        world,
+        Note(
+            tenant=stored.tenant,
+            actor=author,
+            action=action,
+            subject=stored.id,
+            subject_version=stored.version,
+            request_id=by.request_id if by else None,
+            details={**facts, "owner": stored.owner, "keys_live": stored.keys_live, **details},
+        ),
+    )
+    world.wake(KEYS_TOPIC)

@@ -38,6 +38,7 @@ def serve(settings: Settings, announce: Announce) -> None:
     address = f"http://{host}:{port}"
 
     trouble: list[Exception] = []
+    open_services: list[Service] = []
 
     @contextlib.asynccontextmanager
     async def opening() -> AsyncGenerator[App[Known, Service]]:
@@ -50,6 +51,7 @@ def serve(settings: Settings, announce: Announce) -> None:
             except Exception as error:
                 trouble.append(error)
                 raise
+            open_services.append(service)
             logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
             announce(address, admin)
             # What start-up made lives for ever; leaving it out of every collection keeps pauses short.
@@ -58,7 +60,13 @@ def serve(settings: Settings, announce: Announce) -> None:
             yield assemble(service, _log(settings))
 
     app = AsgiApp(opening, body_bytes_max=settings.body_bytes_max)
-    server = uvicorn.Server(_configuration(app, settings))
+
+    def let_go() -> None:
+        app.end_streams()
+        for service in open_services:
+            service.stop_waiting()
+
+    server = _Server(_configuration(app, settings), let_go)
     # What goes wrong before the announcement is the caller's to tell, once.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     try:
@@ -68,6 +76,18 @@ def serve(settings: Settings, announce: Announce) -> None:
             raise
     if trouble:
         raise trouble[0]
+
+
+class _Server(uvicorn.Server):
+    """Lets go of those who only wait for news, then finishes the requests of the rest."""
+
+    def __init__(self, config: uvicorn.Config, let_go: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._let_go = let_go
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._let_go()
+        await super().shutdown(sockets)
 
 
 def _configuration(app: AsgiApp, settings: Settings) -> uvicorn.Config:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from interlock.api.metrics import Registry
 from interlock.kernel.ids import new_id
@@ -31,6 +31,7 @@ class Service:
             observer=KernelMeasures(self.registry, lambda: self.kernel.queue_depth),
         )
         self.keyring = Keyring(store)
+        self.is_stopping = False
         self.sweeps = Sweeps(self.kernel, store, self.measures, every_seconds=settings.sweep_seconds)
 
     async def open(self, *, sweeping: bool = True) -> None:
@@ -40,6 +41,11 @@ class Service:
         await self.store.listen(self._heard)
         if sweeping:
             self.sweeps.start()
+
+    def stop_waiting(self) -> None:
+        """Answer every long poll with what is known now: the server wants to stop."""
+        self.is_stopping = True
+        self.kernel.wakes.publish_all()
 
     async def close(self) -> None:
         """Finish what was accepted, then let go of the store."""
@@ -56,7 +62,7 @@ class Service:
 
 
 @contextlib.asynccontextmanager
-async def open_service(settings: Settings, *, sweeping: bool = True) -> AsyncIterator[Service]:
+async def open_service(settings: Settings, *, sweeping: bool = True) -> AsyncGenerator[Service]:
     """A service that is open inside the block."""
     service = Service(store_for(settings.store, lanes=settings.lanes), settings)
     await service.open(sweeping=sweeping)
