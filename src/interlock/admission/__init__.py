@@ -1,0 +1,1 @@
+"""Admission: a run starts only while its tenant, and its workflow, have room."""

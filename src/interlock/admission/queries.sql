@@ -1,0 +1,29 @@
+-- name: expired_runs
+-- Runs of a tenant whose slot has run out, the longest gone first.
+SELECT body FROM runs WHERE tenant = :tenant AND slot_expires_at <= :now ORDER BY slot_expires_at LIMIT :limit;
+
+-- name: tenants_with_expired_runs
+-- Tenants in which some slot has run out.
+SELECT DISTINCT tenant FROM runs WHERE slot_expires_at <= :now LIMIT :limit;
+
+-- name: list_runs
+-- A tenant's runs, newest first.
+SELECT body FROM runs WHERE tenant = :tenant AND id < :before ORDER BY id DESC LIMIT :limit;
+
+-- name: list_runs_by_state
+-- A tenant's runs in one state, newest first.
+SELECT body FROM runs WHERE tenant = :tenant AND state = :state AND id < :before ORDER BY id DESC LIMIT :limit;
+
+-- name: list_runs_by_workflow
+-- A tenant's runs of one workflow, newest first.
+SELECT body FROM runs WHERE tenant = :tenant AND workflow = :workflow AND id < :before
+ORDER BY id DESC LIMIT :limit;
+
+-- name: list_runs_by_state_and_workflow
+-- A tenant's runs of one workflow in one state, newest first.
+SELECT body FROM runs WHERE tenant = :tenant AND state = :state AND workflow = :workflow AND id < :before
+ORDER BY id DESC LIMIT :limit;
+
+-- name: list_limits
+-- A tenant's limits by scope.
+SELECT body FROM limits WHERE tenant = :tenant AND id > :after ORDER BY id LIMIT :limit;

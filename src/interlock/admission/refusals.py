@@ -1,0 +1,38 @@
+"""Why a run was not admitted, or cannot be changed."""
+
+from __future__ import annotations
+
+from interlock.kernel.refusal import Fault, Refusal
+
+
+class GateFull(Refusal):
+    """Evaluated, and there is no room: 429. `position` is the caller's place in the line, if it waits."""
+
+    def __init__(
+        self, *, scope: str, active: int, limit: int, waiting: int, retry_after_seconds: float
+    ) -> None:
+        ahead = f", {waiting} waiting" if waiting else ""
+        super().__init__(
+            f"{active} of {limit} runs of {scope} are active{ahead}; wait with wait_seconds or retry in "
+            f"{retry_after_seconds:.1f} s"
+        )
+        self.scope, self.active, self.limit, self.waiting = scope, active, limit, waiting
+        self.retry_after_seconds = retry_after_seconds
+
+
+class GateUnavailable(Fault):
+    """The gate could not be evaluated: 503. Nothing was created."""
+
+
+class RunFenceStale(Refusal):
+    def __init__(self, run_id: str, state: str, fence: int) -> None:
+        super().__init__(
+            f"run {run_id} is {state} under fence {fence}; this fence is not current. Stop, and start a new run"
+        )
+        self.state, self.fence = state, fence
+
+
+class RunOver(Refusal):
+    def __init__(self, run_id: str, state: str, verb: str) -> None:
+        super().__init__(f"run {run_id} is {state}, so there is nothing to {verb}; start a new run")
+        self.state = state
