@@ -95,6 +95,16 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     max_attempts: int
     run_id: str | None
     version: int
+    attempt: int
+    fence: int
+    leased_by: str | None
+    lease_expires_at: datetime | None
+    not_before: datetime | None
+    held_up: str | None
+    checkpoint: Any
+    result: Any
+    error: Any
+    finished_at: datetime | None
     revisions: list[RevisionView] = []
 
 
@@ -132,6 +142,7 @@ def approval_view(approval: Approval, now: datetime | None = None) -> ApprovalVi
 def job_fields(job: Job) -> dict[str, Any]:
     """Everything of a job that every view of it shows."""
     action = job.action
+    lease = job.lease if job.lease_until else None
     return {
         "id": job.id,
         "state": job.state.value,
@@ -156,6 +167,16 @@ def job_fields(job: Job) -> dict[str, Any]:
         "max_attempts": job.max_attempts,
         "run_id": job.run_id,
         "version": job.version,
+        "attempt": job.attempt,
+        "fence": job.fence,
+        "leased_by": lease.worker if lease else None,
+        "lease_expires_at": lease.expires_at if lease else None,
+        "not_before": job.not_before,
+        "held_up": job.held_up,
+        "checkpoint": job.checkpoint,
+        "result": job.result,
+        "error": job.error,
+        "finished_at": job.finished_at,
     }
 
 

@@ -1,10 +1,14 @@
-"""A job: one proposed action, what policy and people said of it, and how far it got."""
+"""A job: one proposed action, what policy and people said of it, and how far it got.
+
+A worker holds a job by a lease with a fence. The fence only grows, one claim at a time, for ever; whoever
+shows an older one is refused. `attempt` is the number of the attempt that runs or comes next.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -39,6 +43,16 @@ TRANSITIONS: Mapping[tuple[JobState, str], JobState] = {
     (JobState.EXPIRED, "deny"): JobState.DENIED,
     (JobState.PENDING, "cancel"): JobState.CANCELLED,
     (JobState.PENDING, "expire"): JobState.EXPIRED,
+    (JobState.PENDING, "deny"): JobState.DENIED,
+    (JobState.PENDING, "ask"): JobState.APPROVAL,
+    (JobState.PENDING, "claim"): JobState.RUNNING,
+    (JobState.RUNNING, "complete"): JobState.SUCCEEDED,
+    (JobState.RUNNING, "release"): JobState.PENDING,
+    (JobState.RUNNING, "requeue"): JobState.PENDING,
+    (JobState.RUNNING, "give_up"): JobState.FAILED,
+    (JobState.RUNNING, "cancel"): JobState.CANCELLED,
+    (JobState.FAILED, "retry"): JobState.PENDING,
+    (JobState.FAILED, "cancel"): JobState.CANCELLED,
 }
 
 GRANTED_LABEL = "approval_granted"
@@ -49,6 +63,44 @@ class Priority(StrEnum):
     NORMAL = "normal"
     HIGH = "high"
     CRITICAL = "critical"
+
+
+# Smaller runs sooner; kept as a column, so that the order is the store's to keep.
+RANKS: Mapping[Priority, int] = {
+    Priority.CRITICAL: 0,
+    Priority.HIGH: 1,
+    Priority.NORMAL: 2,
+    Priority.LOW: 3,
+}
+
+# A released job that nobody claims for this long is offered again, then at growing intervals.
+UNCLAIMED_AFTER = timedelta(minutes=1)
+UNCLAIMED_DOUBLINGS_MAX = 6
+
+
+class LeaseEnd(StrEnum):
+    """How a worker's hold on a job ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    RELEASED = "released"
+    LOST = "lost"
+    CANCELLED = "cancelled"
+
+
+class JobLease(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A worker's hold on a job, under the job's fence of that time.
+
+    `retry_at` is when the job may be claimed again should the lease run out; None if this is the last
+    attempt. It is settled when the lease is given or renewed, so that a claim needs no sweep to have run.
+    """
+
+    worker: str
+    claimed_at: datetime
+    expires_at: datetime
+    seconds: int
+    retry_at: datetime | None = None
+    ended: LeaseEnd | None = None
 
 
 class TargetRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -137,8 +189,19 @@ class Job(Record, frozen=True, kw_only=True):
     max_attempts: int = 3
     run_id: str | None = None
     approval: Approval | None = None
-    system_labels: dict[str, str] = {}
+    system_labels: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     revisions: tuple[Revision, ...] = ()
+    attempt: int = 0
+    fence: int = 0
+    lease: JobLease | None = None
+    not_before: datetime | None = None
+    held_up: str | None = None
+    checkpoint: Any = None
+    result: Any = None
+    error: Any = None
+    finished_at: datetime | None = None
+    offered: int = 0
+    offered_at: datetime | None = None
 
     @property
     def is_intact(self) -> bool:
@@ -157,6 +220,34 @@ class Job(Record, frozen=True, kw_only=True):
         moments = [moment for moment in (waiting, self.expires_at) if moment is not None]
         return min(moments, default=None)
 
+    @property
+    def released_at(self) -> datetime:
+        """When it could first run: when people said yes or, if nobody was asked, when it was submitted."""
+        decided = self.approval.decided_at if self.approval else None
+        return decided or self.submitted_at
+
+    @property
+    def runnable_at(self) -> datetime | None:
+        """From when on a worker may claim it, as far as time goes; None if it is not waiting for a worker."""
+        if self.state is JobState.PENDING:
+            return self.not_before or self.released_at
+        if self.state is JobState.RUNNING and self.lease:
+            return self.lease.retry_at
+        return None
+
+    @property
+    def lease_until(self) -> datetime | None:
+        """When the worker that holds it loses it, unless it renews."""
+        return self.lease.expires_at if self.lease and self.state is JobState.RUNNING else None
+
+    @property
+    def offer_again_at(self) -> datetime | None:
+        """When it should be offered again because nobody took it."""
+        if self.state is not JobState.PENDING:
+            return None
+        since = self.offered_at or self.not_before or self.released_at
+        return since + UNCLAIMED_AFTER * 2 ** min(self.offered, UNCLAIMED_DOUBLINGS_MAX)
+
 
 def _approval_state(job: Job) -> str | None:
     if job.approval is None or job.approval.state is ApprovalState.WITHDRAWN:
@@ -164,9 +255,8 @@ def _approval_state(job: Job) -> str | None:
     return job.approval.state.value
 
 
-def _due_at(job: Job) -> int | None:
-    due = job.due_at()
-    return None if due is None else micros(due)
+def _micros(moment: datetime | None) -> int | None:
+    return None if moment is None else micros(moment)
 
 
 JOBS = Kind(
@@ -177,8 +267,12 @@ JOBS = Kind(
         "state": lambda job: job.state.value,
         "topic": lambda job: job.action.topic,
         "approval_state": _approval_state,
-        "due_at": _due_at,
+        "due_at": lambda job: _micros(job.due_at()),
         "observed": lambda job: job.verdict.observed,
+        "rank": lambda job: RANKS[job.priority],
+        "runnable_at": lambda job: _micros(job.runnable_at),
+        "lease_until": lambda job: _micros(job.lease_until),
+        "offer_again_at": lambda job: _micros(job.offer_again_at),
     },
 )
 

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
 from interlock.jobs.model import JOBS, Job, JobState
+from interlock.kernel.record import micros
+from interlock.policy.matching import topics_test
 from interlock.store.contract import Store
 from interlock.store.paging import Records, page_of
+
+DEAD_COUNTED_MAX = 10_000
+
+_EXACT_MAX = 4
+_TOPICS_MAX = 16
+_TOPIC_PAGE = 500
+_TOPIC_PAGES_MAX = 20
+_CLOCK_SLACK_MICROS = 2_000_000
 
 
 async def read_job(store: Store, tenant: str, job_id: str) -> Job | None:
@@ -25,3 +38,34 @@ async def list_jobs(
 async def list_observed(store: Store, tenant: str, *, before: str | None, limit: int) -> Records[Job]:
     """Jobs that enforcement would have stopped, newest first."""
     return await page_of(store, JOBS, "jobs.list_observed", {"tenant": tenant}, before, limit)
+
+
+async def topics_to_claim(store: Store, tenant: str, patterns: Sequence[str]) -> tuple[str, ...]:
+    """The exact topics that a claim should look at: a few exact ones as they are, else those with work.
+
+    Globs become the topics that have work now, those whose first job is next in turn first. A topic that gets
+    work a moment later is found the next time, to which its wake-up leads.
+    """
+    if len(patterns) <= _EXACT_MAX and not any("*" in pattern for pattern in patterns):
+        return tuple(dict.fromkeys(patterns))
+    wanted = topics_test(tuple(patterns))
+    turns: list[tuple[int, str]] = []
+    after = ""
+    for _ in range(_TOPIC_PAGES_MAX):
+        params = {"tenant": tenant, "after": after, "now": _soon(), "limit": _TOPIC_PAGE}
+        rows = await store.query("jobs.runnable_topics", params)
+        turns += [(int(turn), topic) for topic, turn in rows if turn is not None and wanted(topic)]
+        if len(rows) < _TOPIC_PAGE:
+            break
+        after = rows[-1][0]
+    return tuple(topic for _, topic in sorted(turns)[:_TOPICS_MAX])
+
+
+def _soon() -> int:
+    # Only a hint of what to look at; the claim itself goes by the store's clock.
+    return micros(datetime.now(UTC)) + _CLOCK_SLACK_MICROS
+
+
+async def count_dead(store: Store) -> int:
+    """How many dead letters there are, counted up to a bound."""
+    return int((await store.query("jobs.count_dead", {"limit": DEAD_COUNTED_MAX}))[0][0])

@@ -21,3 +21,42 @@ ORDER BY id DESC LIMIT :limit;
 -- Jobs that were released only because the policy was observing, newest first.
 SELECT body FROM jobs WHERE tenant = :tenant AND observed IS NOT NULL AND id < :before
 ORDER BY id DESC LIMIT :limit;
+
+-- name: runnable_jobs
+-- Jobs of one topic that may be claimed by now, the next to run first.
+SELECT body FROM jobs
+WHERE tenant = :tenant AND topic = :topic AND runnable_at IS NOT NULL AND runnable_at <= :now
+ORDER BY rank, runnable_at, id LIMIT :limit;
+
+-- name: runnable_topics
+-- Topics after a given one that have a job to claim by now, each with the turn of its first (null if none yet).
+WITH RECURSIVE topics (topic) AS (
+  SELECT min(topic) FROM jobs WHERE tenant = :tenant AND runnable_at IS NOT NULL AND topic > :after
+  UNION ALL
+  SELECT (SELECT min(j.topic) FROM jobs j
+          WHERE j.tenant = :tenant AND j.runnable_at IS NOT NULL AND j.topic > topics.topic)
+  FROM topics WHERE topics.topic IS NOT NULL
+)
+SELECT t.topic,
+  (SELECT j.rank * 10000000000000000 + j.runnable_at FROM jobs j
+   WHERE j.tenant = :tenant AND j.topic = t.topic AND j.runnable_at IS NOT NULL AND j.runnable_at <= :now
+   ORDER BY j.rank, j.runnable_at, j.id LIMIT 1) AS turn
+FROM topics t WHERE t.topic IS NOT NULL LIMIT :limit;
+
+-- name: lost_jobs
+-- Jobs whose leases ran out, the longest ago first, in every tenant.
+SELECT body FROM jobs WHERE lease_until IS NOT NULL AND lease_until <= :now
+ORDER BY lease_until, tenant, id LIMIT :limit;
+
+-- name: unclaimed_jobs
+-- Released jobs that are due to be offered again, the longest due first, in every tenant.
+SELECT body FROM jobs WHERE offer_again_at IS NOT NULL AND offer_again_at <= :now
+ORDER BY offer_again_at, tenant, id LIMIT :limit;
+
+-- name: count_dead
+-- How many dead letters there are in all tenants, counted up to a bound.
+SELECT count(*) FROM (SELECT 1 FROM jobs WHERE state = 'FAILED' LIMIT :limit) AS dead;
+
+-- name: oldest_dead
+-- Dead letters of every tenant, the oldest by id first.
+SELECT body FROM jobs WHERE state = 'FAILED' ORDER BY tenant, id LIMIT :limit;

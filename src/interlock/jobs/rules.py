@@ -20,6 +20,7 @@ from interlock.audit.rules import Note, note
 from interlock.identity.model import Caller, Principal, Role
 from interlock.identity.refusals import Forbidden
 from interlock.identity.rules import caller_reads, identify, require
+from interlock.jobs.leasing import end_lease
 from interlock.jobs.model import (
     JOBS,
     TRANSITIONS,
@@ -27,6 +28,7 @@ from interlock.jobs.model import (
     Evidence,
     Job,
     JobState,
+    LeaseEnd,
     Priority,
 )
 from interlock.kernel.command import Command
@@ -150,7 +152,10 @@ class CancelJob(Command[Job], frozen=True, kw_only=True):
         approval = job.approval
         if approval and approval.state is ApprovalState.PENDING:
             approval = msgspec.structs.replace(approval, state=ApprovalState.WITHDRAWN)
-        changed = msgspec.structs.replace(job, state=after, approval=approval, updated_at=world.now)
+        lease = end_lease(job, LeaseEnd.CANCELLED) if job.lease_until else job.lease
+        changed = msgspec.structs.replace(
+            job, state=after, approval=approval, lease=lease, updated_at=world.now
+        )
         stored = world.put(JOBS, changed)
         record_change(world, stored, self.caller, "cancel", reason=self.reason)
         announce_job(world, stored, "job.cancelled")

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from interlock.api.metrics import Registry
 
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_WAITS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
+_AGES = (60, 120, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600)
 _SMOOTHING = 0.2
 
 
@@ -23,9 +25,50 @@ class Measures:
             ("verb", "outcome"),
         )
         self.swept = registry.counter("interlock_swept_total", "Records tidied up by sweeps.", ("what",))
+        self.work = WorkMeasures(registry)
         self.replays = registry.counter(
             "interlock_idempotent_replays_total", "Answers given again under their idempotency key."
         )
+
+
+class WorkMeasures:
+    """What workers do, and what becomes of it."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.claims = registry.counter(
+            "interlock_claims_total", "Claims, by whether there was work.", ("outcome",)
+        )
+        self.finished = registry.counter(
+            "interlock_attempts_finished_total",
+            "Attempts that workers ended, by what came of them.",
+            ("outcome",),
+        )
+        self.stale_fences = registry.counter(
+            "interlock_fences_stale_total", "Calls refused because their fence was stale.", ("verb",)
+        )
+        self.lost = registry.counter("interlock_leases_lost_total", "Leases of jobs that ran out.")
+        self.dead = registry.counter(
+            "interlock_dead_letters_total", "Jobs that became dead letters by a sweep."
+        )
+        self.replayed = registry.counter(
+            "interlock_replayed_total", "Unclaimed jobs that were offered again."
+        )
+        self.replay_age = registry.histogram(
+            "interlock_replayed_age_seconds", "How long offered-again jobs had waited.", buckets=_AGES
+        )
+        self.claim_wait = registry.histogram(
+            "interlock_claim_wait_seconds",
+            "Time from when a job could run to when it was claimed.",
+            buckets=_WAITS,
+        )
+        self.dead_letters = 0
+        registry.gauge(
+            "interlock_dead_letters", "Dead letters waiting for someone.", lambda: self.dead_letters
+        )
+
+    def claimed(self, waited_seconds: float) -> None:
+        self.claims.add("claimed")
+        self.claim_wait.observe(waited_seconds)
 
 
 class KernelMeasures:

@@ -1,0 +1,148 @@
+"""Claiming work over HTTP: the next jobs of some topics, or one job by its id."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import msgspec
+
+from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.problem import invalid
+from interlock.api.service_calls import JOB_ID, Asked, caller_of, decide
+from interlock.api.views import JobView, job_fields
+from interlock.codec.strict import Fault
+from interlock.jobs.claiming import CLAIM_MAX, Claimed, ClaimJob, ClaimJobs, NothingToClaim
+from interlock.jobs.leasing import LEASE_SECONDS_DEFAULT, LEASE_SECONDS_MAX
+from interlock.jobs.model import Job, claims_topic
+from interlock.jobs.queries import topics_to_claim
+from interlock.policy.matching import topic_problem
+from interlock.runtime.keyring import Known
+from interlock.runtime.permits import Signer
+from interlock.runtime.service import Service
+
+_WAIT_SECONDS_MAX = 60
+# Workers are woken; this covers a lost wake-up, and work that time alone makes ready.
+_POLL_SECONDS = 1.0
+
+Seconds = Annotated[int, msgspec.Meta(ge=1, le=LEASE_SECONDS_MAX)]
+Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+
+
+class ClaimBody(Body, frozen=True, kw_only=True):
+    """Topics are exact or globs (`finance.payment.*`, `finance.**`)."""
+
+    topics: Annotated[list[Pattern], msgspec.Meta(min_length=1, max_length=32)]
+    max: Annotated[int, msgspec.Meta(ge=1, le=CLAIM_MAX)] = 1
+    lease_seconds: Seconds = LEASE_SECONDS_DEFAULT
+    wait_seconds: Annotated[int, msgspec.Meta(ge=0, le=_WAIT_SECONDS_MAX)] = 0
+
+
+class ClaimOneBody(Body, frozen=True, kw_only=True):
+    lease_seconds: Seconds = LEASE_SECONDS_DEFAULT
+
+
+class HeldJobView(JobView, frozen=True, kw_only=True):
+    """A job that the caller holds. `permit` proves it to tools, until `lease_expires_at`."""
+
+    permit: str
+
+
+class ClaimedView(msgspec.Struct, frozen=True, kw_only=True):
+    jobs: list[HeldJobView]
+
+
+async def claim(call: Asked[None, ClaimBody]) -> Answer | Reply:
+    """Hand out work, or wait for some. An empty answer is not kept, so the same call may be made again."""
+    _check_topics(call.body.topics)
+    service = call.services
+    signer = await service.permits.ready()
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + call.body.wait_seconds
+    with service.kernel.wakes.subscribe(claims_topic(call.caller.tenant)) as woken:
+        while True:
+            found, may_be_more = await _claim_now(call, signer)
+            if found is not None:
+                return found
+            left = deadline - loop.time()
+            if left <= 0 or service.is_stopping:
+                service.measures.work.claims.add("empty")
+                return Reply(200, ClaimedView(jobs=[]))
+            if not may_be_more:
+                await woken.wait(min(left, _POLL_SECONDS))
+
+
+async def _claim_now(call: Asked[None, ClaimBody], signer: Signer) -> tuple[Answer | None, bool]:
+    """What there is now, or None, and then whether something was in the way that no longer is."""
+    service, body = call.services, call.body
+    topics = await topics_to_claim(service.store, call.caller.tenant, body.topics)
+    if not topics:
+        return None, False
+    command = ClaimJobs(
+        caller=caller_of(call),
+        topics=topics,
+        most=body.max,
+        lease_seconds=body.lease_seconds,
+        backoff=service.settings.backoff(),
+    )
+
+    def render(claimed: tuple[Claimed, ...]) -> Reply:
+        for each in claimed:
+            service.measures.work.claimed(each.waited_seconds)
+        return Reply(200, ClaimedView(jobs=[held_view(each.job, signer) for each in claimed]))
+
+    try:
+        return await decide(call, command, render), False
+    except NothingToClaim as nothing:
+        return None, bool(nothing.blocked)
+
+
+async def claim_one(call: Asked[None, ClaimOneBody]) -> Answer:
+    service = call.services
+    signer = await service.permits.ready()
+    command = ClaimJob(
+        caller=caller_of(call),
+        job_id=call.path["job_id"],
+        lease_seconds=call.body.lease_seconds,
+        backoff=service.settings.backoff(),
+    )
+
+    def render(claimed: Claimed) -> Reply:
+        service.measures.work.claimed(claimed.waited_seconds)
+        return Reply(200, held_view(claimed.job, signer))
+
+    return await decide(call, command, render)
+
+
+def held_view(job: Job, signer: Signer) -> HeldJobView:
+    """A job as its holder gets it."""
+    return HeldJobView(**job_fields(job), permit=signer.permit(job))
+
+
+def _check_topics(topics: list[str]) -> None:
+    faults = [
+        Fault(path=f"/topics/{n}", reason=wrong)
+        for n, topic in enumerate(topics)
+        if (wrong := topic_problem(topic)) is not None
+    ]
+    if faults:
+        raise invalid(*faults)
+
+
+_TAG = "Workers"
+
+OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
+    Operation(
+        id="claim_jobs", method="POST", path="/api/v1/jobs/claim", tag=_TAG, roles=("work",),
+        summary="Take the next jobs of some topics, or wait for one",
+        description="Higher priorities first, then whoever waited longest. Empty after `wait_seconds`.",
+        body=ClaimBody, answers={200: ClaimedView}, answer=claim,
+        example={"topics": ["finance.payment.*"], "max": 1, "lease_seconds": 30, "wait_seconds": 20},
+    ),
+    Operation(
+        id="claim_job", method="POST", path="/api/v1/jobs/{job_id}/claim", tag=_TAG, roles=("work", "submit"),
+        parameters=JOB_ID, summary="Take one job by its id: any worker, or its own submitter",
+        body=ClaimOneBody, answers={200: HeldJobView}, answer=claim_one,
+        problems=("conflict", "not_actionable", "policy_denied", "policy_unavailable"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,80 @@
+"""The keys that permits are signed with, over HTTP: read them, rotate them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from interlock.api.operations import Body, Operation, Reply
+from interlock.api.service_calls import Asked, caller_of
+from interlock.permits.model import KeyRing
+from interlock.permits.tokens import ALGORITHM
+from interlock.runtime.keyring import Known
+from interlock.runtime.service import Service
+
+
+class KeyView(msgspec.Struct, frozen=True, kw_only=True):
+    """One public key as a JSON Web Key (RFC 8037)."""
+
+    kid: str
+    x: str
+    kty: str = "OKP"
+    crv: str = "Ed25519"
+    alg: str = ALGORITHM
+    use: str = "sig"
+    signs_from: datetime
+    published_until: datetime | None = None
+
+
+class KeysView(msgspec.Struct, frozen=True, kw_only=True):
+    """A JSON Web Key Set: every key that a permit in circulation may be signed with, now or soon."""
+
+    keys: list[KeyView]
+
+
+class RotateBody(Body, frozen=True, kw_only=True):
+    """`revoke` is for a stolen key: all others are withdrawn at once, and with them what they signed."""
+
+    lead_seconds: Annotated[int, msgspec.Meta(ge=0, le=86_400)] = 300
+    revoke: bool = False
+
+
+async def keys(call: Asked[None, None]) -> Reply:
+    return Reply(200, _view(await call.services.permits.ring()))
+
+
+async def rotate(call: Asked[None, RotateBody]) -> Reply:
+    ring = await call.services.permits.rotate(
+        tenant=call.caller.tenant,
+        by=caller_of(call),
+        lead_seconds=call.body.lead_seconds,
+        revoke=call.body.revoke,
+    )
+    return Reply(200, _view(ring))
+
+
+def _view(ring: KeyRing) -> KeysView:
+    return KeysView(
+        keys=[
+            KeyView(kid=key.kid, x=key.public, signs_from=key.signs_from, published_until=key.published_until)
+            for key in ring.published(datetime.now(UTC))
+        ]
+    )
+
+
+_TAG = "Permits"
+
+OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
+    Operation(
+        id="permit_keys", method="GET", path="/api/v1/keys", tag=_TAG, public=True,
+        summary="The public keys that check permits", answers={200: KeysView}, answer=keys,
+    ),
+    Operation(
+        id="rotate_permit_keys", method="POST", path="/api/v1/keys/rotate", tag=_TAG, roles=("admin",),
+        summary="Sign permits with a new key", body=RotateBody, answers={200: KeysView}, answer=rotate,
+        description="The new key is published at once and signs after `lead_seconds`; old ones stay "
+        "published until every permit they signed has run out.",
+    ),
+)  # fmt: skip

@@ -1,0 +1,182 @@
+"""Work that is held, over HTTP: renew, complete, fail, release; and retry of a dead letter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.problem import ProblemError, problem
+from interlock.api.service_calls import JOB_ID, Asked, caller_of, decide
+from interlock.api.views import JobView, job_view
+from interlock.codec.canonical import canonical
+from interlock.jobs.finishing import CompleteJob, FailJob, RetryJob
+from interlock.jobs.leasing import HolderCommand, ReleaseJob, RenewJob
+from interlock.jobs.model import Job, JobState
+from interlock.jobs.refusals import FenceStale
+from interlock.runtime.keyring import Known
+from interlock.runtime.permits import Signer
+from interlock.runtime.service import Service
+
+_CHECKPOINT_BYTES_MAX = 64 * 1024
+_RESULT_BYTES_MAX = 256 * 1024
+_ERROR_BYTES_MAX = 16 * 1024
+
+FenceNumber = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
+Reason = Annotated[str, msgspec.Meta(max_length=4000, pattern=r"^[^\u0000]*$")]
+
+
+class RenewBody(Body, frozen=True, kw_only=True):
+    fence: FenceNumber
+    checkpoint: Any = None
+
+
+class CompleteBody(Body, frozen=True, kw_only=True):
+    fence: FenceNumber
+    result: Any = None
+
+
+class FailBody(Body, frozen=True, kw_only=True):
+    """`error` is a text or an object; a retryable failure is tried again while attempts last."""
+
+    fence: FenceNumber
+    error: Any
+    retryable: bool = True
+
+
+class ReleaseBody(Body, frozen=True, kw_only=True):
+    fence: FenceNumber
+    checkpoint: Any = None
+
+
+class RetryBody(Body, frozen=True, kw_only=True):
+    reason: Reason = ""
+
+
+class RenewedView(msgspec.Struct, frozen=True, kw_only=True):
+    """The lease's new end, and a permit until then."""
+
+    id: str
+    state: str
+    fence: int
+    attempt: int
+    lease_expires_at: datetime
+    permit: str
+
+
+async def renew(call: Asked[None, RenewBody]) -> Answer:
+    body = call.body
+    _check_size("checkpoint", body.checkpoint, _CHECKPOINT_BYTES_MAX)
+    signer = await call.services.permits.ready()
+    command = RenewJob(
+        **_holder(call, body.fence), backoff=call.services.settings.backoff(), checkpoint=body.checkpoint
+    )
+    return await _held(call, command, lambda job: Reply(200, _renewed(job, signer)))
+
+
+async def complete(call: Asked[None, CompleteBody]) -> Answer:
+    body = call.body
+    _check_size("result", body.result, _RESULT_BYTES_MAX)
+    return await _held(call, CompleteJob(**_holder(call, body.fence), result=body.result), _finished(call))
+
+
+async def fail(call: Asked[None, FailBody]) -> Answer:
+    body = call.body
+    _check_size("error", body.error, _ERROR_BYTES_MAX)
+    command = FailJob(
+        **_holder(call, body.fence),
+        backoff=call.services.settings.backoff(),
+        error=body.error,
+        retryable=body.retryable,
+    )
+    return await _held(call, command, _finished(call))
+
+
+async def release(call: Asked[None, ReleaseBody]) -> Answer:
+    body = call.body
+    _check_size("checkpoint", body.checkpoint, _CHECKPOINT_BYTES_MAX)
+    command = ReleaseJob(**_holder(call, body.fence), checkpoint=body.checkpoint)
+    return await _held(call, command, _finished(call))
+
+
+async def retry(call: Asked[None, RetryBody]) -> Answer:
+    command = RetryJob(caller=caller_of(call), job_id=call.path["job_id"], reason=call.body.reason)
+    return await decide(call, command, lambda job: Reply(200, job_view(job)))
+
+
+async def _held(call: Asked[Any, Any], command: HolderCommand, render: Callable[[Job], Reply]) -> Answer:
+    try:
+        return await decide(call, command, render)
+    except FenceStale:
+        call.services.measures.work.stale_fences.add(command.verb())
+        raise
+
+
+def _finished(call: Asked[Any, Any]) -> Callable[[Job], Reply]:
+    def render(job: Job) -> Reply:
+        call.services.measures.work.finished.add(_OUTCOMES.get(job.state, "retrying"))
+        return Reply(200, job_view(job))
+
+    return render
+
+
+_OUTCOMES = {JobState.SUCCEEDED: "succeeded", JobState.FAILED: "failed"}
+
+
+def _holder(call: Asked[Any, Any], fence: int) -> dict[str, Any]:
+    return {"caller": caller_of(call), "job_id": call.path["job_id"], "fence": fence}
+
+
+def _renewed(job: Job, signer: Signer) -> RenewedView:
+    if job.lease is None:
+        raise ValueError(f"{job.id} was renewed without a lease")
+    return RenewedView(
+        id=job.id,
+        state=job.state.value,
+        fence=job.fence,
+        attempt=job.attempt,
+        lease_expires_at=job.lease.expires_at,
+        permit=signer.permit(job),
+    )
+
+
+def _check_size(what: str, value: Any, most: int) -> None:
+    size = len(canonical(value))
+    if size > most:
+        detail = f"{what} has {size} bytes, more than {most}; keep the bulk elsewhere and send a reference"
+        raise ProblemError(problem("too_large", detail, members={"limit_bytes": most}))
+
+
+_TAG = "Workers"
+_HOLDERS = ("work", "submit")
+
+OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
+    Operation(
+        id="renew_job", method="POST", path="/api/v1/jobs/{job_id}/renew", tag=_TAG, roles=_HOLDERS,
+        parameters=JOB_ID, summary="Keep a job for another lease's length; leave a checkpoint",
+        body=RenewBody, answers={200: RenewedView}, answer=renew, problems=("fence_stale", "too_large"),
+    ),
+    Operation(
+        id="complete_job", method="POST", path="/api/v1/jobs/{job_id}/complete", tag=_TAG, roles=_HOLDERS,
+        parameters=JOB_ID, summary="Say that a job is done",
+        body=CompleteBody, answers={200: JobView}, answer=complete, problems=("fence_stale", "too_large"),
+    ),
+    Operation(
+        id="fail_job", method="POST", path="/api/v1/jobs/{job_id}/fail", tag=_TAG, roles=_HOLDERS,
+        parameters=JOB_ID, summary="Say that a job did not succeed, and whether to try again",
+        body=FailBody, answers={200: JobView}, answer=fail, problems=("fence_stale", "too_large"),
+    ),
+    Operation(
+        id="release_job", method="POST", path="/api/v1/jobs/{job_id}/release", tag=_TAG, roles=_HOLDERS,
+        parameters=JOB_ID, summary="Give a job back without counting an attempt",
+        body=ReleaseBody, answers={200: JobView}, answer=release, problems=("fence_stale", "too_large"),
+    ),
+    Operation(
+        id="retry_job", method="POST", path="/api/v1/jobs/{job_id}/retry", tag=_TAG, parameters=JOB_ID,
+        roles=("submit", "operate", "admin"), summary="Put a dead letter back; of several callers one wins",
+        body=RetryBody, answers={200: JobView}, answer=retry, problems=("not_actionable",),
+    ),
+)  # fmt: skip

@@ -1,0 +1,213 @@
+"""Claiming work: who gets which job next.
+
+Higher priorities first; within one, whoever has waited longest, whatever its topic. Time is judged by the
+batch's clock, so a job whose worker vanished can be claimed although no sweep has run. A claim that finds
+nothing it may hand out leaves no answer under its idempotency key, so that the caller may ask again.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from interlock.approvals.recording import announce_job, find_job, record_change
+from interlock.approvals.refusals import NotActionable
+from interlock.identity.model import PRINCIPALS, Caller, Principal, Role
+from interlock.identity.refusals import Forbidden
+from interlock.identity.rules import caller_reads, identify, require
+from interlock.jobs.leasing import Backoff, is_lost, lose, take
+from interlock.jobs.model import JOBS, RANKS, Job, JobState
+from interlock.jobs.permission import (
+    UNCLEAR_SECONDS,
+    Blocked,
+    Granted,
+    Overdue,
+    Unasked,
+    Unclear,
+    Withdrawn,
+    move_away,
+    standing,
+)
+from interlock.jobs.refusals import HeldElsewhere, PermissionMissing, PermissionUnclear, PermissionWithdrawn
+from interlock.kernel.command import Command
+from interlock.kernel.record import PICKED_MAX, Kind, Params, Pick, Reads, micros
+from interlock.kernel.refusal import Refusal
+from interlock.kernel.world import World
+from interlock.policy.model import HEAD_ID, HEADS
+
+CLAIM_MAX = 100
+
+
+class RunnableJobs(Pick[Job], frozen=True, kw_only=True):
+    """The jobs of one topic that may be claimed now, as far as time goes, the next to run first."""
+
+    tenant: str
+    topic: str
+
+    @property
+    def kind(self) -> Kind[Job]:
+        return JOBS
+
+    @property
+    def query(self) -> str:
+        return "jobs.runnable_jobs"
+
+    def params(self, now: datetime) -> Params:
+        return {"tenant": self.tenant, "topic": self.topic, "now": micros(now)}
+
+    def matches(self, record: Job, now: datetime) -> bool:
+        at = record.runnable_at
+        return (
+            at is not None
+            and at <= now
+            and record.tenant == self.tenant
+            and record.action.topic == self.topic
+        )
+
+    def sort_key(self, record: Job) -> Any:
+        return turn_of(record)
+
+
+def turn_of(job: Job) -> tuple[int, int, str]:
+    """A job's place in the queue: priority, then how long it has waited, then its id."""
+    at = job.runnable_at
+    return (RANKS[job.priority], micros(at) if at else 0, job.id)
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """A job just handed out, and how long it could have been."""
+
+    job: Job
+    waited_seconds: float
+
+
+class NothingToClaim(Refusal):
+    """No job of these topics may run now. `blocked` were in the way and have been moved out of it."""
+
+    def __init__(self, blocked: tuple[tuple[Job, Blocked], ...] = ()) -> None:
+        super().__init__("nothing to do on these topics now; ask again with wait_seconds")
+        self.blocked = blocked
+
+
+class ClaimJobs(Command[tuple[Claimed, ...]], frozen=True, kw_only=True):
+    """Hand the next jobs of these topics to the caller. Raises `NothingToClaim`."""
+
+    caller: Caller
+    topics: tuple[str, ...]
+    most: int
+    lease_seconds: int
+    backoff: Backoff
+
+    def reads(self) -> Reads:
+        tenant = self.caller.tenant
+        return caller_reads(self.caller) | Reads(
+            see=(HEADS.key(tenant, HEAD_ID),), picks=self._picks(self.most)
+        )
+
+    def more(self, world: World) -> Reads:
+        """The submitters of everything found: what others leave of it may be this command's in the end."""
+        found = {job.submitted_by for pick in self._picks(PICKED_MAX) for job in world.pick(pick)}
+        return Reads(see=tuple(PRINCIPALS.key(self.caller.tenant, name) for name in sorted(found)))
+
+    def decide(self, world: World) -> tuple[Claimed, ...]:
+        require(world, self.caller, Role.WORK)
+        candidates = [job for pick in self._picks(self.most) for job in world.pick(pick)]
+        claimed: list[Claimed] = []
+        blocked: list[tuple[Job, Blocked]] = []
+        for job in sorted(candidates, key=turn_of):
+            if len(claimed) == self.most:
+                break
+            now_stands = standing(world, job)
+            if isinstance(now_stands, Granted):
+                claimed.append(hand_out(world, job, self.caller, self.lease_seconds, self.backoff))
+            else:
+                blocked.append((job, now_stands))
+        if not claimed:
+            raise NothingToClaim(tuple(blocked))
+        _clear(world, blocked, self.caller)
+        return tuple(claimed)
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        if isinstance(refusal, NothingToClaim):
+            _clear(world, refusal.blocked, self.caller)
+
+    def _picks(self, limit: int) -> tuple[RunnableJobs, ...]:
+        return tuple(
+            RunnableJobs(limit=limit, tenant=self.caller.tenant, topic=topic) for topic in self.topics
+        )
+
+
+class ClaimJob(Command[Claimed], frozen=True, kw_only=True):
+    """Take one job by its id: a worker may, and so may its submitter, to run it itself. One caller wins."""
+
+    caller: Caller
+    job_id: str
+    lease_seconds: int
+    backoff: Backoff
+
+    def reads(self) -> Reads:
+        tenant = self.caller.tenant
+        return caller_reads(self.caller) | Reads(
+            own=(JOBS.key(tenant, self.job_id),), see=(HEADS.key(tenant, HEAD_ID),)
+        )
+
+    def more(self, world: World) -> Reads:
+        job = find_job(world, self.caller.tenant, self.job_id)
+        return Reads(see=(PRINCIPALS.key(job.tenant, job.submitted_by),))
+
+    def decide(self, world: World) -> Claimed:
+        principal = identify(world, self.caller)
+        job = find_job(world, self.caller.tenant, self.job_id)
+        _check_may_claim(principal, job)
+        if job.lease and job.lease_until and not is_lost(job, world.now):
+            raise HeldElsewhere(job.id, job.lease.worker, job.lease_until)
+        if job.runnable_at is None:
+            state = JobState.FAILED if job.state is JobState.RUNNING else job.state
+            raise NotActionable(job.id, state.value, "claim")
+        now_stands = standing(world, job)
+        if not isinstance(now_stands, Granted):
+            raise _refusal_of(job, now_stands)
+        return hand_out(world, job, self.caller, self.lease_seconds, self.backoff)
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        if isinstance(refusal, PermissionWithdrawn | PermissionMissing | PermissionUnclear):
+            job = find_job(world, self.caller.tenant, self.job_id)
+            now_stands = standing(world, job)
+            if not isinstance(now_stands, Granted):
+                _clear(world, ((job, now_stands),), self.caller)
+
+
+def hand_out(world: World, job: Job, by: Caller, seconds: int, backoff: Backoff) -> Claimed:
+    """Give a job that may run to a caller; if somebody lost it, that is settled first."""
+    waiting = lose(world, job) if job.state is JobState.RUNNING else job
+    since = waiting.runnable_at or world.now
+    claimed = take(world, waiting, by.principal, seconds, backoff)
+    record_change(world, claimed, by, "claim", attempt=claimed.attempt, fence=claimed.fence)
+    announce_job(world, claimed, "job.claimed", attempt=claimed.attempt, fence=claimed.fence, by=by.principal)
+    return Claimed(claimed, max(0.0, (world.now - since).total_seconds()))
+
+
+def _clear(world: World, blocked: Any, by: Caller) -> None:
+    for job, why in blocked:
+        waiting = lose(world, job) if job.state is JobState.RUNNING else job
+        move_away(world, waiting, why, by)
+
+
+def _check_may_claim(principal: Principal, job: Job) -> None:
+    is_submitter = principal.id == job.submitted_by and Role.SUBMIT in principal.roles
+    if Role.WORK not in principal.roles and not is_submitter:
+        raise Forbidden(principal.id, (Role.WORK,))
+
+
+def _refusal_of(job: Job, blocked: Blocked) -> Refusal:
+    match blocked:
+        case Withdrawn(why=why, verdict=verdict):
+            return PermissionWithdrawn(job.id, verdict.rule, why)
+        case Unasked():
+            return PermissionMissing(job.id, JobState.APPROVAL.value, "people have to decide first")
+        case Unclear(why=why):
+            return PermissionUnclear(job.id, why, UNCLEAR_SECONDS)
+        case Overdue():
+            return PermissionMissing(job.id, JobState.EXPIRED.value, "its time to begin has passed")

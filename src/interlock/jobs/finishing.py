@@ -1,0 +1,97 @@
+"""How work on a job ends: done, to be tried again, or for good; and how a dead letter comes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from interlock.approvals.recording import announce_job, find_job, record_change, record_refusal
+from interlock.approvals.refusals import NotActionable
+from interlock.identity.model import Caller, Role
+from interlock.identity.refusals import Forbidden
+from interlock.identity.rules import caller_reads, identify
+from interlock.jobs.leasing import Backoff, HolderCommand, end_lease, give_up, requeue
+from interlock.jobs.model import JOBS, TRANSITIONS, Job, JobLease, LeaseEnd
+from interlock.kernel.command import Command
+from interlock.kernel.record import Reads
+from interlock.kernel.refusal import Refusal
+from interlock.kernel.world import World
+
+
+class CompleteJob(HolderCommand, frozen=True, kw_only=True):
+    """The work is done. Repeating it under the same fence changes nothing and gives the same answer."""
+
+    result: Any = None
+
+    def act(self, world: World, job: Job, lease: JobLease) -> Job:
+        done = msgspec.structs.replace(
+            job,
+            state=TRANSITIONS[job.state, "complete"],
+            lease=end_lease(job, LeaseEnd.COMPLETED),
+            result=self.result,
+            error=None,
+            finished_at=world.now,
+            updated_at=world.now,
+        )
+        stored = world.put(JOBS, done)
+        record_change(world, stored, self.caller, "complete", attempt=job.attempt, fence=job.fence)
+        announce_job(world, stored, "job.succeeded", attempt=job.attempt, fence=job.fence)
+        return stored
+
+    def ends(self) -> tuple[LeaseEnd, ...]:
+        return (LeaseEnd.COMPLETED,)
+
+    def verb(self) -> str:
+        return "complete"
+
+
+class FailJob(HolderCommand, frozen=True, kw_only=True):
+    """The work did not succeed. A retryable failure is tried again while attempts last."""
+
+    backoff: Backoff
+    error: Any
+    retryable: bool
+
+    def act(self, world: World, job: Job, lease: JobLease) -> Job:
+        if not self.retryable or job.attempt >= job.max_attempts:
+            return give_up(world, job, self.caller, "fail", LeaseEnd.FAILED, self.error)
+        at = world.now + self.backoff.after(job)
+        return requeue(world, job, self.caller, "fail", LeaseEnd.FAILED, at=at, error=self.error)
+
+    def ends(self) -> tuple[LeaseEnd, ...]:
+        return (LeaseEnd.FAILED,)
+
+    def verb(self) -> str:
+        return "fail"
+
+
+class RetryJob(Command[Job], frozen=True, kw_only=True):
+    """Put a dead letter back, with all its attempts before it again. Of several callers one wins."""
+
+    caller: Caller
+    job_id: str
+    reason: str = ""
+
+    def reads(self) -> Reads:
+        return caller_reads(self.caller) | Reads(own=(JOBS.key(self.caller.tenant, self.job_id),))
+
+    def decide(self, world: World) -> Job:
+        principal = identify(world, self.caller)
+        job = find_job(world, self.caller.tenant, self.job_id)
+        if not {Role.OPERATE, Role.ADMIN} & set(principal.roles) and principal.id != job.submitted_by:
+            raise Forbidden(principal.id, (Role.OPERATE,))
+        after = TRANSITIONS.get((job.state, "retry"))
+        if after is None:
+            raise NotActionable(job.id, job.state.value, "retry")
+        waiting = msgspec.structs.replace(
+            job, state=after, attempt=0, not_before=world.now, finished_at=None, updated_at=world.now
+        )
+        stored = world.put(JOBS, waiting)
+        record_change(world, stored, self.caller, "retry", reason=self.reason)
+        announce_job(world, stored, "job.retried", by=self.caller.principal)
+        return stored
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        if isinstance(refusal, NotActionable):
+            record_refusal(world, self.caller, "retry", self.job_id, refusal)

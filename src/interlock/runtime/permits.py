@@ -1,0 +1,96 @@
+"""Signing permits: the key ring, remembered for a moment, and what is signed with it."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from interlock.identity.model import Caller
+from interlock.jobs.model import Job
+from interlock.kernel.kernel import Kernel
+from interlock.kernel.refusal import Fault
+from interlock.permits.model import DEPLOYMENT, KEY_RINGS, RING_ID, KeyRing, SigningKey
+from interlock.permits.rules import EnsureKey, RotateKeys
+from interlock.permits.sealing import CannotUnseal, make_key, private_key
+from interlock.permits.tokens import Permit, b64encode, signing_input
+from interlock.store.contract import Store
+
+_RECENT_SECONDS = 1.0
+
+
+class SigningUnavailable(Fault):
+    """Permits cannot be signed, so no work is handed out."""
+
+
+class PermitSigner:
+    """Signs for this process with the deployment's current key."""
+
+    def __init__(self, kernel: Kernel, store: Store, secret: str) -> None:
+        self._kernel = kernel
+        self._store = store
+        self._secret = secret
+        self._ring: KeyRing | None = None
+        self._looked_at = 0.0
+        self._unsealed: dict[str, Ed25519PrivateKey] = {}
+
+    def forget(self) -> None:
+        """Somebody may have rotated the keys."""
+        self._looked_at = 0.0
+
+    async def ring(self) -> KeyRing:
+        """The keys as they are now, or were a moment ago; the first is made when it is first needed."""
+        if self._ring is None or time.monotonic() - self._looked_at > _RECENT_SECONDS:
+            kept = await self._store.get(KEY_RINGS, DEPLOYMENT, RING_ID)
+            if kept is None or kept.signing(datetime.now(UTC)) is None:
+                kept = await self._kernel.run(EnsureKey(offered=make_key(self._secret)))
+            self._ring, self._looked_at = kept, time.monotonic()
+        return self._ring
+
+    async def rotate(self, *, tenant: str, by: Caller | None, lead_seconds: int, revoke: bool) -> KeyRing:
+        """Publish a new key; see `RotateKeys`."""
+        command = RotateKeys(
+            offered=make_key(self._secret), lead_seconds=lead_seconds, revoke=revoke, tenant=tenant, by=by
+        )
+        self._ring, self._looked_at = await self._kernel.run(command), time.monotonic()
+        return self._ring
+
+    async def ready(self) -> Signer:
+        """A signer for what is about to be handed out. Fails before anything is handed out, not after."""
+        ring = await self.ring()
+        key = ring.signing(datetime.now(UTC)) or ring.keys[-1]
+        return Signer(key.kid, self._private(key))
+
+    def _private(self, key: SigningKey) -> Ed25519PrivateKey:
+        if key.kid not in self._unsealed:
+            try:
+                self._unsealed[key.kid] = private_key(key, self._secret)
+            except CannotUnseal as error:
+                raise SigningUnavailable(str(error), retry_after_seconds=30.0) from error
+        return self._unsealed[key.kid]
+
+
+class Signer:
+    """Signs with one key. Ed25519 needs no randomness, so the same permit is always the same bytes."""
+
+    def __init__(self, kid: str, key: Ed25519PrivateKey) -> None:
+        self._kid = kid
+        self._key = key
+
+    def permit(self, job: Job) -> str:
+        """The token for a job that is held."""
+        lease = job.lease
+        if lease is None:
+            raise ValueError(f"{job.id} is not held, so there is nothing to permit")
+        said = Permit(
+            aud=job.action.topic,
+            exp=int(lease.expires_at.timestamp()),
+            fence=job.fence,
+            iat=int(job.updated_at.timestamp()),
+            job_hash=job.job_hash,
+            job_id=job.id,
+            tenant=job.tenant,
+        )
+        signed = signing_input(said, self._kid)
+        return f"{signed.decode()}.{b64encode(self._key.sign(signed))}"
