@@ -13,6 +13,8 @@ ROOMS = (
     "audit",
     "outbox",
     "identity",
+    "relays",
+    "permits",
     "policy",
     "leases",
     "admission",

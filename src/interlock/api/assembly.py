@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from interlock.api import approvals, audit, health, identity, jobs, policy
+from interlock.api import (
+    admission,
+    approvals,
+    audit,
+    claims,
+    events,
+    health,
+    identity,
+    jobs,
+    permits,
+    policy,
+    workers,
+)
 from interlock.api.app import App
 from interlock.api.authentication import authenticate
 from interlock.api.describing import describing
@@ -19,9 +31,14 @@ from interlock.runtime.service import Service
 OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     *policy.OPERATIONS,
     *jobs.OPERATIONS,
+    *claims.OPERATIONS,
+    *workers.OPERATIONS,
+    *permits.OPERATIONS,
     *approvals.OPERATIONS,
+    *admission.OPERATIONS,
     *identity.OPERATIONS,
     *audit.OPERATIONS,
+    *events.OPERATIONS,
     *health.OPERATIONS,
 )
 

@@ -8,13 +8,16 @@ from typing import Any
 
 import msgspec
 
+from interlock.admission import refusals as admission
 from interlock.api.problem import Problem, problem
 from interlock.approvals import refusals as approvals
 from interlock.identity import refusals as identity
+from interlock.jobs import refusals as jobs
 from interlock.kernel.idempotency import IdempotencyKeyReused
 from interlock.kernel.refusal import Fault, LockBusy, OutcomeUnknown, Overloaded, Refusal, StoreUnavailable
 from interlock.kernel.storage import StoreDown
 from interlock.policy import refusals as policy
+from interlock.runtime.permits import SigningUnavailable
 
 CODES_OF: Mapping[type[Exception], str] = {
     identity.Unauthenticated: "unauthenticated",
@@ -36,6 +39,16 @@ CODES_OF: Mapping[type[Exception], str] = {
     approvals.NotActionable: "not_actionable",
     approvals.SelfApproval: "self_approval",
     approvals.NotEligible: "not_eligible",
+    jobs.FenceStale: "fence_stale",
+    jobs.HeldElsewhere: "conflict",
+    jobs.PermissionWithdrawn: "policy_denied",
+    jobs.PermissionMissing: "not_actionable",
+    jobs.PermissionUnclear: "policy_unavailable",
+    SigningUnavailable: "store_unavailable",
+    admission.GateFull: "max_concurrent_runs",
+    admission.GateUnavailable: "admission_unavailable",
+    admission.RunFenceStale: "fence_stale",
+    admission.RunOver: "not_actionable",
     LockBusy: "lock_busy",
     StoreUnavailable: "store_unavailable",
     StoreDown: "store_unavailable",
@@ -57,6 +70,15 @@ _MEMBERS: Mapping[str, str] = {
     "stored": "job_hash",
     "target": "target",
     "conflict_id": "conflict_id",
+    "scope": "scope",
+    "active": "active",
+    "limit": "limit",
+    "waiting": "waiting",
+    "job_id": "job_id",
+    "fence": "fence",
+    "current_fence": "current_fence",
+    "holder": "holder",
+    "lease_expires_at": "lease_expires_at",
 }
 
 

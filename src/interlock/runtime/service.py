@@ -8,8 +8,11 @@ from collections.abc import AsyncGenerator
 from interlock.api.metrics import Registry
 from interlock.kernel.ids import new_id
 from interlock.kernel.kernel import Kernel
+from interlock.runtime.admission_stats import AdmissionStats
+from interlock.runtime.feeding import EventFeed
 from interlock.runtime.keyring import Keyring
 from interlock.runtime.measures import KernelMeasures, Measures
+from interlock.runtime.permits import PermitSigner
 from interlock.runtime.settings import Settings
 from interlock.runtime.sweeps import Sweeps
 from interlock.store.contract import Store
@@ -31,7 +34,10 @@ class Service:
             observer=KernelMeasures(self.registry, lambda: self.kernel.queue_depth),
         )
         self.keyring = Keyring(store)
+        self.permits = PermitSigner(self.kernel, store, settings.secret)
+        self.admission_stats = AdmissionStats()
         self.is_stopping = False
+        self.feed = EventFeed(store, self.kernel.wakes, self.registry)
         self.sweeps = Sweeps(self.kernel, store, self.measures, every_seconds=settings.sweep_seconds)
 
     async def open(self, *, sweeping: bool = True) -> None:
@@ -45,16 +51,19 @@ class Service:
     def stop_waiting(self) -> None:
         """Answer every long poll with what is known now: the server wants to stop."""
         self.is_stopping = True
+        self.feed.end_readers()
         self.kernel.wakes.publish_all()
 
     async def close(self) -> None:
         """Finish what was accepted, then let go of the store."""
+        await self.feed.close()
         await self.sweeps.close()
         await self.kernel.close()
         await self.store.close()
 
     def _heard(self, topics: frozenset[str] | None) -> None:
         self.keyring.forget()
+        self.permits.forget()
         if topics is None:
             self.kernel.wakes.publish_all()
         else:

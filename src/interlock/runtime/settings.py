@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from interlock.kernel.kernel import KernelLimits
+
+if TYPE_CHECKING:
+    from interlock.jobs.leasing import Backoff
 
 EMBEDDED_STORE = "sqlite:///.interlock/interlock.db"
 TENANT_DEFAULT = "default"
@@ -33,8 +36,44 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     drain_seconds: Annotated[float, msgspec.Meta(description="how long a stopping server finishes work")] = (
         20.0
     )
+    retry_base_seconds: Annotated[
+        float, msgspec.Meta(description="rest after a job's first failed attempt")
+    ] = 1.0
+    retry_most_seconds: Annotated[float, msgspec.Meta(description="longest rest between two attempts")] = (
+        300.0
+    )
+    secret: Annotated[
+        str, msgspec.Meta(description="seals the keys that sign permits; the same on all servers")
+    ] = ""
+    relay: Annotated[bool, msgspec.Meta(description="deliver events to webhooks and the broker")] = True
+    relay_lease_seconds: Annotated[
+        float, msgspec.Meta(description="how long a silent server keeps its relays")
+    ] = 30.0
+    event_days: Annotated[int, msgspec.Meta(description="how long events and dead letters are kept")] = 30
+    webhook_allow_private: Annotated[
+        str, msgspec.Meta(description="networks that webhooks may reach besides public ones: cidr,cidr")
+    ] = ""
+    webhook_timeout_seconds: Annotated[float, msgspec.Meta(description="longest wait for a webhook")] = 10.0
+    webhook_attempts_max: Annotated[int, msgspec.Meta(description="attempts before a dead letter")] = 20
+    webhook_retry_base_seconds: Annotated[
+        float, msgspec.Meta(description="rest after an event's first failed attempt")
+    ] = 1.0
+    webhook_retry_most_seconds: Annotated[
+        float, msgspec.Meta(description="longest rest between two attempts of one event")
+    ] = 3600.0
+    nats_url: Annotated[str, msgspec.Meta(description="NATS server that gets a copy of every event")] = ""
+    nats_stream: Annotated[str, msgspec.Meta(description="JetStream stream of the copies")] = "INTERLOCK"
+    nats_subject: Annotated[str, msgspec.Meta(description="what the copies' subjects begin with")] = (
+        "interlock.events"
+    )
     log_format: Annotated[str, msgspec.Meta(description="json or text")] = "json"
     log_level: Annotated[str, msgspec.Meta(description="debug, info, warning or error")] = "info"
+
+    def backoff(self) -> Backoff:
+        """How long jobs rest between attempts."""
+        from interlock.jobs.leasing import Backoff
+
+        return Backoff(base_seconds=self.retry_base_seconds, most_seconds=self.retry_most_seconds)
 
     def kernel_limits(self) -> KernelLimits:
         return KernelLimits(
@@ -74,6 +113,22 @@ def _check(settings: Settings) -> None:
         ),
         (settings.acquire_seconds > 0, "acquire_seconds must be more than 0"),
         (1 <= settings.batch_max <= 2000, "batch_max must be between 1 and 2000"),
+        (
+            0 < settings.retry_base_seconds <= settings.retry_most_seconds,
+            "retry_base_seconds must be more than 0 and at most retry_most_seconds",
+        ),
+        (settings.relay_lease_seconds >= 1, "relay_lease_seconds must be at least 1"),
+        (settings.event_days >= 1, "event_days must be at least 1"),
+        (
+            _are_networks(settings.webhook_allow_private),
+            "webhook_allow_private must be like 10.1.0.0/16,fd00::/8",
+        ),
+        (settings.webhook_timeout_seconds > 0, "webhook_timeout_seconds must be more than 0"),
+        (settings.webhook_attempts_max >= 1, "webhook_attempts_max must be at least 1"),
+        (
+            0 < settings.webhook_retry_base_seconds <= settings.webhook_retry_most_seconds,
+            "webhook_retry_base_seconds must be more than 0 and at most webhook_retry_most_seconds",
+        ),
         (settings.queue_max >= 1, "queue_max must be at least 1"),
         (1 <= settings.lanes <= 16, "lanes must be between 1 and 16"),
         (0 <= settings.port <= 65535, "port must be between 0 and 65535"),
@@ -82,3 +137,13 @@ def _check(settings: Settings) -> None:
     for holds, message in rules:
         if not holds:
             raise BadSetting(f"{message}; see `interlock serve --help`")
+
+
+def _are_networks(text: str) -> bool:
+    from interlock.relays.addresses import read_networks
+
+    try:
+        read_networks(text)
+    except ValueError:
+        return False
+    return True

@@ -6,8 +6,13 @@ import asyncio
 import contextlib
 import logging
 import random
+import time
 
+from interlock.admission.queries import tenants_with_expired_runs
+from interlock.admission.rules import ReclaimSlots
 from interlock.approvals.sweeping import SweepDueJobs
+from interlock.jobs.queries import count_dead
+from interlock.jobs.recovering import OfferUnclaimed, SweepLostLeases
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.refusal import Fault
 from interlock.runtime.measures import Measures
@@ -58,3 +63,32 @@ class Sweeps:
             swept = await self._kernel.run(SweepDueJobs(most=_PASS_MAX))
             if swept:
                 self._measures.swept.add("due_jobs", amount=swept)
+        await self._reclaim_slots()
+        await self._settle_lost_leases()
+        await self._offer_unclaimed()
+        self._measures.work.dead_letters = await count_dead(self._store)
+
+    async def _reclaim_slots(self) -> None:
+        # This clock only says where to look; the command judges by the store's.
+        now = int(time.time() * 1_000_000)
+        for tenant in await tenants_with_expired_runs(self._store, now, limit=_PASS_MAX):
+            lost = await self._kernel.run(ReclaimSlots(tenant=tenant))
+            if lost:
+                self._measures.swept.add("lost_runs", amount=lost)
+
+    async def _settle_lost_leases(self) -> None:
+        count = _PASS_MAX
+        while count == _PASS_MAX:
+            swept = await self._kernel.run(SweepLostLeases(most=_PASS_MAX))
+            count = swept.count
+            self._measures.work.lost.add(amount=count)
+            self._measures.work.dead.add(amount=swept.dead)
+
+    async def _offer_unclaimed(self) -> None:
+        count = _PASS_MAX
+        while count == _PASS_MAX:
+            swept = await self._kernel.run(OfferUnclaimed(most=_PASS_MAX))
+            count = swept.count
+            self._measures.work.replayed.add(amount=count)
+            for age in swept.ages_seconds:
+                self._measures.work.replay_age.observe(age)
