@@ -2,3 +2,33 @@
 -- Events about one thing, oldest first.
 SELECT seq, body FROM events WHERE tenant = :tenant AND subject = :subject AND seq > :after
 ORDER BY seq LIMIT :limit;
+
+-- name: sequence_events
+-- Give committed events their positions where the store does not give them at once; -1 if another is at it.
+SELECT sequenced FROM event_sequencing LIMIT 1;
+
+-- name: head
+-- The newest position.
+SELECT max(position) FROM event_head;
+
+-- name: oldest
+-- The oldest position that is still kept, in every tenant.
+SELECT min(position) FROM events;
+
+-- name: events_after
+-- A tenant's events after a position, oldest first.
+SELECT position, body FROM events WHERE tenant = :tenant AND position > :after ORDER BY position LIMIT :limit;
+
+-- name: newest_events
+-- A tenant's newest events, newest first.
+SELECT position, body FROM events WHERE tenant = :tenant AND position > 0 ORDER BY position DESC LIMIT :limit;
+
+-- name: every_event_after
+-- Events of all tenants after a position, oldest first.
+SELECT position, body FROM events WHERE position > :after ORDER BY position LIMIT :limit;
+
+-- name: forgettable_events
+-- Of the oldest events up to a position, those from before a time.
+SELECT tenant, id FROM (
+  SELECT tenant, id, at, position FROM events WHERE position <= :up_to ORDER BY position LIMIT :limit
+) AS oldest WHERE at < :before ORDER BY position LIMIT :limit;

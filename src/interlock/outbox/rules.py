@@ -1,16 +1,21 @@
-"""How rooms announce what they did."""
+"""How rooms announce what they did, and how what has left long ago is forgotten."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from interlock.kernel.command import Command
+from interlock.kernel.record import Key, Reads
 from interlock.kernel.world import World
 from interlock.outbox.model import EVENTS, Event
 
+# Woken in every server by a commit with an event in it; whoever gives events their positions waits on it.
+EVENTS_TOPIC = "events"
+
 
 def events_topic(tenant: str) -> str:
-    """What a reader of a tenant's events waits on."""
-    return f"events:{tenant}"
+    """What a reader of a tenant's events waits on; woken once they can be read."""
+    return f"positions:{tenant}"
 
 
 def announce(world: World, tenant: str, event_type: str, subject: str, data: dict[str, Any]) -> None:
@@ -21,4 +26,19 @@ def announce(world: World, tenant: str, event_type: str, subject: str, data: dic
             tenant=tenant, id=world.new_id("evt"), at=world.now, type=event_type, subject=subject, data=data
         ),
     )
-    world.wake(events_topic(tenant))
+    world.wake(EVENTS_TOPIC)
+
+
+class ForgetEvents(Command[int], frozen=True, kw_only=True):
+    """Drop events that every relay has passed; returns how many there still were."""
+
+    keys: tuple[Key, ...]
+
+    def reads(self) -> Reads:
+        return Reads(own=self.keys)
+
+    def decide(self, world: World) -> int:
+        found = [event for key in self.keys if (event := world.get(EVENTS, key.tenant, key.id)) is not None]
+        for event in found:
+            world.delete(EVENTS, event)
+        return len(found)

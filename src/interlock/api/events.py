@@ -1,0 +1,232 @@
+"""Events over HTTP: a stream that goes on where it left off, and pages of the same for simpler clients."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from time import monotonic
+from typing import Annotated, Any
+
+import msgspec
+
+from interlock.api.http import Request, Response
+from interlock.api.jobs import READERS
+from interlock.api.operations import Media, Operation, Query, Reply
+from interlock.api.problem import invalid
+from interlock.api.service_calls import Asked
+from interlock.codec.strict import Fault
+from interlock.identity.model import API_KEYS
+from interlock.outbox import queries
+from interlock.outbox.cloud import PREFIX, CloudEvent, cloud_event, cloud_json
+from interlock.outbox.filtering import BadTypes, read_types, wants
+from interlock.outbox.queries import Placed
+from interlock.runtime.feeding import Reader
+from interlock.runtime.keyring import Known
+from interlock.runtime.service import Service
+
+EVENT_STREAM = "text/event-stream"
+HEARTBEAT_SECONDS = 15.0
+WAIT_SECONDS_MAX = 60.0
+
+_PAGE = 200
+_SCANNED_MAX = 2000
+_RETRY_MS = 1000
+
+Position = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1, description="Only events after this position.")]
+Types = Annotated[
+    str, msgspec.Meta(min_length=1, max_length=2000, description="Types, such as `approval.*,job.denied`.")
+]
+
+
+class StreamQuery(Query, frozen=True, kw_only=True):
+    after: Position | None = None
+    types: Types | None = None
+
+
+class EventsQuery(StreamQuery, frozen=True, kw_only=True):
+    limit: Annotated[int, msgspec.Meta(ge=1, le=_PAGE)] = 50
+    wait_seconds: Annotated[
+        float, msgspec.Meta(ge=0, le=WAIT_SECONDS_MAX, description="How long to wait for the first event.")
+    ] = 0
+
+
+class EventsPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Events, oldest first. Pass `next_after` as `after` for what comes next."""
+
+    items: list[CloudEvent]
+    next_after: int
+
+
+async def stream(call: Asked[StreamQuery, None]) -> Response:
+    """Open the stream at the position that the client names, or at the newest."""
+    service = call.services
+    types = _types(call.query.types)
+    await service.feed.start()
+    head = await queries.head(service.store)
+    after = _resumed(call.request, call.query.after)
+    if after is not None and after > head:
+        raise invalid(
+            Fault("query/after", f"is past {head}, the newest position here; it comes from another store")
+        )
+    watched = _Watched(service, call.caller, types, head if after is None else after)
+    headers = (("content-type", EVENT_STREAM), ("x-accel-buffering", "no"))
+    return Response(status=200, headers=headers, stream=watched.lines())
+
+
+async def page(call: Asked[EventsQuery, None]) -> Reply:
+    """Events after a position, or the newest ones; waits for the first if asked to."""
+    service, query = call.services, call.query
+    types = _types(query.types)
+    if not query.wait_seconds:
+        return Reply(200, await _page(call, types))
+    await service.feed.start()
+    reader = service.feed.join(call.caller.tenant, types)
+    try:
+        found = await _page(call, types)
+        if not found.items and await reader.take(query.wait_seconds):
+            found = await _page(call, types)
+    finally:
+        service.feed.leave(reader)
+    return Reply(200, found)
+
+
+async def _page(call: Asked[EventsQuery, None], types: tuple[str, ...]) -> EventsPage:
+    store, tenant, query = call.services.store, call.caller.tenant, call.query
+    if query.after is None:
+        newest = await queries.newest_events(store, tenant, limit=_SCANNED_MAX if types else query.limit)
+        wanted = [each for each in newest if wants(types, each.event.type)][-query.limit :]
+        head = await queries.head(store)
+        return _rendered(wanted, newest[-1].position if newest else head)
+    scanned = await queries.events_after(
+        store, tenant, query.after, limit=_SCANNED_MAX if types else query.limit
+    )
+    wanted = [each for each in scanned if wants(types, each.event.type)][: query.limit]
+    is_cut = len(wanted) == query.limit
+    last = wanted[-1] if is_cut else scanned[-1] if scanned else None
+    return _rendered(wanted, last.position if last else query.after)
+
+
+def _rendered(found: list[Placed], next_after: int) -> EventsPage:
+    items = [cloud_event(each.event, each.position) for each in found]
+    return EventsPage(items=items, next_after=next_after)
+
+
+class _Watched:
+    """One client's stream: first what it missed, from the store; then what comes, from the feed."""
+
+    def __init__(self, service: Service, caller: Known, types: tuple[str, ...], after: int) -> None:
+        self._service = service
+        self._caller = caller
+        self._types = types
+        self._after = after
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Blocks of the stream, until the client is let go."""
+        # An id before the first event: a client that is cut off before one can still come back in place.
+        yield f"retry: {_RETRY_MS}\nid: {self._after}\n\n".encode()
+        gap = await self._gap()
+        if gap:
+            yield gap
+        while True:
+            reader = self._service.feed.join(self._caller.tenant, self._types)
+            try:
+                async for block in self._missed(reader):
+                    yield block
+                if reader.is_overrun:
+                    continue  # it fell behind while reading old events: more old events, no fault of its own
+                async for block in self._coming(reader):
+                    yield block
+                break
+            finally:
+                self._service.feed.leave(reader)
+
+    async def _gap(self) -> bytes | None:
+        """Word that events between the client's position and the oldest kept one are no longer here."""
+        oldest = await queries.oldest(self._service.store)
+        if not self._after or oldest <= self._after + 1:
+            return None
+        data = msgspec.json.encode({"forgotten_after": self._after, "oldest_kept": oldest})
+        return b"event: interlock.gap\ndata: " + data + b"\n\n"
+
+    async def _missed(self, reader: Reader) -> AsyncIterator[bytes]:
+        while self._after < reader.start:
+            found = await queries.events_after(
+                self._service.store, self._caller.tenant, self._after, limit=_PAGE
+            )
+            for placed in found:
+                if placed.position <= reader.start:
+                    self._after = placed.position
+                    if wants(self._types, placed.event.type):
+                        yield _block(placed)
+            if len(found) < _PAGE or found[-1].position > reader.start:
+                self._after = max(self._after, reader.start)
+
+    async def _coming(self, reader: Reader) -> AsyncIterator[bytes]:
+        checked_at = monotonic()
+        while not reader.is_over:
+            taken = await reader.take(HEARTBEAT_SECONDS)
+            for placed in taken:
+                yield _block(placed)
+                self._after = placed.position
+            if reader.is_overrun:
+                self._service.feed.dropped.add()
+                yield _farewell(self._after)
+                return
+            if not taken:
+                yield b": beat\n\n"
+            if monotonic() - checked_at >= HEARTBEAT_SECONDS:
+                checked_at = monotonic()
+                if not await self._is_known():
+                    return
+
+    async def _is_known(self) -> bool:
+        """Whether the key still stands: one that is revoked ends its streams too, by the next beat."""
+        caller = self._caller.caller
+        if caller.key_id is None:
+            return True
+        key = await self._service.store.get(API_KEYS, caller.tenant, caller.key_id)
+        return key is not None and key.revoked_at is None
+
+
+def _block(placed: Placed) -> bytes:
+    data = cloud_json(placed.event, placed.position)
+    return f"id: {placed.position}\nevent: {PREFIX}{placed.event.type}\ndata: ".encode() + data + b"\n\n"
+
+
+def _farewell(after: int) -> bytes:
+    reason = "more events came than you took; connect again with this Last-Event-ID"
+    data = msgspec.json.encode({"resume_after": after, "reason": reason})
+    return f"id: {after}\nevent: interlock.dropped\ndata: ".encode() + data + b"\n\n"
+
+
+def _resumed(request: Request, after: int | None) -> int | None:
+    """Where to go on: the header wins, as a browser that reconnects repeats the first URL."""
+    last = request.headers.get("last-event-id", "")
+    if not last:
+        return after
+    if not (last.isascii() and last.isdigit() and len(last) < 17):
+        raise invalid(Fault("header/last-event-id", "is not an id of this stream; leave it out"))
+    return int(last)
+
+
+def _types(text: str | None) -> tuple[str, ...]:
+    try:
+        return read_types(text.split(",")) if text else ()
+    except BadTypes as error:
+        raise invalid(Fault("query/types", str(error))) from None
+
+
+OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
+    Operation(
+        id="stream_events", method="GET", path="/api/v1/events", tag="Events", roles=READERS,
+        summary="Everything that happens, as server-sent events",
+        description="Each block's `id` is a position; send the last one back as `Last-Event-ID` (or `after`) "
+        "to go on without a gap. Without either, the stream begins now; `after=0` begins with the oldest "
+        "event kept. A reader that does not keep up gets `interlock.dropped` and is let go.",
+        query=StreamQuery, answers={200: Media(EVENT_STREAM)}, answer=stream,
+    ),
+    Operation(
+        id="read_events", method="GET", path="/api/v1/events/page", tag="Events", roles=READERS,
+        summary="Events after a position, oldest first, or the newest ones",
+        query=EventsQuery, answers={200: EventsPage}, answer=page,
+    ),
+)  # fmt: skip

@@ -1,0 +1,180 @@
+"""The feed: one loop a server that gives events their positions and passes new ones on to readers.
+
+Readers never ask the store in step with commits: however many there are, a burst of commits costs one
+pass and one read. A reader has a bounded buffer. One that does not keep up is told the last position it
+got and is let go; it comes back with that position and reads the rest from the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Iterable
+
+from interlock.api.metrics import Registry
+from interlock.kernel.storage import StoreDown
+from interlock.kernel.wakes import Wakes
+from interlock.outbox import queries
+from interlock.outbox.filtering import wants
+from interlock.outbox.queries import Placed
+from interlock.outbox.rules import EVENTS_TOPIC, events_topic
+from interlock.store.contract import Store
+
+log = logging.getLogger(__name__)
+
+PAGE = 500
+BUFFERED_MAX = 1000
+
+_POLL_SECONDS = 1.0
+_BUSY_SECONDS = 0.003
+_OUTAGE_SECONDS = 0.5
+
+
+class Reader:
+    """What one reader has not taken yet. `start` is the position from which on it misses nothing."""
+
+    def __init__(self, tenant: str, types: tuple[str, ...], start: int, buffered_max: int) -> None:
+        self.tenant = tenant
+        self.start = start
+        self.is_overrun = False
+        self.is_over = False
+        self._types = types
+        self._most = buffered_max
+        self._buffer: deque[Placed] = deque()
+        self._arrived = asyncio.Event()
+
+    def offer(self, placed: Placed) -> None:
+        """Add an event, unless the buffer is full: then the reader is overrun, and gets no more."""
+        if self.is_overrun or not wants(self._types, placed.event.type):
+            return
+        if len(self._buffer) >= self._most:
+            self.is_overrun = True
+            self._buffer.clear()
+        else:
+            self._buffer.append(placed)
+        self._arrived.set()
+
+    def end(self) -> None:
+        """The server stops; take what is there and go."""
+        self.is_over = True
+        self._arrived.set()
+
+    async def take(self, timeout_seconds: float) -> list[Placed]:
+        """What has come, as soon as something has; nothing once the time has passed."""
+        if not self._buffer and not self.is_overrun and not self.is_over:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._arrived.wait(), timeout_seconds)
+        self._arrived.clear()
+        taken = list(self._buffer)
+        self._buffer.clear()
+        return taken
+
+
+class EventFeed:
+    """New events of every tenant, as they get their positions."""
+
+    def __init__(
+        self, store: Store, wakes: Wakes, registry: Registry, *, buffered_max: int = BUFFERED_MAX
+    ) -> None:
+        self._store = store
+        self._wakes = wakes
+        self._buffered_max = buffered_max
+        self._readers: dict[str, set[Reader]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self.position = 0
+        self.read_at = 0.0
+        self._sequenced = registry.counter(
+            "interlock_events_sequenced_total", "Events that this server gave their position."
+        )
+        self._passed_on = registry.counter(
+            "interlock_events_read_total", "Events that this server has seen."
+        )
+        self.dropped = registry.counter(
+            "interlock_event_readers_dropped_total", "Readers let go because they did not keep up."
+        )
+        registry.gauge("interlock_event_position", "The newest position known here.", lambda: self.position)
+        registry.gauge("interlock_event_readers", "Open event streams.", self._count_readers)
+
+    async def start(self) -> None:
+        """Begin to follow events, from now on; again changes nothing."""
+        if self._task is None and not self._is_closed:
+            self.position = await queries.head(self._store)
+            if self._task is None:
+                self._task = asyncio.create_task(self._run(), name="event-feed")
+
+    async def close(self) -> None:
+        """End every reader, and the loop."""
+        self._is_closed = True
+        self.end_readers()
+        if self._task:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    def end_readers(self) -> None:
+        """Let every reader take what it has and go."""
+        for reader in self._every_reader():
+            reader.end()
+
+    def join(self, tenant: str, types: tuple[str, ...] = ()) -> Reader:
+        """A new reader of a tenant's events; what is before its `start` it reads from the store."""
+        reader = Reader(tenant, types, self.position, self._buffered_max)
+        self._readers.setdefault(tenant, set()).add(reader)
+        if self._is_closed:
+            reader.end()
+        return reader
+
+    def leave(self, reader: Reader) -> None:
+        """Stop collecting for a reader."""
+        readers = self._readers.get(reader.tenant, set())
+        readers.discard(reader)
+        if not readers:
+            self._readers.pop(reader.tenant, None)
+
+    async def _run(self) -> None:
+        with self._wakes.subscribe(EVENTS_TOPIC) as heard:
+            while True:
+                try:
+                    pause = await self.read_once()
+                except StoreDown as down:
+                    log.info("events wait for the store: %s", down)
+                    pause = _OUTAGE_SECONDS
+                except Exception:
+                    log.exception("reading events broke; trying again in %.1f s", _OUTAGE_SECONDS)
+                    pause = _OUTAGE_SECONDS
+                if pause == _POLL_SECONDS:
+                    await heard.wait(pause)
+                else:
+                    await asyncio.sleep(pause)
+
+    async def read_once(self) -> float:
+        """Give positions, read what has one, pass it on; returns how long to wait before the next time."""
+        sequenced = await queries.sequence(self._store)
+        if sequenced > 0:
+            self._sequenced.add(amount=sequenced)
+        page = await queries.every_event_after(self._store, self.position, limit=PAGE)
+        self.read_at = time.monotonic()
+        if page:
+            self._pass_on(page)
+        if sequenced == queries.BUSY:
+            # Another server gives positions just now, perhaps too early to have seen what woke this one.
+            return _BUSY_SECONDS
+        return 0.0 if sequenced > 0 or len(page) == PAGE else _POLL_SECONDS
+
+    def _pass_on(self, page: list[Placed]) -> None:
+        for placed in page:
+            for reader in self._readers.get(placed.event.tenant, ()):
+                reader.offer(placed)
+        self.position = page[-1].position
+        self._passed_on.add(amount=len(page))
+        self._wakes.publish({events_topic(placed.event.tenant) for placed in page})
+
+    def _every_reader(self) -> Iterable[Reader]:
+        return [reader for readers in self._readers.values() for reader in readers]
+
+    def _count_readers(self) -> int:
+        return sum(len(readers) for readers in self._readers.values())
