@@ -16,13 +16,15 @@ since the library stops after 10,000 steps in all, the straight part plus 10,000
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
+from interlock.policy.facts import UNIT, Extent, extent_of, widest
 from interlock.policy.patterns import weight
 from interlock.policy.syntax import Call, Collection, Constant, Expression, Field, Loop, Name, Tree, nodes_of
 
 STEPS_MAX = 10_000
 
+_ASK = 200_000  # begin and end
 _NODE = 250  # evaluate one node
 _READ = 8  # convert a unit of what is asked about, once
 _COMPARE = 4  # compare a unit with another
@@ -37,15 +39,12 @@ _PATTERN_START = 30
 _PATTERN_START_BYTES = 4096
 _PATTERN_RUN = 5
 
-UNIT = 64  # how much a value weighs beside its text
 
+class Known(NamedTuple):
+    """What is known of a value before it is computed: its extent, and the value itself where it is given."""
 
-class Extent(NamedTuple):
-    """How large a value can be: units in all, bytes of its longest text, members of its widest collection."""
-
-    total: int = UNIT
-    text: int = 0
-    width: int = 0
+    extent: Extent
+    value: object = ...  # the ellipsis stands for "not known"; None is a value
 
 
 class _Price(NamedTuple):
@@ -55,18 +54,19 @@ class _Price(NamedTuple):
     nested: float
     body: float
     extent: Extent
+    value: object = ...
 
 
-_Scope = Mapping[str, Extent]
+_Scope = Mapping[str, Known]
 _SMALL = Extent()
 _WRITTEN = Extent(text=64)  # a number, time or type as text
 
 
-def seconds_at_most(tree: Tree, asked: Extent, names: Sequence[str]) -> float:
-    """The most that the expression can take if everything in `names` together has the extent `asked`."""
-    price = _price(tree.root, dict.fromkeys(names, asked))
+def seconds_at_most(tree: Tree, asked: Extent, known: Mapping[str, Known]) -> float:
+    """The most that the expression can take, if all it is asked about has the extent `asked` in all."""
+    price = _price(tree.root, known)
     dearest = min(price.nested, price.straight + STEPS_MAX * price.body)
-    return (dearest + _READ * asked.total) / 1e9
+    return (_ASK + dearest + _READ * asked.total) / 1e9
 
 
 def unpriced(tree: Tree) -> list[tuple[int, str]]:
@@ -101,10 +101,10 @@ def _price(node: Expression, scope: _Scope) -> _Price:
             length = len(node.text or b"")
             return _flat(_NODE, Extent(UNIT + length, length))
         case Name():
-            return _flat(_NODE, scope.get(node.name, _WRITTEN))
+            known = scope.get(node.name, Known(_WRITTEN))
+            return _flat(_NODE, known.extent)._replace(value=known.value)
         case Field():
-            operand = _price(node.operand, scope)
-            return _sum([operand], _NODE, operand.extent)
+            return _field(node, scope)
         case Collection():
             return _collection(node, scope)
         case Call():
@@ -113,6 +113,14 @@ def _price(node: Expression, scope: _Scope) -> _Price:
             return _sum(parts, _NODE + spent, extent)
         case Loop():
             return _loop(node, scope)
+
+
+def _field(node: Field, scope: _Scope) -> _Price:
+    operand = _price(node.operand, scope)
+    if not isinstance(operand.value, dict):
+        return _sum([operand], _NODE, operand.extent)
+    value = cast("dict[str, object]", operand.value).get(node.name)
+    return _sum([operand], _NODE, extent_of(value))._replace(value=value)
 
 
 def _flat(spent: float, extent: Extent) -> _Price:
@@ -137,17 +145,25 @@ def _collection(node: Collection, scope: _Scope) -> _Price:
 def _loop(node: Loop, scope: _Scope) -> _Price:
     over, start = _price(node.over, scope), _price(node.start, scope)
     steps = min(_members(node.over, over.extent), STEPS_MAX)
-    within = {**scope, **dict.fromkeys(node.variables, over.extent), node.accumulator: start.extent}
+    each = dict.fromkeys(node.variables, Known(_each(over)))
+    within = {**scope, **each, node.accumulator: Known(start.extent)}
     step = _price(node.step, within)
     # `map` and `filter` add one member at each step, and copy what they have for it.
     gathers = isinstance(node.start, Collection)
     gathered = Extent(step.extent.total * max(steps, 1), step.extent.text, max(step.extent.width, steps))
     copying = steps * _ELEMENT_BYTES * _KEPT if gathers else 0
     turn = _sum([_price(node.condition, within), step], _NODE + copying, step.extent)
-    after = _price(node.result, {**within, node.accumulator: gathered if gathers else step.extent})
+    after = _price(node.result, {**within, node.accumulator: Known(gathered if gathers else step.extent)})
     around = _sum([over, start, after], _NODE, after.extent)
     nested = around.nested + steps * turn.nested
     return _Price(around.straight, nested, max(around.body, turn.body, turn.straight), after.extent)
+
+
+def _each(over: _Price) -> Extent:
+    """The extent of a member: the whole collection's, unless its members are known."""
+    if not isinstance(over.value, list):
+        return over.extent
+    return widest([extent_of(member) for member in cast("list[object]", over.value)])
 
 
 def _members(node: Expression, extent: Extent) -> int:
@@ -207,7 +223,7 @@ def _converted(_call: Call, given: list[Extent]) -> tuple[float, Extent]:
 
 
 def _chosen(_call: Call, given: list[Extent]) -> tuple[float, Extent]:
-    return 0, Extent(*(max(values) for values in zip(*given, strict=True)))
+    return 0, widest(given)
 
 
 def _element(_call: Call, given: list[Extent]) -> tuple[float, Extent]:

@@ -20,7 +20,8 @@ from interlock.policy.compilation import (
     compile_policy,
     compiled,
 )
-from interlock.policy.expressions import EVALUATION_SECONDS, ExpressionFailed, Facts, Program, Unanswered
+from interlock.policy.expressions import EVALUATION_SECONDS, ExpressionFailed, Facts, Program
+from interlock.policy.facts import Unanswered
 from interlock.policy.language import ApprovalRequirement, Decision, Throttle
 from interlock.policy.request import Actor, PolicyInput
 
@@ -131,17 +132,17 @@ class _Asking:
         try:
             if self._facts is None:
                 self._facts = Facts(_facts_of(self._request))
-            self._require_time(program.seconds_at_most(self._facts.extent))
+            self._require_time(program, self._facts)
             return program.holds(self._facts)
         except Unanswered as unanswered:
             raise ExpressionFailed(rule=rule.id, expression=program.text, why=str(unanswered)) from None
 
-    def _require_time(self, needed: float) -> None:
-        if self._clock is None:
-            self._spent += needed
-        else:
-            self._spent = self._clock() - self._begun + needed
-        if self._spent > self._seconds:
+    def _require_time(self, program: Program, facts: Facts) -> None:
+        spent = self._spent if self._clock is None else self._clock() - self._begun
+        left = self._seconds - spent
+        needed = program.seconds_at_most(facts, left=left)
+        self._spent = spent + needed
+        if needed > left:
             raise Unanswered(
                 f"it could take {needed:.1f} s on a job of this size, more than is left of the"
                 f" {self._seconds:g} s for one evaluation; ask about less, or send less"

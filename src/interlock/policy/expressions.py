@@ -9,21 +9,23 @@ not guard against:
 - Reading a null result frees Python's `None` too often, until the process dies. So each expression runs
   inside `(…) ? true : false`, and only true, false or an error ever comes out.
 
-Whole numbers are CEL `int`, however JSON spelled them; all others are `double`. Comparison across the two
-works; arithmetic across them does not, and `double(x)` converts.
+Whole numbers are CEL `int`, all others `double`. Comparison across the two works; arithmetic across them does
+not, and `double(x)` converts.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Any, NamedTuple, Protocol, cast
 
 from cel_expr_python import cel  # pyright: ignore[reportMissingTypeStubs]
 
-from interlock.codec.strict import DEPTH_MAX, INTEGER_MAX, JsonValue
-from interlock.policy.cost import UNIT, Extent, literal_patterns, seconds_at_most, unpriced
+from interlock.codec.strict import JsonValue
+from interlock.policy.cost import Known, literal_patterns, seconds_at_most, unpriced
+from interlock.policy.facts import Extent, Unanswered, checked, extent_of
 from interlock.policy.syntax import Tree, read_tree
 
 EXPRESSION_MAX = 4096
@@ -52,10 +54,6 @@ class ExpressionInvalid(ValueError):
         self.problems = tuple(problems)
 
 
-class Unanswered(Exception):
-    """An expression gave neither true nor false; the text says why and what to do."""
-
-
 class ExpressionFailed(Exception):
     """A rule's expression could not be answered, so neither can the request: nothing may be released."""
 
@@ -68,13 +66,13 @@ class ExpressionFailed(Exception):
 
 
 class Facts:
-    """What expressions are asked about: checked, measured, and converted at most once."""
+    """What expressions are asked about, converted at most once. Raises `Unanswered` for what CEL misreads."""
 
     def __init__(self, values: Mapping[str, JsonValue]) -> None:
-        """Check and measure `values`, one for each of `NAMES`; raise `Unanswered` for what CEL misreads."""
-        measure = _Measure()
-        self.activation = _environment().Activation({name: measure.take(values[name], 0) for name in NAMES})
-        self.extent = Extent(measure.total, measure.text, measure.width)
+        """Check and measure `values`, one for each of `NAMES`."""
+        copy, self.extent = checked({name: values[name] for name in NAMES})
+        self.values = cast("dict[str, object]", copy)
+        self.activation = _environment().Activation(self.values)
 
 
 class Program:
@@ -87,21 +85,38 @@ class Program:
         self._compiled = compiled
         self._prices: dict[tuple[int, int, int], float] = {}
 
-    def seconds_at_most(self, extent: Extent) -> float:
-        """How long the answer can take for facts of this extent, rounded up to powers of two."""
+    def seconds_at_most(self, facts: Facts, *, left: float) -> float:
+        """How long the answer can take. Priced closely only if the rough price is more than what is left."""
+        rough = self.roughly(facts.extent)
+        if rough <= left:
+            return rough
+        known = {name: Known(extent_of(value), value) for name, value in facts.values.items()}
+        return min(rough, seconds_at_most(self._tree, facts.extent, known))
+
+    def roughly(self, extent: Extent) -> float:
+        """How long the answer can take for any facts of this extent, rounded up to powers of two."""
         key = (extent.total.bit_length(), extent.text.bit_length(), extent.width.bit_length())
         price = self._prices.get(key)
         if price is None:
             if len(self._prices) >= _KNOWN_PRICES_MAX:
                 self._prices.clear()
-            price = seconds_at_most(self._tree, Extent(*(1 << bits for bits in key)), NAMES)
+            bound = Extent(*(1 << bits for bits in key))
+            price = seconds_at_most(self._tree, bound, dict.fromkeys(NAMES, Known(bound)))
             self._prices[key] = price
         return price
 
     def holds(self, facts: Facts) -> bool:
         """The answer, or `Unanswered`. The caller has made sure that there is time for it."""
+        return self._answer(facts.activation)
+
+    def prepare(self) -> None:
+        """Build what the library builds at first use, by asking once about nothing."""
+        with suppress(Unanswered):
+            self._answer(_environment().Activation({}))
+
+    def _answer(self, activation: object) -> bool:
         try:
-            answer = self._compiled.eval(facts.activation).value()
+            answer = self._compiled.eval(activation).value()
         except (RuntimeError, MemoryError) as error:
             raise Unanswered(_explained(str(error))) from None
         if answer is True or answer is False:
@@ -121,9 +136,10 @@ def compile_expression(text: str) -> Program:
     if problems := [*_unfit(checked, tree)]:
         raise ExpressionInvalid(problems)
     program = Program(text, tree, _compiled(f"({text}\n) ? true : false"))
-    if program.seconds_at_most(_SMALL_JOB) > EVALUATION_SECONDS:
+    if program.roughly(_SMALL_JOB) > EVALUATION_SECONDS:
         message = "this could take longer than the evaluation budget even on a small job; simplify it"
         raise ExpressionInvalid([Problem(message, 0)])
+    program.prepare()
     return program
 
 
@@ -132,13 +148,13 @@ class _Value(Protocol):
 
 
 class _Compiled(Protocol):
-    def eval(self, activation: Any) -> _Value: ...
+    def eval(self, activation: object) -> _Value: ...
     def return_type(self) -> Any: ...
     def serialize(self) -> bytes: ...
 
 
 class _Environment(Protocol):
-    def Activation(self, data: Mapping[str, object]) -> Any: ...  # noqa: N802 - the library's spelling
+    def Activation(self, data: Mapping[str, object]) -> object: ...  # noqa: N802 - the library's spelling
     def compile(self, expression: str) -> _Compiled: ...
 
 
@@ -215,56 +231,3 @@ def _explained(report: str) -> str:
         if sign in report:
             return explanation.format(detail.removeprefix(sign).removeprefix(" found : "))
     return detail
-
-
-class _Measure:
-    """Copies values into what CEL reads rightly, and measures them on the way."""
-
-    def __init__(self) -> None:
-        self.total = self.text = self.width = 0
-
-    def take(self, value: object, depth: int) -> object:
-        self.total += UNIT
-        if isinstance(value, str):
-            return self._text(value)
-        if isinstance(value, float):
-            return int(value) if value.is_integer() and -INTEGER_MAX <= value <= INTEGER_MAX else value
-        if value is None or isinstance(value, bool | int):
-            return value
-        return self._members(value, depth)
-
-    def _members(self, value: object, depth: int) -> object:
-        if depth > DEPTH_MAX + 1:
-            raise Unanswered(f"the job is nested deeper than {DEPTH_MAX} levels")
-        if isinstance(value, dict):
-            fields = cast("dict[object, object]", value)
-            self.width = max(self.width, len(fields))
-            return {self._name(name): self.take(item, depth + 1) for name, item in fields.items()}
-        if isinstance(value, list | tuple):
-            items = cast("list[object]", value)
-            self.width = max(self.width, len(items))
-            return [self.take(item, depth + 1) for item in items]
-        raise Unanswered(f"the job holds a {type(value).__name__}, which is not JSON")
-
-    def _name(self, name: object) -> str:
-        if not isinstance(name, str):
-            raise Unanswered("the job has a field name that is not text")
-        self.total += UNIT
-        return self._text(name)
-
-    def _text(self, text: str) -> str:
-        length = len(text) if text.isascii() else 4 * len(text)
-        self.total += length
-        self.text = max(self.text, length)
-        if "\0" in text:
-            raise Unanswered("the job holds a text with U+0000, which expressions cannot read")
-        if not text.isascii():
-            _require_characters(text)
-        return text
-
-
-def _require_characters(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise Unanswered("the job holds half of a surrogate pair, which is not a character") from None

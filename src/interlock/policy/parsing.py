@@ -114,6 +114,8 @@ def _read_when(reading: Reading, node: Node, path: str) -> When:
     fields = reading.fields(node, path, _WHEN, open_prefix=_LABEL)
     read: dict[str, tuple[str, ...]] = {}
     for name, entry in fields.items():
+        if name not in _WHEN and not name.startswith(_LABEL):
+            continue
         check = topic_problem if name == "topic" else text_problem
         read[name] = reading.texts(entry.node, join(path, name), check=check)
         if name == _LABEL:

@@ -16,6 +16,7 @@ _UNICODE_CLASS = 4000
 _ANY_CHARACTER = 16
 _ONE_CHARACTER = 2
 
+_NEGATION = re.compile(r"^\[\^|\\[DWSPC]|\[:\^")
 _TOKEN = re.compile(
     r"""(?P<unicode>\\[pP](?:\{[^}]*\}|.))
       | (?P<quoted>\\Q.*?(?:\\E|$))
@@ -64,7 +65,9 @@ def _atom(text: str, kind: str | None) -> int:
             return _UNICODE_CLASS
         case "klass":
             named = text.count("\\p") + text.count("\\P")
-            return _ANY_CHARACTER + 4 * len(text.encode(errors="replace")) + named * _UNICODE_CLASS
+            is_plain = text.isascii() and not _NEGATION.search(text)
+            ranges = _ONE_CHARACTER * len(text) if is_plain else _ANY_CHARACTER * len(text)
+            return ranges + named * _UNICODE_CLASS
         case "negated":
             return _ANY_CHARACTER
         case "quoted":

@@ -183,12 +183,12 @@ def _bounded(text: str, seconds: int, low: int, high: int) -> int:
 
 
 def _any_of(options: Collection[str]) -> str:
-    *others, last = (repr(option) for option in options)
+    *others, last = (repr(str(option)) for option in options)
     return f"{', '.join(others)} or {last}" if others else last
 
 
 def _unknown(name: str, known: Collection[str]) -> str:
-    return f"unknown field {name!r}{_nearest(name, known)}; known here: {', '.join(known)}"
+    return f"unknown field {name!r}" + (_nearest(name, known) or f"; known here: {', '.join(known)}")
 
 
 def _nearest(name: str, options: Collection[str]) -> str:

@@ -27,10 +27,11 @@ class Name(msgspec.Struct, frozen=True):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """`operand.field`, or `has(operand.field)`."""
+    """`operand.name`, or `has(operand.name)`."""
 
     id: int
     operand: Expression
+    name: str
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -124,7 +125,7 @@ def _name(node: int, fields: _Fields) -> Expression:
 
 
 def _field(node: int, fields: _Fields) -> Expression:
-    return Field(node, _expression(_bytes(fields, 1)))
+    return Field(node, _expression(_bytes(fields, 1)), _text(fields, 2))
 
 
 def _call(node: int, fields: _Fields) -> Expression:
