@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, TypeAlias
 
 from interlock.api.app import App
@@ -132,8 +132,7 @@ class AsgiApp:
             outcome, _ = await asyncio.gather(sending, leaving, return_exceptions=True)
         if isinstance(outcome, Exception):
             raise outcome  # without a last message the server cuts the connection: the client sees it torn
-        with suppress(OSError):
-            await send({"type": "http.response.body", "body": b""})
+        await _told(send, {"type": "http.response.body", "body": b""})
 
     def _head(self, scope: Scope, receive: Receive) -> Request:
         headers = read_headers(scope["headers"], self._header_bytes_max)
@@ -221,17 +220,27 @@ def _start(response: Response) -> Message:
     return {"type": "http.response.start", "status": response.status, "headers": headers}
 
 
+async def _told(send: Send, message: Message) -> bool:
+    """Send a message; False if the client has left, so that there is nobody to tell."""
+    try:
+        await send(message)
+    except OSError:
+        return False
+    return True
+
+
 async def _send(response: Response, send: Send) -> None:
-    with suppress(OSError):  # the client left: there is nobody to tell
-        await send(_start(response))
-        await send({"type": "http.response.body", "body": response.body})
+    if await _told(send, _start(response)):
+        await _told(send, {"type": "http.response.body", "body": response.body})
 
 
 async def _send_chunks(response: Response, stream: AsyncIterator[bytes], send: Send) -> None:
     try:
-        await send(_start(response))
+        if not await _told(send, _start(response)):
+            return
         async for chunk in stream:
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            if not await _told(send, {"type": "http.response.body", "body": chunk, "more_body": True}):
+                return
     finally:
         close: Callable[[], Awaitable[None]] | None = getattr(stream, "aclose", None)
         if close is not None:

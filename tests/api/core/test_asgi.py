@@ -28,6 +28,7 @@ class Client:
         self.sent: list[Message] = []
         self.received = 0
         self.leaves_after: int | None = None
+        self.deaf_after: int | None = None
         self.gone = asyncio.Event()
         self._chunks = chunks or [b""]
         self._asgi = asgi
@@ -51,6 +52,8 @@ class Client:
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
+        if len(self.sent) == self.deaf_after:
+            raise ConnectionResetError
         self.sent.append(message)
 
     async def run(self) -> Client:
@@ -199,19 +202,36 @@ async def test_a_server_that_gives_up_on_a_client_does_not_tear_off_its_decision
             await asyncio.sleep(0)
 
 
-async def test_shutdown_waits_for_what_was_accepted(service: Service, key: str) -> None:
-    asgi = AsgiApp(lambda: opened(service.app))
+async def test_shutdown_finishes_what_was_accepted_before_it_closes_the_app(
+    service: Service, key: str
+) -> None:
+    @asynccontextmanager
+    async def closing() -> AsyncIterator[App[Any, Any]]:
+        yield service.app
+        service.shelf.placed.append("closed")
+
+    asgi = AsgiApp(closing)
     async with alive(asgi) as told:
         asked = Client(asgi, "POST", "/api/v1/slow", [], authorization=f"Bearer {key}")
         serving = asyncio.create_task(asked.run())
         await asyncio.wait_for(service.shelf.started.wait(), PATIENCE)
         serving.cancel()
-        asyncio.get_running_loop().call_soon(service.shelf.go_on.set)
-    assert service.shelf.placed == ["finished"]
+        asyncio.get_running_loop().call_later(0.05, service.shelf.go_on.set)
+    assert service.shelf.placed == ["finished", "closed"]
     assert [message["type"] for message in told] == [
         "lifespan.startup.complete",
         "lifespan.shutdown.complete",
     ]
+
+
+async def test_shutdown_ends_open_streams_by_itself(service: Service, key: str) -> None:
+    asgi = AsgiApp(lambda: opened(service.app))
+    async with alive(asgi):
+        asked = Client(asgi, "GET", "/api/v1/stream", [], authorization=f"Bearer {key}")
+        serving = asyncio.create_task(asked.run())
+        await asyncio.wait_for(service.shelf.started.wait(), PATIENCE)
+    await asyncio.wait_for(serving, PATIENCE)
+    assert service.shelf.closed.is_set()
 
 
 async def test_a_stream_is_sent_chunk_by_chunk_to_its_end(
@@ -238,6 +258,27 @@ async def test_a_stream_is_closed_when_its_client_leaves(
     asked.gone.set()
     await serving
     assert service.shelf.closed.is_set()
+
+
+@pytest.mark.parametrize("deaf_after", [0, 1, 2])
+async def test_a_stream_is_closed_quietly_when_it_can_no_longer_be_sent(
+    client: Callable[..., Client], service: Service, deaf_after: int
+) -> None:
+    asked = client("GET", "/api/v1/stream")
+    asked.deaf_after = deaf_after
+    service.shelf.go_on.set()
+    await asked.run()
+    assert service.shelf.closed.is_set() == (deaf_after > 0)  # a stream that never began has nothing to close
+    assert not any('"fault"' in line for line in service.lines)
+
+
+async def test_an_answer_to_a_client_that_left_is_dropped_quietly(
+    client: Callable[..., Client], service: Service
+) -> None:
+    asked = client("POST", "/api/v1/things", b'{"name":"x"}')
+    asked.deaf_after = 0
+    await asked.run()
+    assert len(service.shelf.placed) == 1
 
 
 async def test_open_streams_end_properly_when_the_server_stops(
