@@ -45,6 +45,15 @@ def declare_submit() -> Parser:
         help="the action itself (default {})",
     )
     describing(parser)
+    _declare_extras(parser)
+    parser.add_argument("--wait", type=seconds, metavar="10m", help="wait this long for people to decide")
+    as_json(parser)
+    connecting(parser, key_option="--api-key")
+    parser.set_defaults(run=run_submit)
+    return parser
+
+
+def _declare_extras(parser: Parser) -> None:
     parser.add_argument("--target", metavar="KEY[@VERSION]", help="what it changes, and the version you saw")
     parser.add_argument(
         "--evidence",
@@ -64,11 +73,6 @@ def declare_submit() -> Parser:
         metavar="NAME",
         help="a name for this intent: submitting it again finds the same job",
     )
-    parser.add_argument("--wait", type=seconds, metavar="10m", help="wait this long for people to decide")
-    as_json(parser)
-    connecting(parser, key_option="--api-key")
-    parser.set_defaults(run=run_submit)
-    return parser
 
 
 def run_submit(args: Namespace) -> int:

@@ -1,0 +1,71 @@
+"""`interlock doctor`: look for trouble; each finding says since when, and what to do about it."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from interlock.cli.exits import Exit, Failed
+from interlock.cli.options import Parser, as_json, connecting, wants_json
+
+if TYPE_CHECKING:
+    from interlock.cli.examining import Finding
+
+_MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "wrong": ("✗", "red")}
+
+
+def declare_doctor() -> Parser:
+    """The options of `interlock doctor`."""
+    parser = Parser(
+        "interlock doctor",
+        description="Look for trouble: an unreachable store, no policy, requests that nobody can decide,\n"
+        "jobs that nobody takes. Exit code 1 if something is wrong.",
+        examples=("interlock doctor", "interlock doctor --url http://127.0.0.1:8700 --json"),
+    )
+    as_json(parser)
+    connecting(parser)
+    parser.set_defaults(run=run_doctor)
+    return parser
+
+
+def run_doctor(args: Namespace) -> int:
+    """Examine a deployment, and print what was found."""
+    findings = _findings(args)
+    wrong = [finding for finding in findings if finding.level == "wrong"]
+    if wants_json(args):
+        from msgspec import to_builtins
+
+        from interlock.cli.output import say_json
+
+        say_json({"wrong": len(wrong), "findings": to_builtins(findings)})
+    else:
+        _say(findings)
+    return Exit.ERROR if wrong else Exit.DONE
+
+
+def _findings(args: Namespace) -> list[Finding]:
+    from interlock.cli.connection import connected
+    from interlock.cli.examining import Finding, examine
+
+    try:
+        with connected(args) as client:
+            return list(examine(client))
+    except Failed as failed:
+        if failed.exit is Exit.USAGE:
+            raise
+        return [Finding(level="wrong", about="service", text=failed.detail)]
+
+
+def _say(findings: list[Finding]) -> None:
+    from interlock.cli.output import painted, say
+    from interlock.cli.wording import exactly, when
+
+    width = max(len(finding.about) for finding in findings)
+    for finding in findings:
+        mark, style = _MARKS[finding.level]
+        since = f" (since {exactly(finding.since)}, {when(finding.since)})" if finding.since else ""
+        say(f"{painted(mark, style)} {finding.about:<{width}}  {finding.text}{since}")
+        if finding.next_step:
+            say(f"  {'':<{width}}  {painted('do', 'dim')} {finding.next_step}")
+    wrong = sum(finding.level == "wrong" for finding in findings)
+    say("", painted(f"{wrong} wrong", "red") if wrong else painted("nothing is wrong", "green"))

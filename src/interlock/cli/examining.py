@@ -1,0 +1,261 @@
+"""What `interlock doctor` looks at, one function a question; any client could ask the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+import msgspec
+
+from interlock.cli.connection import listing, typed
+from interlock.cli.wording import counted, listed, safe
+from interlock.sdk.models import Approval, Job, Policy
+from interlock.sdk.outcomes import Forbidden
+
+if TYPE_CHECKING:
+    from interlock.sdk.client import Interlock
+
+T = TypeVar("T")
+
+EXAMINED_MAX = 1000
+WAITS_LONG = timedelta(hours=1)
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing found: `ok`, a `note` worth reading, or `wrong`."""
+
+    level: Literal["ok", "note", "wrong"]
+    about: str
+    text: str
+    since: datetime | None = None
+    next_step: str = ""
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """A principal, as far as the questions go."""
+
+    name: str
+    kind: str
+    roles: tuple[str, ...]
+    groups: tuple[str, ...]
+    owner: str | None = None
+    keys_live: int = 0
+    created_at: datetime | None = None
+
+    @property
+    def person(self) -> str:
+        """Two principals of one owner are one person."""
+        return self.owner or self.name
+
+    @property
+    def can_act(self) -> bool:
+        """Has a key, or is the embedded store's own user."""
+        return self.keys_live > 0 or self.name.startswith("local:")
+
+
+class Examined(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read; `members` is None for a caller who may not see them."""
+
+    now: datetime
+    policy: Policy
+    waiting: tuple[Job, ...]
+    released: tuple[Job, ...]
+    members: tuple[Member, ...] | None
+
+
+def examine(client: Interlock) -> Iterator[Finding]:
+    """Every finding, one question after the other. Raises if the service is out of reach."""
+    client.health()
+    yield Finding(level="ok", about="store", text="it answers, and its schema is one that this version knows")
+    seen = _read(client)
+    for question in QUESTIONS:
+        yield from question(seen)
+
+
+def policy_in_force(seen: Examined) -> Iterator[Finding]:
+    """Is there a policy, and does it enforce?"""
+    policy = seen.policy
+    if policy.activated_at is None:
+        yield Finding(
+            level="wrong",
+            about="policy",
+            text="none is in force, so everything is denied",
+            next_step="interlock policy apply FILE",
+        )
+    elif isinstance(policy.document, dict) and policy.document.get("mode") == "observe":  # pyright: ignore[reportUnknownMemberType]
+        yield Finding(
+            level="note",
+            about="policy",
+            text=f"{policy.snapshot} only observes: nothing is enforced",
+            since=policy.activated_at,
+            next_step="interlock policy observed shows what it would stop; `mode: enforce` enforces it",
+        )
+    else:
+        yield Finding(
+            level="ok", about="policy", text=f"{policy.snapshot} is enforced", since=policy.activated_at
+        )
+
+
+def waiting_approvals(seen: Examined) -> Iterator[Finding]:
+    """How many requests wait for people, and since when?"""
+    if not seen.waiting:
+        yield Finding(level="ok", about="approvals", text="nothing waits for a decision")
+        return
+    oldest = min(_asked_at(job) or seen.now for job in seen.waiting)
+    yield Finding(
+        level="note" if seen.now - oldest > WAITS_LONG else "ok",
+        about="approvals",
+        text=f"{counted(len(seen.waiting), 'request')} waiting for a decision, the oldest",
+        since=oldest,
+        next_step="interlock approvals",
+    )
+
+
+def overdue_approvals(seen: Examined) -> Iterator[Finding]:
+    """Is anything past its end that no sweep has closed?"""
+    late = [job for job, approval in _asked(seen) if approval.expires_at and approval.expires_at < seen.now]
+    if late:
+        ends = [job.approval.expires_at for job in late if job.approval and job.approval.expires_at]
+        yield Finding(
+            level="note",
+            about="sweeps",
+            text=f"{counted(len(late), 'request')} past the end and not closed yet (it counts as expired)",
+            since=min(ends),
+            next_step="keep one `interlock serve` running; it closes them within seconds",
+        )
+
+
+def drifted_approvals(seen: Examined) -> Iterator[Finding]:
+    """Which requests cannot be approved because the policy moved on?"""
+    drifted = [
+        job
+        for job, approval in _asked(seen)
+        if approval.binding == "strict" and approval.policy_snapshot != seen.policy.snapshot
+    ]
+    if drifted:
+        yield Finding(
+            level="wrong",
+            about="drift",
+            text=f"{counted(len(drifted), 'request')} asked under an earlier policy cannot be approved",
+            since=seen.policy.activated_at,
+            next_step=_each("interlock refresh", drifted),
+        )
+
+
+def undecidable_approvals(seen: Examined) -> Iterator[Finding]:
+    """Which requests need more people than there are?"""
+    for job, approval in _asked(seen) if seen.members is not None else ():
+        able = _able(seen.members or (), job, approval)
+        if len(able) < approval.quorum:
+            whom = f" of {listed(approval.groups)}" if approval.groups else " with the role review"
+            yield Finding(
+                level="wrong",
+                about="people",
+                text=f"{job.id} needs {counted(approval.quorum, 'person', 'people')}{whom}; "
+                f"only {len(able)} may decide it ({listed(sorted(able), 'nobody')})",
+                since=approval.requested_at,
+                next_step="interlock key create NAME --kind person --roles review"
+                + (f" --groups {safe(approval.groups[0])}" if approval.groups else ""),
+            )
+
+
+def stuck_jobs(seen: Examined) -> Iterator[Finding]:
+    """Is anything released that nobody takes?"""
+    stuck = [job for job in seen.released if job.updated_at and seen.now - job.updated_at > WAITS_LONG]
+    if stuck:
+        yield Finding(
+            level="note",
+            about="jobs",
+            text=f"{counted(len(stuck), 'released job')} not taken for more than an hour, the first",
+            since=min(job.updated_at for job in stuck if job.updated_at),
+            next_step="look at what should run them, or withdraw them: interlock jobs --state PENDING",
+        )
+    else:
+        yield Finding(
+            level="ok", about="jobs", text=f"{counted(len(seen.released), 'job')} released, none stuck"
+        )
+
+
+def keys_and_owners(seen: Examined) -> Iterator[Finding]:
+    """Can somebody administer this, and is it known whom each agent acts for?"""
+    if seen.members is None:
+        yield Finding(level="note", about="keys", text="not examined", next_step="pass an admin's key")
+        return
+    holders = [member for member in seen.members if member.keys_live]
+    if not any("admin" in member.roles for member in holders):
+        yield Finding(
+            level="note",
+            about="keys",
+            text="no key has the role admin; only whoever can open the store can change keys or policy",
+            next_step="interlock key create NAME --kind person --roles admin,review",
+        )
+    for member in holders:
+        if member.kind == "agent" and member.owner is None and "submit" in member.roles:
+            yield Finding(
+                level="note",
+                about="keys",
+                text=f"agent {safe(member.name)} has no owner, so whoever runs it may approve for it",
+                since=member.created_at,
+                next_step=f"interlock key create {safe(member.name)} --kind agent --roles … --owner NAME",
+            )
+    yield Finding(level="ok", about="keys", text=f"{counted(len(holders), 'principal')} with a live key")
+
+
+QUESTIONS: tuple[Callable[[Examined], Iterator[Finding]], ...] = (
+    policy_in_force,
+    waiting_approvals,
+    overdue_approvals,
+    drifted_approvals,
+    undecidable_approvals,
+    stuck_jobs,
+    keys_and_owners,
+)
+
+
+def _read(client: Interlock) -> Examined:
+    try:
+        members = _items(client, Member, "principals")
+    except Forbidden:
+        members = None
+    return Examined(
+        now=datetime.now(UTC),
+        policy=client.policy_get(),
+        waiting=_items(client, Job, "approvals", state="pending"),
+        released=_items(client, Job, "jobs", state="PENDING"),
+        members=members,
+    )
+
+
+def _items(client: Interlock, kind: type[T], *segments: str, state: str | None = None) -> tuple[T, ...]:
+    query = {"state": state} if state else {}
+    page = listing(client, *segments, limit=EXAMINED_MAX, cursor=None, query=query)
+    return tuple(typed(item, kind) for item in page["items"])
+
+
+def _asked(seen: Examined) -> Iterator[tuple[Job, Approval]]:
+    return ((job, job.approval) for job in seen.waiting if job.approval is not None)
+
+
+def _asked_at(job: Job) -> datetime | None:
+    return job.approval.requested_at if job.approval else None
+
+
+def _able(members: Sequence[Member], job: Job, approval: Approval) -> set[str]:
+    """The people who may decide: one name for all principals of one person, and never the submitter's."""
+    submitter = next((member for member in members if member.name == job.submitted_by), None)
+    barred = {job.submitted_by, submitter.person if submitter else None}
+    return {
+        member.person
+        for member in members
+        if member.kind == "person"
+        and member.can_act
+        and "review" in member.roles
+        and (not approval.groups or set(approval.groups) & set(member.groups))
+        and (approval.self_approval or member.person not in barred)
+    }
+
+
+def _each(command: str, jobs: Sequence[Job]) -> str:
+    first = f"{command} {jobs[0].id}"
+    return first if len(jobs) == 1 else f"{first} (and {len(jobs) - 1} more: interlock approvals)"
