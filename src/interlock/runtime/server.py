@@ -35,47 +35,53 @@ def serve(settings: Settings, announce: Announce) -> None:
     """
     listening = socket.create_server((settings.host, settings.port), backlog=2048)
     host, port = listening.getsockname()[:2]
-    address = f"http://{host}:{port}"
-
-    trouble: list[Exception] = []
-    open_services: list[Service] = []
-
-    @contextlib.asynccontextmanager
-    async def opening() -> AsyncGenerator[App[Known, Service]]:
-        async with contextlib.AsyncExitStack() as opened:
-            try:
-                service = await opened.enter_async_context(open_service(settings))
-                admin = await bootstrap(service)
-                if settings.policy:
-                    await activate_policy_file(service, Path(settings.policy))
-            except Exception as error:
-                trouble.append(error)
-                raise
-            open_services.append(service)
-            logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-            announce(address, admin)
-            # What start-up made lives for ever; leaving it out of every collection keeps pauses short.
-            gc.collect()
-            gc.freeze()
-            yield assemble(service, _log(settings))
-
-    app = AsgiApp(opening, body_bytes_max=settings.body_bytes_max)
+    opening = _Opening(settings, lambda admin: announce(f"http://{host}:{port}", admin))
+    app = AsgiApp(opening.opened, body_bytes_max=settings.body_bytes_max)
 
     def let_go() -> None:
         app.end_streams()
-        for service in open_services:
-            service.stop_waiting()
+        if opening.service is not None:
+            opening.service.stop_waiting()
 
-    server = _Server(_configuration(app, settings), let_go)
     # What goes wrong before the announcement is the caller's to tell, once.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     try:
-        server.run(sockets=[listening])
+        _Server(_configuration(app, settings), let_go).run(sockets=[listening])
     except SystemExit:
-        if not trouble:
+        if opening.trouble is None:
             raise
-    if trouble:
-        raise trouble[0]
+    if opening.trouble is not None:
+        raise opening.trouble
+
+
+class _Opening:
+    """Opens the service when uvicorn asks for it. `trouble` is what kept it from opening."""
+
+    def __init__(self, settings: Settings, announce: Callable[[IssuedKey | None], None]) -> None:
+        self.service: Service | None = None
+        self.trouble: Exception | None = None
+        self._settings = settings
+        self._announce = announce
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncGenerator[App[Known, Service]]:
+        """The app over the service, while both are open."""
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                service = await stack.enter_async_context(open_service(self._settings))
+                admin = await bootstrap(service)
+                if self._settings.policy:
+                    await activate_policy_file(service, Path(self._settings.policy))
+            except Exception as error:
+                self.trouble = error
+                raise
+            self.service = service
+            logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+            self._announce(admin)
+            # What start-up made lives for ever; leaving it out of every collection keeps pauses short.
+            gc.collect()
+            gc.freeze()
+            yield assemble(service, _log(self._settings))
 
 
 class _Server(uvicorn.Server):
