@@ -87,14 +87,14 @@ class IssueKey(Command[Principal], frozen=True, kw_only=True):
 
     def reads(self) -> Reads:
         own = (PRINCIPALS.key(self.tenant, self.name), API_KEYS.key(self.tenant, self.key_id))
-        return Reads(own=own) | (caller_reads(self.by) if self.by else Reads())
+        return Reads(own=own) | _owner_reads(self.tenant, self.owner) | _author_reads(self.by)
 
     def decide(self, world: World) -> Principal:
         author = require(world, self.by, Role.ADMIN).id if self.by else "operator"
         before = world.get(PRINCIPALS, self.tenant, self.name)
         if before is not None and before.kind is not self.kind:
             raise KindMismatch(self.name, before.kind.value)
-        stored = world.put(PRINCIPALS, self._principal(before, world.now))
+        stored = world.put(PRINCIPALS, self._principal(world, before))
         world.put(
             API_KEYS,
             ApiKey(
@@ -109,13 +109,13 @@ class IssueKey(Command[Principal], frozen=True, kw_only=True):
         _record(world, stored, author, self.by, "key_issue", key_id=self.key_id)
         return stored
 
-    def _principal(self, before: Principal | None, now: datetime) -> Principal:
-        base = before or Principal(tenant=self.tenant, id=self.name, kind=self.kind, created_at=now)
+    def _principal(self, world: World, before: Principal | None) -> Principal:
+        base = before or Principal(tenant=self.tenant, id=self.name, kind=self.kind, created_at=world.now)
         return msgspec.structs.replace(
             base,
             roles=self.roles,
             groups=base.groups if self.groups is None else self.groups,
-            owner=base.owner if self.owner is None else self.owner,
+            owner=_person(world, self.tenant, self.owner) or base.owner,
             keys_live=base.keys_live + 1,
         )
 
@@ -130,7 +130,7 @@ class RevokeKey(Command[ApiKey], frozen=True, kw_only=True):
 
     def reads(self) -> Reads:
         own = (API_KEYS.key(self.tenant, self.key_id), PRINCIPALS.key(self.tenant, self.principal))
-        return Reads(own=own) | (caller_reads(self.by) if self.by else Reads())
+        return Reads(own=own) | _author_reads(self.by)
 
     def decide(self, world: World) -> ApiKey:
         author = require(world, self.by, Role.ADMIN).id if self.by else "operator"
@@ -158,7 +158,7 @@ class SetPrincipal(Command[Principal], frozen=True, kw_only=True):
 
     def reads(self) -> Reads:
         own = Reads(own=(PRINCIPALS.key(self.tenant, self.name),))
-        return own | (caller_reads(self.by) if self.by else Reads())
+        return own | _owner_reads(self.tenant, self.owner) | _author_reads(self.by)
 
     def decide(self, world: World) -> Principal:
         author = require(world, self.by, Role.ADMIN).id if self.by else "operator"
@@ -169,7 +169,7 @@ class SetPrincipal(Command[Principal], frozen=True, kw_only=True):
             before,
             roles=before.roles if self.roles is None else self.roles,
             groups=before.groups if self.groups is None else self.groups,
-            owner=before.owner if self.owner is None else self.owner,
+            owner=_person(world, self.tenant, self.owner) or before.owner,
         )
         stored = world.put(PRINCIPALS, after)
         _record(world, stored, author, self.by, "principal_set")
@@ -223,6 +223,20 @@ class BootstrapAdmin(Command[Principal | None], frozen=True, kw_only=True):
             key_id=self.key_id,
             digest=self.digest,
         ).decide(world)
+
+
+def _author_reads(by: Caller | None) -> Reads:
+    return caller_reads(by) if by else Reads()
+
+
+def _owner_reads(tenant: str, owner: str | None) -> Reads:
+    return Reads(see=(PRINCIPALS.key(tenant, owner),)) if owner else Reads()
+
+
+def _person(world: World, tenant: str, owner: str | None) -> str | None:
+    """The person whom an owner's name stands for: its own owner, if it has one."""
+    known = world.get(PRINCIPALS, tenant, owner) if owner else None
+    return known.person if known else owner
 
 
 def _record(
