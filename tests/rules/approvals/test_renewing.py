@@ -1,0 +1,190 @@
+"""Asking again: after a change of policy, after an expiry, after an edit."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.api.rooms.stage import ASK, Seen, Stage
+
+LIMIT = """
+version: v1
+rules:
+  - {id: small, when: {topic: pay}, if: payload.amount < 100, decision: allow}
+  - {id: huge, when: {topic: pay}, if: payload.amount > 9000, decision: deny}
+  - {id: ask, when: {topic: pay}, decision: require_human, approval: {quorum: 2}}
+"""
+
+
+async def refresh(stage: Stage, job: str, key: str) -> Seen:
+    return await stage.call("POST", f"approvals/{job}/refresh", key, {})
+
+
+async def edit(stage: Stage, job: str, key: str, payload: object, reason: str = "corrected") -> Seen:
+    return await stage.call("POST", f"approvals/{job}/edit", key, {"payload": payload, "reason": reason})
+
+
+@pytest.mark.parametrize(
+    ("decision", "state", "event"),
+    [
+        ("allow", "PENDING", "job.released"),
+        ("deny", "DENIED", "job.denied"),
+        ("require_human", "APPROVAL", "approval.requested"),
+    ],
+)
+async def test_a_refresh_puts_the_job_where_the_policy_now_says(
+    stage: Stage, decision: str, state: str, event: str
+) -> None:
+    await stage.policy(ASK)
+    bot, ada = await stage.agent(), await stage.person("ada")
+    job = await stage.submit(bot)
+    now = await stage.policy(
+        ASK.replace("decision: require_human", f"decision: {decision}") + "mode: enforce\n# v2\n"
+    )
+
+    seen = await refresh(stage, job, ada)
+
+    assert (seen.status, seen.document["state"]) == (200, state)
+    assert seen.document["policy_snapshot"] == now
+    assert (await stage.events(job))[-1] == event
+    assert (await stage.audit(job))[-1] == ("refresh", "done")
+
+
+async def test_a_refresh_clears_the_votes_and_keeps_the_old_request(stage: Stage) -> None:
+    await stage.policy(LIMIT)
+    bot, ada, bob = await stage.agent(), await stage.person("ada"), await stage.person("bob")
+    job = await stage.submit(bot, {"amount": 500})
+    await stage.approve(job, ada)
+
+    seen = await refresh(stage, job, bob)
+
+    assert seen.document["approval"]["votes"] == []
+    assert seen.document["approval"]["round"] == 2
+    kept = (await stage.job(job))["revisions"]
+    assert [vote["principal"] for vote in kept[0]["approval"]["votes"]] == ["ada"]
+    assert (await stage.approve(job, bob)).word == "vote_recorded"
+
+
+@pytest.mark.parametrize("outcome", ["approve", "reject", "cancel"])
+async def test_a_decided_job_cannot_be_refreshed_or_edited(stage: Stage, outcome: str) -> None:
+    await stage.policy(ASK)
+    bot, ada = await stage.agent(), await stage.person("ada")
+    job = await stage.submit(bot)
+    if outcome == "cancel":
+        await stage.call("POST", f"jobs/{job}/cancel", bot, {})
+    else:
+        await stage.call("POST", f"approvals/{job}/{outcome}", ada, {"reason": "so be it"})
+
+    for again in (await refresh(stage, job, ada), await edit(stage, job, ada, {})):
+        assert (again.status, again.word) == (409, "not_actionable")
+
+
+async def test_an_edit_makes_a_new_hash_clears_the_votes_and_keeps_the_old_version(stage: Stage) -> None:
+    await stage.policy(LIMIT)
+    bot, ada, bob = await stage.agent(), await stage.person("ada"), await stage.person("bob")
+    job = await stage.submit(bot, {"amount": 500})
+    before = await stage.job(job)
+    await stage.approve(job, ada)
+
+    seen = await edit(stage, job, bob, {"amount": 400}, "a digit too many")
+
+    assert (seen.status, seen.document["state"]) == (200, "APPROVAL")
+    assert seen.document["payload"] == {"amount": 400}
+    assert seen.document["job_hash"] != before["job_hash"]
+    assert seen.document["approval"]["job_hash"] == seen.document["job_hash"]
+    assert seen.document["approval"]["votes"] == []
+    old = (await stage.job(job))["revisions"][0]
+    assert (old["payload"], old["job_hash"]) == ({"amount": 500}, before["job_hash"])
+    assert (old["replaced_by"], old["why"]) == ("bob", "a digit too many")
+
+
+async def test_an_edit_is_judged_by_the_policy_again(stage: Stage) -> None:
+    await stage.policy(LIMIT)
+    bot, ada = await stage.agent(), await stage.person("ada")
+    small, huge = await stage.submit(bot, {"amount": 500}), await stage.submit(bot, {"amount": 500})
+
+    assert (await edit(stage, small, ada, {"amount": 5})).document["state"] == "PENDING"
+    assert (await edit(stage, huge, ada, {"amount": 9999})).document["state"] == "DENIED"
+    assert "approval_granted" not in (await stage.job(small))["labels"]
+
+
+async def test_whoever_edits_cannot_approve_what_they_wrote(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot, ada, bob = await stage.agent(), await stage.person("ada"), await stage.person("bob")
+    phone = await stage.person("ada-phone", owner="ada")
+    job = await stage.submit(bot, {"amount": 1})
+    await edit(stage, job, ada, {"amount": 2})
+
+    assert (await stage.approve(job, ada)).word == "self_approval"
+    assert (await stage.approve(job, phone)).word == "self_approval"
+    assert (await stage.approve(job, bob)).word == "approved"
+
+
+async def test_an_editor_stays_bound_after_somebody_elses_refresh(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot, ada, bob = await stage.agent(), await stage.person("ada"), await stage.person("bob")
+    job = await stage.submit(bot, {"amount": 1})
+    await edit(stage, job, ada, {"amount": 2})
+    await refresh(stage, job, bob)
+
+    assert (await stage.approve(job, ada)).word == "self_approval"
+
+
+async def test_a_stranger_cannot_refresh_or_edit(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot, other = await stage.agent(), await stage.agent("other")
+    job = await stage.submit(bot)
+
+    for refused in (await refresh(stage, job, other), await edit(stage, job, other, {})):
+        assert (refused.status, refused.word) == (403, "forbidden")
+    assert (await stage.audit(job))[-1] == ("edit_refused", "Forbidden")
+    assert (await edit(stage, job, bot, {"amount": 1})).status == 200
+
+
+async def test_the_number_of_kept_versions_is_bounded(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot = await stage.agent()
+    job = await stage.submit(bot, {"n": 0})
+
+    for n in range(1, 31):
+        assert (await edit(stage, job, bot, {"n": n})).status == 200
+
+    kept = (await stage.job(job))["revisions"]
+    assert [old["payload"]["n"] for old in kept] == list(range(10, 30))
+    assert (await stage.job(job))["approval"]["round"] == 31
+
+
+async def test_a_yes_to_the_version_before_an_edit_does_not_count_for_the_one_after(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot, ada = await stage.agent(), await stage.person("ada")
+    job = await stage.submit(bot, {"amount": 1})
+    seen = (await stage.job(job))["job_hash"]
+
+    edited, approved = await asyncio.gather(
+        edit(stage, job, bot, {"amount": 1000}), stage.approve(job, ada, job_hash=seen)
+    )
+
+    after = await stage.job(job)
+    if approved.word == "approved":
+        assert (edited.word, after["payload"]) == ("not_actionable", {"amount": 1})
+    else:
+        assert (approved.word, after["state"], after["payload"]) == (
+            "hash_mismatch",
+            "APPROVAL",
+            {"amount": 1000},
+        )
+
+
+async def test_a_refresh_that_releases_is_repeated_byte_for_byte(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot, ada = await stage.agent(), await stage.person("ada")
+    job = await stage.submit(bot)
+    await stage.policy(ASK.replace("require_human", "allow"))
+
+    first = await stage.call("POST", f"approvals/{job}/refresh", ada, {}, idempotency_key="r1")
+    again = await stage.call("POST", f"approvals/{job}/refresh", ada, {}, idempotency_key="r1")
+
+    assert (first.status, first.document["state"]) == (200, "PENDING")
+    assert (again.status, again.body) == (200, first.body)
+    assert again.headers["idempotency-replayed"] == "true"

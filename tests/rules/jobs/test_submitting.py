@@ -1,0 +1,182 @@
+"""What becomes of a proposed action, and what its hash binds."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+import rfc8785
+
+from tests.api.rooms.stage import ASK, Stage
+
+THROTTLED = """
+version: v1
+rules:
+  - id: mail
+    when: {topic: mail}
+    decision: throttle
+    throttle: {rate: 2/m, burst: 2, key: actor}
+    then: require_human
+  - {id: never, when: {topic: spam}, decision: throttle}
+"""
+OBSERVING = """
+version: v1
+mode: observe
+rules:
+  - {id: ask, when: {topic: pay}, decision: require_human}
+  - {id: read, when: {topic: read}, decision: allow}
+"""
+BROKEN = """
+version: v1
+rules:
+  - {id: odd, when: {topic: pay}, if: payload.amount > 5, decision: allow}
+"""
+
+
+async def test_what_the_policy_allows_is_released(stage: Stage) -> None:
+    await stage.policy(ASK)
+    seen = await stage.propose(await stage.agent(), {"q": 1}, "read")
+
+    assert (seen.status, seen.document["state"]) == (201, "PENDING")
+    assert seen.document["decision"]["rule"] == "read"
+    assert seen.document["approval"] is None
+    assert await stage.events(seen.document["id"]) == ["job.released"]
+
+
+async def test_what_needs_people_waits_for_them(stage: Stage) -> None:
+    snapshot = await stage.policy(ASK)
+    seen = await stage.propose(await stage.agent())
+
+    assert (seen.status, seen.document["state"]) == (202, "APPROVAL")
+    assert seen.document["policy_snapshot"] == snapshot
+    assert seen.document["approval"]["state"] == "pending"
+
+
+async def test_what_the_policy_denies_is_kept_as_denied(stage: Stage) -> None:
+    await stage.policy(ASK)
+    seen = await stage.propose(await stage.agent(), topic="launch")
+
+    assert (seen.status, seen.word) == (403, "policy_denied")
+    assert seen.document["rule"] is None
+    kept = await stage.job(seen.document["job_id"])
+    assert (kept["state"], kept["topic"]) == ("DENIED", "launch")
+
+
+async def test_without_a_policy_everything_is_denied(stage: Stage) -> None:
+    assert (await stage.propose(await stage.agent(), topic="read")).word == "policy_denied"
+
+
+async def test_a_throttle_lets_its_burst_through_and_refuses_the_rest_until_it_refills(stage: Stage) -> None:
+    await stage.policy(THROTTLED)
+    bot, other = await stage.agent(), await stage.agent("other")
+
+    answers = [await stage.propose(bot, topic="mail") for _ in range(3)]
+
+    assert [answer.status for answer in answers] == [202, 202, 429]
+    refused = answers[2]
+    assert refused.word == "policy_throttled"
+    assert refused.document["retry_after_ms"] == 30_000
+    assert refused.headers["retry-after"] == "30"
+    assert (await stage.propose(other, topic="mail")).status == 202
+    assert (await stage.audit("mail")) == [("submit_refused", "PolicyThrottled")]
+    stage.clock.advance(30)
+    assert (await stage.propose(bot, topic="mail")).status == 202
+    assert (await stage.propose(bot, topic="mail")).status == 429
+
+
+async def test_a_throttle_without_a_rate_always_refuses(stage: Stage) -> None:
+    await stage.policy(THROTTLED)
+
+    seen = await stage.propose(await stage.agent(), topic="spam")
+
+    assert (seen.status, seen.word) == (429, "policy_throttled")
+    assert (await stage.get("jobs"))["items"] == []
+
+
+async def test_a_rule_that_cannot_be_evaluated_releases_nothing(stage: Stage) -> None:
+    await stage.policy(BROKEN)
+
+    seen = await stage.propose(await stage.agent(), {"no": "amount"})
+
+    assert (seen.status, seen.word) == (503, "policy_unavailable")
+    assert seen.document["rule"] == "odd"
+    assert (await stage.get("jobs"))["items"] == []
+    assert await stage.audit("pay") == [("submit_refused", "PolicyUnavailable")]
+
+
+async def test_an_observing_policy_releases_and_remembers_what_it_would_have_done(stage: Stage) -> None:
+    await stage.policy(OBSERVING)
+    bot = await stage.agent()
+    asked, read = await stage.propose(bot), await stage.propose(bot, topic="read")
+    denied = await stage.propose(bot, topic="launch")
+
+    assert {asked.status, read.status, denied.status} == {201}
+    seen = {
+        item["id"]: item["decision"]["observed"] for item in (await stage.get("policy/observed"))["items"]
+    }
+    assert seen == {asked.document["id"]: "require_human", denied.document["id"]: "deny"}
+
+
+async def test_the_hash_is_over_the_canonical_form_of_what_would_run(stage: Stage) -> None:
+    await stage.policy(ASK)
+    fields = {"env": "prod", "channel": "web", "labels": {"b": "2", "a": "1"}, "risk": ["high"]}
+    target = {"key": "repo:x", "version": "v7"}
+    seen = await stage.propose(await stage.agent(), {"z": 1.5, "a": "ü"}, "read", target=target, **fields)
+
+    bound = {
+        "tenant": "default",
+        "topic": "read",
+        "payload": {"z": 1.5, "a": "ü"},
+        "target": target,
+        **fields,
+    }
+    expected = hashlib.sha256(b"interlock:job/v1\n" + rfc8785.dumps(bound)).hexdigest()
+    assert seen.document["job_hash"] == f"sha256:{expected}"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"topic": "pay"},
+        {"payload": {"n": 2}},
+        {"env": "prod"},
+        {"channel": "web"},
+        {"labels": {"a": "1"}},
+        {"risk": ["high"]},
+        {"target": {"key": "k"}},
+        {"target": {"key": "k", "version": "1"}},
+    ],
+    ids=str,
+)
+async def test_every_field_of_the_action_changes_the_hash(stage: Stage, other: dict[str, object]) -> None:
+    await stage.policy(ASK)
+    bot = await stage.agent()
+    base = {"topic": "read", "payload": {"n": 1}}
+
+    first = await stage.call("POST", "jobs", bot, base)
+    second = await stage.call("POST", "jobs", bot, {**base, **other})
+
+    assert first.document["job_hash"] != second.document["job_hash"]
+
+
+async def test_what_is_not_part_of_the_action_does_not_change_the_hash(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot = await stage.agent()
+    plain = await stage.propose(bot, {"n": 1.0}, "read")
+    same = await stage.call(
+        "POST",
+        "jobs",
+        bot,
+        b'{"priority":"high","payload":{"n":1},"max_attempts":9,"expires_in":"1h","topic":"read",'
+        b'"evidence":[{"title":"t","kind":"text","content":"c"}],"run_id":"r"}',
+    )
+
+    assert same.document["job_hash"] == plain.document["job_hash"]
+
+
+async def test_only_who_may_submit_submits(stage: Stage) -> None:
+    await stage.policy(ASK)
+    seen = await stage.propose(await stage.person("ada", "review,admin,operate,audit,work"))
+
+    assert (seen.status, seen.word) == (403, "forbidden")
+    assert seen.document["roles"] == ["submit"]
