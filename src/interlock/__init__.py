@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from interlock.permits.verifying import PermitInvalid as PermitInvalid
+    from interlock.permits.verifying import verify_permit as verify_permit
     from interlock.sdk.arguments import NotJson as NotJson
     from interlock.sdk.client import AsyncInterlock as AsyncInterlock
     from interlock.sdk.client import Interlock as Interlock
@@ -33,8 +35,18 @@ if TYPE_CHECKING:
     from interlock.sdk.retry import Backoff as Backoff
     from interlock.sdk.retry import Retry as Retry
     from interlock.sdk.retry import RetryPolicy as RetryPolicy
+    from interlock.sdk.worker import Worker as Worker
+    from interlock.sdk.worker_errors import Final as Final
+    from interlock.sdk.worker_errors import LeaseLost as LeaseLost
+    from interlock.sdk.worker_errors import Retryable as Retryable
+    from interlock.sdk.worker_jobs import AsyncWork as AsyncWork
+    from interlock.sdk.worker_jobs import Work as Work
 
 _HOMES = {
+    "interlock.permits.verifying": ("PermitInvalid", "verify_permit"),
+    "interlock.sdk.worker": ("Worker",),
+    "interlock.sdk.worker_errors": ("Final", "LeaseLost", "Retryable"),
+    "interlock.sdk.worker_jobs": ("AsyncWork", "Work"),
     "interlock.sdk.client": ("AsyncInterlock", "Interlock"),
     "interlock.sdk.arguments": ("NotJson",),
     "interlock.sdk.models": ("Evidence", "Job", "Target"),

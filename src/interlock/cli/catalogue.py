@@ -56,6 +56,7 @@ SECTIONS: tuple[Section, ...] = (
         "Run",
         (
             Entry("serve", "serve", "run the server"),
+            Entry("worker", "worker", "run a command for each approved action"),
             Entry("doctor", "doctor", "look for trouble, and say what to do about it"),
             Entry("demo", "demo", "play the story of one payment on a temporary store"),
             Entry("completion", "completion", "print a completion script for bash, zsh or fish"),

@@ -60,9 +60,12 @@ def change(
     key: str | None,
     scope: str = "",
     method: str = "POST",
+    hold_seconds: float = 0.0,
 ) -> Flow[T]:
     """Send a change under an idempotency key; see `change_answered`."""
-    response = yield from change_answered(session, where, body, key=key, scope=scope, method=method)
+    response = yield from change_answered(
+        session, where, body, key=key, scope=scope, method=method, hold_seconds=hold_seconds
+    )
     return decoded(response, kind)
 
 
@@ -74,12 +77,13 @@ def change_answered(
     key: str | None,
     scope: str = "",
     method: str = "POST",
+    hold_seconds: float = 0.0,
 ) -> Flow[Response]:
     """Send a change under an idempotency key that survives its retries.
 
     `key` names the caller's intent: the same name on the same path and scope is the same request, also
     after a restart of this process. Without one the call gets a name of its own. Fields that are None
-    are left out of the body.
+    are left out of the body. Times as for `exchange`.
     """
     name = fresh_name() if key is None else _checked_name(key)
     headers = _headers(session) | {IDEMPOTENCY_KEY: derived_key(where, scope, name)}
@@ -87,7 +91,7 @@ def change_answered(
     if present := {field: value for field, value in (body or {}).items() if value is not None}:
         headers["content-type"], content = "application/json", encoded(present)
     request = Request(method=method, path=where, headers=headers, body=content)
-    return (yield from exchange(session, request, name=name))
+    return (yield from exchange(session, request, name=name, hold_seconds=hold_seconds))
 
 
 def put_document(session: Session, where: str, kind: type[T], document: bytes, media_type: str) -> Flow[T]:

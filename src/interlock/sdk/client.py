@@ -18,6 +18,7 @@ from interlock.sdk.operations import audit as on_audit
 from interlock.sdk.operations import jobs as on_jobs
 from interlock.sdk.operations import policy as on_policy
 from interlock.sdk.operations import waiting as on_waiting
+from interlock.sdk.operations import work as on_work
 from interlock.sdk.session import Session
 
 if TYPE_CHECKING:
@@ -72,6 +73,13 @@ class Interlock(ClientBase):
     cancel = blocking(on_jobs.cancel)
     retry_job = blocking(on_jobs.retry_job)
     history = blocking(on_jobs.history)
+    claim = blocking(on_work.claim)
+    claim_job = blocking(on_work.claim_job)
+    renew = blocking(on_work.renew)
+    complete = blocking(on_work.complete)
+    fail = blocking(on_work.fail)
+    release = blocking(on_work.release)
+    permit_keys = blocking(on_work.permit_keys)
     approvals = blocking(on_approvals.approvals)
     approval = blocking(on_approvals.approval)
     approve = blocking(on_approvals.approve)
@@ -132,6 +140,13 @@ class AsyncInterlock(ClientBase):
     cancel = awaited(on_jobs.cancel)
     retry_job = awaited(on_jobs.retry_job)
     history = awaited(on_jobs.history)
+    claim = awaited(on_work.claim)
+    claim_job = awaited(on_work.claim_job)
+    renew = awaited(on_work.renew)
+    complete = awaited(on_work.complete)
+    fail = awaited(on_work.fail)
+    release = awaited(on_work.release)
+    permit_keys = awaited(on_work.permit_keys)
     approvals = awaited(on_approvals.approvals)
     approval = awaited(on_approvals.approval)
     approve = awaited(on_approvals.approve)

@@ -142,6 +142,34 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return self.state not in UNFINISHED
 
 
+class HeldJob(Job, frozen=True, kw_only=True):
+    """A job that a worker holds: under `fence`, until `lease_expires_at`. `permit` proves it to tools.
+
+    `checkpoint` is what the attempt before left behind.
+    """
+
+    fence: int
+    lease_expires_at: datetime
+    permit: str
+    checkpoint: Any = None
+
+
+class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+    """The jobs that a claim got."""
+
+    jobs: tuple[HeldJob, ...] = ()
+
+
+class Renewed(msgspec.Struct, frozen=True, kw_only=True):
+    """A lease's new end, and a permit until then."""
+
+    id: str
+    fence: int
+    lease_expires_at: datetime
+    permit: str
+    attempt: int = 1
+
+
 class Drift(msgspec.Struct, frozen=True, kw_only=True):
     """What moved since an approval was asked for; any `true` means: refresh before approving."""
 

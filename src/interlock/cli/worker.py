@@ -1,0 +1,110 @@
+"""`interlock worker`: run a command for each job, for work that is not written in Python.
+
+The job's payload is the command's standard input; who it is and the permit are in its environment. Exit 0
+completes the job with what the command printed (as JSON, if it is JSON), exit 75 (EX_TEMPFAIL) asks for
+another attempt, any other exit is final unless `--retry-any`.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from interlock.cli.exits import Exit, Failed
+from interlock.cli.options import Parser, as_json, connecting, given, wants_json
+
+if TYPE_CHECKING:
+    from interlock.sdk.models import HeldJob
+    from interlock.sdk.worker_settling import Settled
+
+_MORE = """\
+the command gets:
+  stdin                   the payload, as JSON
+  INTERLOCK_PERMIT        a signed token that proves the hold; hand it to the tool that acts
+  INTERLOCK_JOB_ID, INTERLOCK_JOB_HASH, INTERLOCK_TOPIC, INTERLOCK_FENCE, INTERLOCK_ATTEMPT
+  INTERLOCK_CHECKPOINT    what the attempt before left behind, as JSON; empty if nothing
+
+exit codes of the command:
+  0     done; what it printed is the result
+  75    try again later (EX_TEMPFAIL)
+  else  a dead letter; with --retry-any, try again
+"""
+
+
+def declare_worker() -> Parser:
+    """The options of `interlock worker`."""
+    parser = Parser(
+        "interlock worker",
+        description="Run a command for each approved job, and say how it ended.\n"
+        "Leases are renewed while it runs; SIGTERM lets what was begun finish.",
+        examples=(
+            "interlock worker --topic finance.payment.* --exec './pay.sh'",
+            "interlock worker --topic mail.send --exec 'python send.py' --concurrency 8",
+        ),
+        more=_MORE,
+    )
+    parser.add_argument(
+        "--topic", action="append", required=True, metavar="TOPIC", help="exact or a glob; repeat it"
+    )
+    parser.add_argument("--exec", dest="command", required=True, metavar="CMD", help="a shell command")
+    parser.add_argument("--concurrency", type=int, default=1, metavar="N", help="jobs at a time (default 1)")
+    parser.add_argument(
+        "--lease-seconds", type=int, default=30, metavar="N", help="length of a lease (default 30)"
+    )
+    parser.add_argument(
+        "--drain-seconds", type=float, default=30.0, metavar="N", help="time to finish (default 30)"
+    )
+    parser.add_argument("--retry-any", action="store_true", help="every failure asks for another attempt")
+    parser.add_argument("--once", action="store_true", help="wait for one job, do it, and end")
+    as_json(parser)
+    connecting(parser)
+    parser.set_defaults(run=run_worker)
+    return parser
+
+
+def run_worker(args: Namespace) -> int:
+    """Work until told to stop; with `--once`, end as the job did."""
+    from interlock.cli.connection import translated
+    from interlock.sdk.worker import Worker
+    from interlock.sdk.worker_commands import run_command
+    from interlock.sdk.worker_settling import Settled
+
+    ends: list[Settled] = []
+
+    def settled(job: HeldJob, end: Settled) -> None:
+        ends.append(end)
+        _tell(job, end, as_json=wants_json(args))
+
+    with translated(args):
+        try:
+            worker = Worker(
+                given(args, "url"),
+                given(args, "api_key"),
+                store=given(args, "store"),
+                concurrency=1 if args.once else args.concurrency,
+                lease_seconds=args.lease_seconds,
+                drain_seconds=args.drain_seconds,
+                jobs_max=1 if args.once else None,
+                on_settled=settled,
+            )
+            worker.handler(*args.topic)(run_command(args.command, retry_any=args.retry_any))
+        except ValueError as error:
+            raise Failed(str(error), Exit.USAGE) from None
+        worker.run()
+    if args.once and ends != [Settled.SUCCEEDED]:
+        return Exit.ERROR if ends else Exit.WAITING
+    return Exit.DONE
+
+
+def _tell(job: HeldJob, end: Settled, *, as_json: bool) -> None:
+    import sys
+
+    from interlock.cli.output import say, say_json
+
+    if as_json:
+        say_json(
+            {"job_id": job.id, "topic": job.topic, "attempt": job.attempt, "fence": job.fence, "outcome": end}
+        )
+    else:
+        say(f"{job.id} {job.topic}: {end.value} (attempt {job.attempt})")
+    sys.stdout.flush()

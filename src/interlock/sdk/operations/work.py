@@ -1,0 +1,86 @@
+"""Work: take jobs, keep them, and say how they ended. `Worker` does all of this for a function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from interlock.sdk.calls import change, fetch, path
+from interlock.sdk.flow import Flow
+from interlock.sdk.models import Claimed, HeldJob, Job, Renewed
+from interlock.sdk.session import Session
+
+
+def claim(
+    session: Session,
+    topics: Sequence[str],
+    *,
+    max: int = 1,  # noqa: A002 - the API's own word
+    lease_seconds: int = 30,
+    wait_seconds: int = 0,
+    key: str | None = None,
+) -> Flow[tuple[HeldJob, ...]]:
+    """Take up to `max` jobs of these topics (exact or globs), waiting `wait_seconds` for the first.
+
+    Each is yours for `lease_seconds`, unless you `renew`. The answer may be empty.
+    """
+    body = {
+        "topics": list(topics),
+        "max": max,
+        "lease_seconds": lease_seconds,
+        "wait_seconds": wait_seconds,
+    }
+    where = path("jobs", "claim")
+    claimed = yield from change(session, where, Claimed, body, key=key, hold_seconds=wait_seconds)
+    return claimed.jobs
+
+
+def claim_job(
+    session: Session, job_id: str, *, lease_seconds: int = 30, key: str | None = None
+) -> Flow[HeldJob]:
+    """Take one job by its id. Of several callers one wins; the others get `Conflict`."""
+    body = {"lease_seconds": lease_seconds}
+    return (yield from change(session, path("jobs", job_id, "claim"), HeldJob, body, key=key))
+
+
+def renew(
+    session: Session, job_id: str, fence: int, *, checkpoint: Any = None, key: str | None = None
+) -> Flow[Renewed]:
+    """Keep a job for another lease's length, and leave a checkpoint. `Conflict` if it is lost."""
+    body = {"fence": fence, "checkpoint": checkpoint}
+    return (yield from change(session, path("jobs", job_id, "renew"), Renewed, body, key=key))
+
+
+def complete(
+    session: Session, job_id: str, fence: int, *, result: Any = None, key: str | None = None
+) -> Flow[Job]:
+    """Say that a job is done. `Conflict` (`fence_stale`) if it is no longer yours."""
+    body = {"fence": fence, "result": result}
+    return (yield from change(session, path("jobs", job_id, "complete"), Job, body, key=key))
+
+
+def fail(
+    session: Session,
+    job_id: str,
+    fence: int,
+    *,
+    error: Any,
+    retryable: bool = True,
+    key: str | None = None,
+) -> Flow[Job]:
+    """Say that a job did not succeed: if `retryable`, it is tried again while attempts last."""
+    body = {"fence": fence, "error": error, "retryable": retryable}
+    return (yield from change(session, path("jobs", job_id, "fail"), Job, body, key=key))
+
+
+def release(
+    session: Session, job_id: str, fence: int, *, checkpoint: Any = None, key: str | None = None
+) -> Flow[Job]:
+    """Give a job back; no attempt is counted."""
+    body = {"fence": fence, "checkpoint": checkpoint}
+    return (yield from change(session, path("jobs", job_id, "release"), Job, body, key=key))
+
+
+def permit_keys(session: Session) -> Flow[Any]:
+    """The public keys for `verify_permit`; read them now and then, and whenever a key is unknown."""
+    return (yield from fetch(session, path("keys"), object))

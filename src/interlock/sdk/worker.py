@@ -1,0 +1,230 @@
+"""Workers people write: functions that are given approved jobs, one at a time each.
+
+    worker = Worker("https://interlock.example.com", key=…)
+
+    @worker.handler("finance.payment.*")
+    def pay(work: Work) -> dict[str, str]:
+        return {"receipt": bank.pay(work.payload, permit=work.permit)}
+
+    worker.run()                      # until SIGTERM or Ctrl-C; what was begun is finished
+
+A handler's result completes the job. `Retryable` and `Final` say how it failed; any other error counts as
+retryable. Leases are renewed meanwhile. A worker that loses a job says nothing more about it: whatever it
+tried would be refused, and somebody else has the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import random
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from interlock.policy.matching import topic_problem, topic_test
+from interlock.sdk.client import AsyncInterlock, Interlock
+from interlock.sdk.models import HeldJob
+from interlock.sdk.outcomes import Forbidden, InterlockError, InvalidRequest, Unauthenticated
+from interlock.sdk.worker_errors import Final
+from interlock.sdk.worker_jobs import RENEW_SHARE, AsyncWork, Hold, Work
+from interlock.sdk.worker_settling import Settled, settle_failure, settle_release, settle_result
+
+log = logging.getLogger(__name__)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+WAIT_SECONDS_MAX = 20
+TROUBLE_SECONDS = (0.5, 1.5)
+
+
+class Worker:
+    """Claims jobs and gives them to handlers, up to `concurrency` at a time."""
+
+    def __init__(
+        self,
+        client: Interlock | AsyncInterlock | str | None = None,
+        key: str | None = None,
+        *,
+        store: str | None = None,
+        concurrency: int = 4,
+        lease_seconds: int = 30,
+        drain_seconds: float = 30.0,
+        jobs_max: int | None = None,
+        on_settled: Callable[[HeldJob, Settled], None] | None = None,
+    ) -> None:
+        """`client` is a client or a URL; without one, `INTERLOCK_URL` or the embedded store, as for clients.
+
+        `drain_seconds` is how long a worker that was told to stop lets its handlers finish. `jobs_max` ends
+        it after so many jobs. `on_settled` is told how each job ended.
+        """
+        if concurrency < 1 or lease_seconds < 1:
+            raise ValueError("concurrency and lease_seconds must be at least 1")
+        self._client = _async_client(client, key, store)
+        self._concurrency = concurrency
+        self._lease = lease_seconds
+        self._drain_seconds = drain_seconds
+        self._left = jobs_max
+        self._on_settled = on_settled
+        self._handlers: dict[str, Callable[..., Any]] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._threads: ThreadPoolExecutor | None = None
+
+    def handler(self, *topics: str) -> Callable[[F], F]:
+        """Give jobs of these topics (exact or globs) to a function. The first that matches is chosen."""
+        for topic in topics:
+            if (wrong := topic_problem(topic)) is not None:
+                raise ValueError(wrong)
+
+        def register(function: F) -> F:
+            self._handlers.update(dict.fromkeys(topics, function))
+            return function
+
+        return register
+
+    def run(self) -> None:
+        """Work until SIGTERM, Ctrl-C or `stop()`; then finish what was begun."""
+        asyncio.run(self.serve(signals=True))
+
+    async def serve(self, *, signals: bool = False) -> None:
+        """Work on the running event loop until `stop()`; with `signals`, until SIGTERM or Ctrl-C too."""
+        if not self._handlers:
+            raise ValueError("this worker has no handler; add one with @worker.handler(topic)")
+        self._loop = asyncio.get_running_loop()
+        self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="interlock-work")
+        if signals:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._loop.add_signal_handler(number, self._stopping.set)
+        try:
+            await self._claim_until_stopped()
+            await self._drain()
+        finally:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            await self._client.close()
+
+    def stop(self) -> None:
+        """Claim nothing more, and end when what was begun is done. Any thread may call it."""
+        if self._loop is None:
+            self._stopping.set()
+        else:
+            self._loop.call_soon_threadsafe(self._stopping.set)
+
+    async def _claim_until_stopped(self) -> None:
+        while not self._stopping.is_set() and self._left != 0:
+            free = self._concurrency - len(self._running)
+            if free == 0:
+                await self._anything(asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED))
+                continue
+            for job, sent_at in await self._claim(free if self._left is None else min(free, self._left)):
+                self._begin(job, sent_at)
+
+    async def _claim(self, most: int) -> list[tuple[HeldJob, float]]:
+        """Jobs, each with when its claim was sent. Trouble that passes is waited out."""
+        sent_at = time.monotonic()
+        # Held no longer than the first renewal is away: the lease counts from when the claim was sent.
+        wait = int(min(WAIT_SECONDS_MAX, self._lease * RENEW_SHARE))
+        try:
+            topics = tuple(self._handlers)
+            jobs = await self._client.claim(
+                topics, max=min(most, 100), lease_seconds=self._lease, wait_seconds=wait
+            )
+        except (Forbidden, Unauthenticated, InvalidRequest):
+            raise
+        except InterlockError as trouble:
+            log.warning("cannot claim work: %s", trouble)
+            await self._anything(asyncio.sleep(random.uniform(*TROUBLE_SECONDS)))
+            return []
+        if not jobs and wait == 0:
+            await self._anything(asyncio.sleep(random.uniform(0.2, 0.5)))
+        return [(job, sent_at) for job in jobs]
+
+    async def _anything(self, awaited: Awaitable[Any]) -> None:
+        """Wait for this, or for being told to stop."""
+        tasks = {asyncio.ensure_future(awaited), asyncio.ensure_future(self._stopping.wait())}
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+
+    def _begin(self, job: HeldJob, sent_at: float) -> None:
+        if self._left is not None:
+            self._left -= 1
+        hold = Hold(self._client, job, sent_at=sent_at, lease_seconds=self._lease)
+        task = asyncio.get_running_loop().create_task(self._work(hold), name=f"work on {job.id}")
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _work(self, hold: Hold) -> None:
+        keeping = asyncio.create_task(hold.keep())
+        try:
+            settled = await self._settled(hold, keeping)
+        finally:
+            keeping.cancel()
+        log.info("%s %s (attempt %d)", hold.job.id, settled.value, hold.job.attempt)
+        if self._on_settled is not None:
+            self._on_settled(hold.job, settled)
+
+    async def _settled(self, hold: Hold, keeping: asyncio.Task[None]) -> Settled:
+        if self._stopping.is_set():
+            return await settle_release(self._client, hold)
+        try:
+            result = await self._call(hold, keeping)
+        except asyncio.CancelledError:
+            if hold.lost.is_set():
+                return Settled.LOST
+            # Told to stop, and out of time. A coroutine has ended, so somebody else may have its job; a
+            # thread goes on until the process ends, so its job stays its own until the lease runs out.
+            if inspect.iscoroutinefunction(self._handler_of(hold.job.topic)):
+                with contextlib.suppress(InterlockError):
+                    await settle_release(self._client, hold)
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises is how its job failed
+            return await settle_failure(self._client, hold, error)
+        return await settle_result(self._client, hold, result)
+
+    async def _call(self, hold: Hold, keeping: asyncio.Task[None]) -> Any:
+        """Run the handler. A coroutine is cancelled when its job is lost; a thread cannot be, and is told."""
+        function = self._handler_of(hold.job.topic)
+        if not inspect.iscoroutinefunction(function):
+            return await asyncio.get_running_loop().run_in_executor(self._threads, function, Work(hold))
+        running = asyncio.ensure_future(function(AsyncWork(hold)))
+        try:
+            await asyncio.wait({running, keeping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not running.done():
+                running.cancel()
+                await asyncio.wait({running})
+        return running.result()
+
+    def _handler_of(self, topic: str) -> Callable[..., Any]:
+        for pattern, function in self._handlers.items():
+            if topic_test(pattern)(topic):
+                return function
+        raise Final(f"this worker has no handler for {topic}")
+
+    async def _drain(self) -> None:
+        """Let handlers finish; those that outlast the time are cancelled, and their jobs given back."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=self._drain_seconds)
+        for task in list(self._running):
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running, timeout=WAIT_SECONDS_MAX)
+
+
+def _async_client(
+    client: Interlock | AsyncInterlock | str | None, key: str | None, store: str | None
+) -> AsyncInterlock:
+    if isinstance(client, AsyncInterlock):
+        return client
+    if isinstance(client, Interlock):
+        session = client.session
+        if client.url is not None:
+            return AsyncInterlock(client.url, session.key, retry=session.retry)
+        return AsyncInterlock(store=client.store, key=session.key, retry=session.retry)
+    return AsyncInterlock(client, key, store=store)
