@@ -5,36 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from interlock.api.app import App
-from interlock.api.http import Request, Response
-from interlock.api.operations import Body, Call, Operation, Query, RawBody, Reply
-
-if TYPE_CHECKING:
-    from .conftest import Service
-
-PROBLEM_FIELDS = {"type", "title", "status", "detail", "code", "retryable"}
-
-
-def refused(response: Response) -> dict[str, Any]:
-    """Read a problem document, after checking what every one of them must have."""
-    problem = json.loads(response.body)
-    assert response.header("content-type") == "application/problem+json"
-    assert problem.keys() >= PROBLEM_FIELDS
-    assert problem["status"] == response.status
-    assert problem["type"] == f"/problems/{problem['code']}"
-    assert (
-        problem["retryable"] == ("retry_after_ms" in problem) == (response.header("retry-after") is not None)
-    )
-    assert response.header("x-request-id")
-    return problem
+from interlock.api.http import Request
+from interlock.api.operations import Call
+from tests.api.core.shelf import Service, refused
 
 
 async def test_a_reply_is_encoded_with_its_status_and_headers(service: Service) -> None:
@@ -140,11 +118,11 @@ async def test_a_bug_is_an_opaque_500_whose_request_id_leads_to_the_log(service:
     problem = refused(response)
     assert (response.status, problem["code"]) == (500, "internal_error")
     assert not any(
-        word in response.body.decode() for word in ("Nobody", "KeyError", "Traceback", "conftest", "boo")
+        word in response.body.decode() for word in ("Nobody", "KeyError", "Traceback", "shelf", "boo")
     )
     fault = next(line for line in map(json.loads, service.lines) if line["event"] == "fault")
     assert fault["request_id"] == problem["request_id"] == response.header("x-request-id")
-    assert any("conftest.py" in frame for frame in fault["exceptions"][0]["frames"])
+    assert any("shelf.py" in frame for frame in fault["exceptions"][0]["frames"])
 
 
 async def test_a_sane_request_id_is_kept_and_any_other_replaced(service: Service) -> None:
@@ -166,70 +144,6 @@ async def test_requests_and_problems_are_counted_by_operation_and_code(service: 
     assert 'interlock_http_request_seconds_count{operation="place_thing"} 2' in text
 
 
-def test_a_repeat_of_a_request_has_the_same_digest_and_another_request_has_not() -> None:
-    def digest(**changes: Any) -> str:
-        asked: dict[str, Any] = {
-            "operation_id": "place_thing",
-            "request": Request(method="POST", path="/things", headers={"x-request-id": "1"}),
-            "request_id": "r1",
-            "services": None,
-            "path": {"key": "a"},
-            "query": None,
-            "body": None,
-            "document": {"a": 1, "b": [0.5]},
-        }
-        return Call(**(asked | changes)).request_digest()
-
-    assert digest() == digest(request_id="r2", document={"b": [0.5], "a": 1})
-    others = [
-        digest(),
-        digest(operation_id="other"),
-        digest(path={"key": "b"}),
-        digest(document={"a": 2, "b": [0.5]}),
-        digest(document=None, body=b"x"),
-        digest(document=None, body=b"y"),
-        digest(request=Request(method="POST", path="/things", query="x=1")),
-    ]
-    assert len(set(others)) == len(others)
-
-
-async def nothing(call: Call[Any, Any, Any, Any]) -> Reply:
-    return Reply(200, msgspec.defstruct("Nothing", [])())
-
-
-class Loose(msgspec.Struct):
-    """Forgets to refuse unknown fields."""
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"id": "Bad-Id"}, "lower-case words"),
-        ({"path": "things"}, "starts with a slash"),
-        ({"path": "/{a}/{a}"}, "appears twice"),
-        ({"path": "/{A}"}, "whole word in braces"),
-        ({"parameters": {"b": "what?"}}, "lacks"),
-        ({"public": True, "roles": ("admin",)}, "cannot ask for roles"),
-        ({"method": "GET", "body": Body}, "takes no body"),
-        ({"problems": ("no_such_code",)}, "missing from"),
-        ({"body": Loose}, "derive from"),
-        ({"query": Loose}, "derive from"),
-    ],
-)
-def test_a_declaration_that_could_not_be_served_is_a_mistake(changes: dict[str, Any], message: str) -> None:
-    declared: dict[str, Any] = {
-        "id": "ok",
-        "method": "POST",
-        "path": "/x/{a}",
-        "summary": "s",
-        "tag": "T",
-        "answer": nothing,
-    }
-    Operation(**declared, body=RawBody(("text/plain",)), query=Query)
-    with pytest.raises(ValueError, match=message):
-        Operation(**(declared | changes))
-
-
 def test_two_operations_with_one_id_are_a_mistake(service: Service) -> None:
     with pytest.raises(ValueError, match="place_thing"):
         App(
@@ -240,56 +154,6 @@ def test_two_operations_with_one_id_are_a_mistake(service: Service) -> None:
             log=None,  # pyright: ignore[reportArgumentType]
             metrics=service.metrics,
         )
-
-
-paths = st.sampled_from([
-    "/api/v1/things", "/api/v1/things/a", "/api/v1/things/a/remark", "/api/v1/things/a/touch",
-    "/api/v1/policy", "/api/v1/audit", "/api/v1/refuse/x", "/api/v1/busy", "/healthz",
-])  # fmt: skip
-methods = st.sampled_from(["GET", "POST", "PUT", "HEAD", "OPTIONS", "DELETE", "X", ""])
-queries = st.from_regex(r"(limit|cursor|heavy|state|x)=[^&]{0,30}(&limit=\w*)?", fullmatch=True)
-names = st.sampled_from(["name", "spot", "row", "weight", "x"])
-scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
-documents = st.recursive(
-    scalars, lambda inner: st.lists(inner) | st.dictionaries(names, inner), max_leaves=10
-).map(lambda value: json.dumps(value).encode())
-header_names = st.sampled_from(
-    ["content-type", "idempotency-key", "x-request-id", "authorization", "x-other"]
-)
-header_texts = st.text(st.characters(max_codepoint=255), max_size=300)
-
-
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    method=methods | st.text(max_size=9),
-    path=paths | st.text(max_size=80) | st.builds("/api/v1/things/{}".format, st.text(max_size=40)),
-    query=queries | st.text(max_size=80),
-    body=documents | st.binary(max_size=200),
-    headers=st.dictionaries(header_names, header_texts),
-    known=st.booleans(),
-)
-async def test_no_request_is_answered_with_anything_but_a_declared_answer_or_a_problem(
-    serving: Callable[..., Service],
-    key: str,
-    method: str,
-    path: str,
-    query: str,
-    body: bytes,
-    headers: dict[str, str],
-    known: bool,
-) -> None:
-    sent = {"content-type": "application/json"} | headers
-    if known:
-        sent["authorization"] = f"Bearer {key}"
-    service = serving()
-    response = await service.app.respond(
-        Request(method=method, path=path, query=query, headers=sent, body=body)
-    )
-    assert response.status < 500, response.body
-    if response.status >= 400 and method != "HEAD":
-        refused(response)
-    response.body.decode()
-    assert all(value.isprintable() for _, value in response.headers)
 
 
 def test_the_core_starts_without_a_server_or_anything_heavy() -> None:

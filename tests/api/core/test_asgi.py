@@ -1,118 +1,18 @@
-"""Between the socket and the core: limits, streams, departures, and the life of the server."""
+"""Between the socket and the core: limits, headers, and clients that leave."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, MutableMapping
-from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from interlock.api.app import App
-from interlock.api.asgi import AsgiApp, read_headers
+from interlock.api.asgi import read_headers
 from interlock.api.problem import ProblemError
-
-if TYPE_CHECKING:
-    from .conftest import Service
-
-Message = MutableMapping[str, Any]
-PATIENCE = 20  # a hang guard
-
-
-class Client:
-    """One request at the ASGI interface: what it sends, what it got, and whether it is still there."""
-
-    def __init__(self, asgi: AsgiApp, method: str, path: str, chunks: list[bytes], **headers: str) -> None:
-        self.sent: list[Message] = []
-        self.received = 0
-        self.leaves_after: int | None = None
-        self.deaf_after: int | None = None
-        self.gone = asyncio.Event()
-        self._chunks = chunks or [b""]
-        self._asgi = asgi
-        self._scope = {
-            "type": "http",
-            "method": method,
-            "path": path.partition("?")[0],
-            "raw_path": path.partition("?")[0].encode(),
-            "query_string": path.partition("?")[2].encode(),
-            "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()],
-        }
-
-    async def receive(self) -> Message:
-        if self.received == self.leaves_after:
-            return {"type": "http.disconnect"}
-        if self.received < len(self._chunks):
-            self.received += 1
-            chunk = self._chunks[self.received - 1]
-            return {"type": "http.request", "body": chunk, "more_body": self.received < len(self._chunks)}
-        await self.gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(self, message: Message) -> None:
-        if len(self.sent) == self.deaf_after:
-            raise ConnectionResetError
-        self.sent.append(message)
-
-    async def run(self) -> Client:
-        async with asyncio.timeout(PATIENCE):
-            await self._asgi(self._scope, self.receive, self.send)
-        return self
-
-    @property
-    def status(self) -> int:
-        return self.sent[0]["status"]
-
-    @property
-    def body(self) -> bytes:
-        return b"".join(message.get("body", b"") for message in self.sent[1:])
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {name.decode(): value.decode() for name, value in self.sent[0]["headers"]}
-
-
-@asynccontextmanager
-async def alive(asgi: AsgiApp) -> AsyncIterator[list[Message]]:
-    """Run the application's lifespan around the block; yield what it told the server."""
-    told: list[Message] = []
-    events: asyncio.Queue[Message] = asyncio.Queue()
-    started = asyncio.Event()
-
-    async def send(message: Message) -> None:
-        told.append(message)
-        started.set()
-
-    life = asyncio.create_task(asgi({"type": "lifespan"}, events.get, send))
-    events.put_nowait({"type": "lifespan.startup"})
-    async with asyncio.timeout(PATIENCE):
-        await started.wait()
-        try:
-            yield told
-        finally:
-            events.put_nowait({"type": "lifespan.shutdown"})
-            with suppress(RuntimeError):
-                await life
-
-
-@asynccontextmanager
-async def opened(app: App[Any, Any]) -> AsyncIterator[App[Any, Any]]:
-    yield app
-
-
-@pytest.fixture
-async def client(service: Service, key: str) -> AsyncIterator[Callable[..., Client]]:
-    asgi = AsgiApp(lambda: opened(service.app), body_bytes_max=1000, header_bytes_max=2000)
-
-    def make(method: str, path: str, *chunks: bytes, **headers: str) -> Client:
-        known = {"authorization": f"Bearer {key}", "content_type": "application/json"}
-        return Client(asgi, method, path, list(chunks), **(known | headers))
-
-    make.asgi = asgi  # pyright: ignore[reportFunctionMemberAccess]
-    async with alive(asgi):
-        yield make
+from tests.api.core.asgi_client import PATIENCE, Client
+from tests.api.core.shelf import Service
 
 
 async def test_a_request_in_pieces_is_answered_whole(client: Callable[..., Client]) -> None:
@@ -188,90 +88,6 @@ async def test_a_client_that_leaves_while_sending_changes_nothing(
     assert service.shelf.placed == []
 
 
-async def test_a_server_that_gives_up_on_a_client_does_not_tear_off_its_decision(
-    client: Callable[..., Client], service: Service
-) -> None:
-    serving = asyncio.create_task(client("POST", "/api/v1/slow").run())
-    await asyncio.wait_for(service.shelf.started.wait(), PATIENCE)
-    serving.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await serving
-    service.shelf.go_on.set()
-    async with asyncio.timeout(PATIENCE):
-        while service.shelf.placed != ["finished"]:
-            await asyncio.sleep(0)
-
-
-async def test_shutdown_finishes_what_was_accepted_before_it_closes_the_app(
-    service: Service, key: str
-) -> None:
-    @asynccontextmanager
-    async def closing() -> AsyncIterator[App[Any, Any]]:
-        yield service.app
-        service.shelf.placed.append("closed")
-
-    asgi = AsgiApp(closing)
-    async with alive(asgi) as told:
-        asked = Client(asgi, "POST", "/api/v1/slow", [], authorization=f"Bearer {key}")
-        serving = asyncio.create_task(asked.run())
-        await asyncio.wait_for(service.shelf.started.wait(), PATIENCE)
-        serving.cancel()
-        asyncio.get_running_loop().call_later(0.05, service.shelf.go_on.set)
-    assert service.shelf.placed == ["finished", "closed"]
-    assert [message["type"] for message in told] == [
-        "lifespan.startup.complete",
-        "lifespan.shutdown.complete",
-    ]
-
-
-async def test_shutdown_ends_open_streams_by_itself(service: Service, key: str) -> None:
-    asgi = AsgiApp(lambda: opened(service.app))
-    async with alive(asgi):
-        asked = Client(asgi, "GET", "/api/v1/stream", [], authorization=f"Bearer {key}")
-        serving = asyncio.create_task(asked.run())
-        await asyncio.wait_for(service.shelf.started.wait(), PATIENCE)
-    await asyncio.wait_for(serving, PATIENCE)
-    assert service.shelf.closed.is_set()
-
-
-async def test_a_stream_is_sent_chunk_by_chunk_to_its_end(
-    client: Callable[..., Client], service: Service
-) -> None:
-    asked = client("GET", "/api/v1/stream")
-    serving = asyncio.create_task(asked.run())
-    await asyncio.wait_for(service.shelf.started.wait(), PATIENCE)
-    assert asked.body == b"data: 1\n\n"
-    service.shelf.go_on.set()
-    await serving
-    assert asked.body == b"data: 1\n\ndata: 2\n\n"
-    assert asked.sent[-1].get("more_body", False) is False
-    assert asked.headers["content-type"] == "text/event-stream"
-    assert "content-length" not in asked.headers
-
-
-async def test_a_stream_is_closed_when_its_client_leaves(
-    client: Callable[..., Client], service: Service
-) -> None:
-    asked = client("GET", "/api/v1/stream")
-    serving = asyncio.create_task(asked.run())
-    await asyncio.wait_for(service.shelf.started.wait(), PATIENCE)
-    asked.gone.set()
-    await serving
-    assert service.shelf.closed.is_set()
-
-
-@pytest.mark.parametrize("deaf_after", [0, 1, 2])
-async def test_a_stream_is_closed_quietly_when_it_can_no_longer_be_sent(
-    client: Callable[..., Client], service: Service, deaf_after: int
-) -> None:
-    asked = client("GET", "/api/v1/stream")
-    asked.deaf_after = deaf_after
-    service.shelf.go_on.set()
-    await asked.run()
-    assert service.shelf.closed.is_set() == (deaf_after > 0)  # a stream that never began has nothing to close
-    assert not any('"fault"' in line for line in service.lines)
-
-
 async def test_an_answer_to_a_client_that_left_is_dropped_quietly(
     client: Callable[..., Client], service: Service
 ) -> None:
@@ -279,28 +95,6 @@ async def test_an_answer_to_a_client_that_left_is_dropped_quietly(
     asked.deaf_after = 0
     await asked.run()
     assert len(service.shelf.placed) == 1
-
-
-async def test_open_streams_end_properly_when_the_server_stops(
-    client: Callable[..., Client], service: Service
-) -> None:
-    asked = client("GET", "/api/v1/stream")
-    serving = asyncio.create_task(asked.run())
-    await asyncio.wait_for(service.shelf.started.wait(), PATIENCE)
-    client.asgi.end_streams()  # pyright: ignore[reportFunctionMemberAccess]
-    await serving
-    assert service.shelf.closed.is_set()
-    assert asked.sent[-1].get("more_body", False) is False
-
-
-async def test_a_stream_that_breaks_is_cut_off_and_logged(
-    client: Callable[..., Client], service: Service
-) -> None:
-    asked = client("GET", "/api/v1/torn")
-    with pytest.raises(Exception, match="in the middle"):
-        await asked.run()
-    assert asked.sent[-1]["more_body"] is True
-    assert any('"fault"' in line and "NobodyExpectedThis" in line for line in service.lines)
 
 
 async def test_a_long_poll_can_learn_that_its_client_left(
@@ -318,19 +112,3 @@ async def test_a_long_poll_can_learn_that_its_client_left(
     await asked.run()
     asked.gone.set()
     await asyncio.wait_for(seen[0].gone(), PATIENCE)
-
-
-async def test_a_start_that_fails_is_told_to_the_server() -> None:
-    @asynccontextmanager
-    async def failing() -> AsyncIterator[App[Any, Any]]:
-        raise RuntimeError("the store is newer than this server")
-        yield
-
-    async with alive(AsgiApp(failing)) as told:
-        assert told[0]["type"] == "lifespan.startup.failed"
-        assert "newer" in told[0]["message"]
-
-
-async def test_web_sockets_are_not_served(service: Service) -> None:
-    with pytest.raises(ValueError, match="only HTTP"):
-        await AsgiApp(lambda: opened(service.app))({"type": "websocket"}, None, None)  # pyright: ignore[reportArgumentType]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from interlock.api.http import Response
-
-if TYPE_CHECKING:
-    from .conftest import Service
+from tests.api.core.shelf import Service
 
 
 def document(response: Response) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 
 from interlock.api.http import Request
 from interlock.api.logs import Log, StandardLogs
-
-if TYPE_CHECKING:
-    from .conftest import Service
+from tests.api.core.shelf import Service
 
 SECRET = "sk_live_hunter2swordfish"
 

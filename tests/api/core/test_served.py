@@ -6,16 +6,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import uvicorn
 
 from interlock.api.app import App
 from interlock.api.asgi import AsgiApp
-
-if TYPE_CHECKING:
-    from .conftest import Service
+from tests.api.core.shelf import Service
 
 PATIENCE = 30  # a hang guard
 
