@@ -16,6 +16,7 @@ from interlock.jobs import refusals as jobs
 from interlock.kernel.idempotency import IdempotencyKeyReused
 from interlock.kernel.refusal import Fault, LockBusy, OutcomeUnknown, Overloaded, Refusal, StoreUnavailable
 from interlock.kernel.storage import StoreDown
+from interlock.leases import refusals as leases
 from interlock.policy import refusals as policy
 from interlock.runtime.permits import SigningUnavailable
 
@@ -49,6 +50,11 @@ CODES_OF: Mapping[type[Exception], str] = {
     admission.GateUnavailable: "admission_unavailable",
     admission.RunFenceStale: "fence_stale",
     admission.RunOver: "not_actionable",
+    leases.LeaseHeld: "lock_busy",
+    leases.LeaseFenceStale: "fence_stale",
+    leases.LeaseNotActionable: "not_actionable",
+    leases.ProgressRequired: "not_actionable",
+    leases.ResourceTooDeep: "invalid_request",
     LockBusy: "lock_busy",
     StoreUnavailable: "store_unavailable",
     StoreDown: "store_unavailable",

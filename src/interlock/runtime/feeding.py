@@ -90,9 +90,7 @@ class EventFeed:
         self._sequenced = registry.counter(
             "interlock_events_sequenced_total", "Events that this server gave their position."
         )
-        self._passed_on = registry.counter(
-            "interlock_events_read_total", "Events that this server has seen."
-        )
+        self._passed_on = registry.counter("interlock_events_read_total", "Events that this server has seen.")
         self.dropped = registry.counter(
             "interlock_event_readers_dropped_total", "Readers let go because they did not keep up."
         )

@@ -13,6 +13,8 @@ from interlock.runtime.feeding import EventFeed
 from interlock.runtime.keyring import Keyring
 from interlock.runtime.measures import KernelMeasures, Measures
 from interlock.runtime.permits import PermitSigner
+from interlock.runtime.relay_measures import RelayMeasures
+from interlock.runtime.relaying import Relaying
 from interlock.runtime.settings import Settings
 from interlock.runtime.sweeps import Sweeps
 from interlock.store.contract import Store
@@ -38,15 +40,18 @@ class Service:
         self.admission_stats = AdmissionStats()
         self.is_stopping = False
         self.feed = EventFeed(store, self.kernel.wakes, self.registry)
+        self.relaying = Relaying(self.kernel, store, self.feed, RelayMeasures(self.registry), settings)
         self.sweeps = Sweeps(self.kernel, store, self.measures, every_seconds=settings.sweep_seconds)
 
-    async def open(self, *, sweeping: bool = True) -> None:
-        """Open the store, start the kernel, and begin to listen and sweep."""
+    async def open(self, *, sweeping: bool = True, relaying: bool = False) -> None:
+        """Open the store, start the kernel, and begin to listen, to sweep and to relay."""
         await self.store.open()
         self.kernel.start()
         await self.store.listen(self._heard)
         if sweeping:
             self.sweeps.start()
+        if relaying and self.settings.relay:
+            self.relaying.start()
 
     def stop_waiting(self) -> None:
         """Answer every long poll with what is known now: the server wants to stop."""
@@ -56,6 +61,7 @@ class Service:
 
     async def close(self) -> None:
         """Finish what was accepted, then let go of the store."""
+        await self.relaying.close()
         await self.feed.close()
         await self.sweeps.close()
         await self.kernel.close()
@@ -71,10 +77,12 @@ class Service:
 
 
 @contextlib.asynccontextmanager
-async def open_service(settings: Settings, *, sweeping: bool = True) -> AsyncGenerator[Service]:
+async def open_service(
+    settings: Settings, *, sweeping: bool = True, relaying: bool = False
+) -> AsyncGenerator[Service]:
     """A service that is open inside the block."""
     service = Service(store_for(settings.store, lanes=settings.lanes), settings)
-    await service.open(sweeping=sweeping)
+    await service.open(sweeping=sweeping, relaying=relaying)
     try:
         yield service
     finally:

@@ -15,6 +15,7 @@ from interlock.jobs.queries import count_dead
 from interlock.jobs.recovering import OfferUnclaimed, SweepLostLeases
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.refusal import Fault
+from interlock.leases.rules import SweepOverdueLeases
 from interlock.runtime.measures import Measures
 from interlock.store.contract import Store
 
@@ -64,9 +65,17 @@ class Sweeps:
             if swept:
                 self._measures.swept.add("due_jobs", amount=swept)
         await self._reclaim_slots()
+        await self._end_overdue_leases()
         await self._settle_lost_leases()
         await self._offer_unclaimed()
         self._measures.work.dead_letters = await count_dead(self._store)
+
+    async def _end_overdue_leases(self) -> None:
+        count = _PASS_MAX
+        while count == _PASS_MAX:
+            count = await self._kernel.run(SweepOverdueLeases(most=_PASS_MAX))
+            if count:
+                self._measures.swept.add("overdue_leases", amount=count)
 
     async def _reclaim_slots(self) -> None:
         # This clock only says where to look; the command judges by the store's.

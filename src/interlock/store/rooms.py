@@ -9,7 +9,7 @@ from typing import Any, cast
 from interlock.kernel.idempotency import KEPT_ANSWERS
 from interlock.kernel.record import Kind
 
-ROOMS = ("audit", "outbox", "identity", "relays", "permits", "policy", "admission", "approvals", "jobs")
+ROOMS = ("audit", "outbox", "identity", "relays", "permits", "policy", "leases", "admission", "approvals", "jobs")
 
 
 @cache

@@ -1,0 +1,1 @@
+"""Leases: who owns what, until when, and how far they got."""

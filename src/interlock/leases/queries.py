@@ -1,0 +1,38 @@
+"""Reading leases."""
+
+from __future__ import annotations
+
+from interlock.leases.model import LEASES, NODES, TERMS, TERMS_ID, Lease, LeaseTerms, Node
+from interlock.store.contract import Store
+from interlock.store.paging import Records, page_of
+
+
+async def read_lease(store: Store, tenant: str, lease_id: str) -> Lease | None:
+    return await store.get(LEASES, tenant, lease_id)
+
+
+async def read_terms(store: Store, tenant: str) -> LeaseTerms:
+    kept = await store.get(TERMS, tenant, TERMS_ID)
+    return kept or LeaseTerms(tenant=tenant, id=TERMS_ID)
+
+
+async def list_leases(
+    store: Store, tenant: str, *, resource: str | None, owner: str | None, before: str | None, limit: int
+) -> Records[Lease]:
+    """Leases, newest first, narrowed by resource and owner."""
+    by = [name for name, value in (("resource", resource), ("owner", owner)) if value is not None]
+    name = f"leases.list_leases{'_by_' if by else ''}{'_and_'.join(by)}"
+    given = {"resource": resource, "owner": owner}
+    params = {"tenant": tenant, **{field: given[field] for field in by}}
+    return await page_of(store, LEASES, name, params, before, limit)
+
+
+async def list_live(store: Store, tenant: str, *, before: str | None, limit: int) -> Records[Lease]:
+    """Leases that nobody has ended yet, newest first."""
+    return await page_of(store, LEASES, "leases.list_live_leases", {"tenant": tenant}, before, limit)
+
+
+async def list_lines(store: Store, tenant: str, *, limit: int) -> list[Node]:
+    """Paths that somebody waits for, by name."""
+    params = {"tenant": tenant, "after": "", "limit": limit}
+    return [NODES.decode(row[0]) for row in await store.query("leases.list_nodes_with_line", params)]

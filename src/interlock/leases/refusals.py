@@ -1,0 +1,61 @@
+"""Why a lease cannot be had or used."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from interlock.kernel.refusal import Refusal
+
+
+class HolderSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds it, as shown to others."""
+
+    principal: str
+    purpose: str
+    since: datetime
+    expires_at: datetime
+    lease_id: str
+    resource: str
+
+
+class LeaseHeld(Refusal):
+    """Somebody else holds it, is in line before you, or it is kept for somebody."""
+
+    def __init__(
+        self, resource: str, holder: HolderSeen | None, retry_after_seconds: float, why: str
+    ) -> None:
+        super().__init__(f"{resource} {why}; wait with wait_seconds or retry in {retry_after_seconds:.1f} s")
+        self.holder = holder
+        self.retry_after_seconds = retry_after_seconds
+
+
+class LeaseFenceStale(Refusal):
+    def __init__(self, lease_id: str, state: str, current_fence: int) -> None:
+        super().__init__(
+            f"lease {lease_id} is {state}; the resource's fence is {current_fence}. Stop writing, and acquire it again"
+        )
+        self.state, self.current_fence = state, current_fence
+
+
+class LeaseNotActionable(Refusal):
+    def __init__(self, lease_id: str, state: str, verb: str) -> None:
+        super().__init__(
+            f"lease {lease_id} is {state}, so it cannot {verb}; read it with GET /api/v1/leases/{lease_id}"
+        )
+        self.state = state
+
+
+class ProgressRequired(Refusal):
+    def __init__(self, lease_id: str, renewals: int) -> None:
+        super().__init__(
+            f"lease {lease_id} was renewed {renewals} times without progress; send progress or a checkpoint, "
+            "or release it"
+        )
+        self.state = "no_progress"
+
+
+class ResourceTooDeep(Refusal):
+    def __init__(self, most: int) -> None:
+        super().__init__(f"a resource has at most {most} parts between slashes; name it more shortly")

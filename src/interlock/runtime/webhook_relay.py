@@ -1,0 +1,183 @@
+"""The loop that posts a tenant's events to one webhook, while this server holds its relay."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from interlock.kernel.wakes import Wakes
+from interlock.outbox import queries as outbox
+from interlock.outbox.cloud import MEDIA_TYPE
+from interlock.outbox.filtering import wants
+from interlock.outbox.queries import Placed
+from interlock.outbox.rules import events_topic
+from interlock.relays import planning, queries
+from interlock.relays.model import WEBHOOKS, Delivery, DeliveryState, Webhook, relay_topic
+from interlock.relays.planning import Backoff, Tally
+from interlock.relays.posting import CONNECTIONS_MAX, Poster, Posting, Refused
+from interlock.relays.signing import signed_headers
+from interlock.runtime.holding import HeldRelay
+from interlock.runtime.relay_measures import RelayMeasures
+from interlock.store.contract import Store
+
+FRESH_MAX = 50
+SCANNED_MAX = 500
+WAITING_MAX = 200
+USER_AGENT = "interlock-webhook/1"
+
+_POLL_SECONDS = 5.0
+_UNSAVED_MAX = 1000
+
+
+class WebhookParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What every webhook's relay shares."""
+
+    store: Store
+    wakes: Wakes
+    posting: Posting
+    backoff: Backoff
+    measures: RelayMeasures
+
+
+class WebhookRelay:
+    """Posts events in the order of positions, each subject in its own lane."""
+
+    def __init__(self, parts: WebhookParts, held: HeldRelay) -> None:
+        self._parts = parts
+        self._held = held
+        self._position = held.relay.position
+        self._poster: Poster | None = None
+
+    async def run(self) -> None:
+        """Deliver until the webhook is removed or the relay is lost."""
+        relay = self._held.relay
+        topics = (events_topic(relay.tenant), relay_topic(relay.tenant, relay.id))
+        try:
+            with self._parts.wakes.subscribe(*topics) as heard:
+                while (webhook := await self._parts.store.get(WEBHOOKS, relay.tenant, relay.id)) is not None:
+                    pause = await self._round(webhook)
+                    if pause > 0:
+                        await heard.wait(pause)
+        finally:
+            self._parts.measures.gone(relay.id)
+            if self._poster:
+                await self._poster.close()
+
+    async def _round(self, webhook: Webhook) -> float:
+        """Try what is due and what is new; returns how long to wait before the next round."""
+        waiting = await queries.deliveries(
+            self._parts.store, webhook.tenant, webhook.id, DeliveryState.WAITING, limit=WAITING_MAX
+        )
+        now = datetime.now(UTC)
+        scanned, fresh = await self._fresh(webhook, self._room(waiting, now))
+        age = (now - scanned[0].event.at).total_seconds() if scanned else 0.0
+        self._parts.measures.at(webhook.id, self._position, age)
+        news = [planning.as_delivery(placed, webhook.id, now) for placed in fresh]
+        planned = planning.plan_round(waiting, news, now)
+        tally = await self._try(webhook, planned.lanes)
+        tally.kept.extend(planned.parked)
+        tried = [delivery for lane in planned.lanes for delivery in lane]
+        position = scanned[-1].position if scanned else self._position
+        await self._settle(position, tally, waiting, tried)
+        return 0.0 if tried or len(scanned) == SCANNED_MAX else self._pause(waiting, now)
+
+    def _room(self, waiting: Sequence[Delivery], now: datetime) -> int:
+        """How many new events to take on: a target in trouble is probed with one at a time."""
+        relay = self._held.relay
+        room = min(FRESH_MAX, WAITING_MAX - len(waiting))
+        if not relay.failures:
+            return max(0, room)
+        return min(room, 1) if relay.retry_at is None or now >= relay.retry_at else 0
+
+    async def _fresh(self, webhook: Webhook, most: int) -> tuple[list[Placed], list[Placed]]:
+        """Events not looked at yet, and those among them that the webhook wants, at most `most`."""
+        if most <= 0:
+            return [], []
+        limit = SCANNED_MAX if webhook.types else most
+        scanned = await outbox.events_after(self._parts.store, webhook.tenant, self._position, limit=limit)
+        fresh = [placed for placed in scanned if wants(webhook.types, placed.event.type)][:most]
+        if len(fresh) == most:
+            scanned = [placed for placed in scanned if placed.position <= fresh[-1].position]
+        return scanned, fresh
+
+    async def _try(self, webhook: Webhook, lanes: Sequence[Sequence[Delivery]]) -> Tally:
+        tally = Tally()
+        slots = asyncio.Semaphore(CONNECTIONS_MAX)
+
+        async def run_lane(lane: Sequence[Delivery]) -> None:
+            async with slots:
+                await self._try_lane(webhook, lane, tally)
+
+        async with asyncio.TaskGroup() as group:
+            for lane in lanes:
+                group.create_task(run_lane(lane))
+        return tally
+
+    async def _try_lane(self, webhook: Webhook, lane: Sequence[Delivery], tally: Tally) -> None:
+        for place, delivery in enumerate(lane):
+            try:
+                await self._post(webhook, delivery)
+            except Refused as why:
+                self._note_refusal(delivery, why, tally)
+                tally.kept.extend(each for each in lane[place + 1 :] if not each.version)
+                return
+            tally.taken += 1
+            self._parts.measures.deliveries.add("webhook", "taken")
+            if delivery.version:
+                tally.done.append(delivery.id)
+
+    async def _post(self, webhook: Webhook, delivery: Delivery) -> None:
+        """Post one event, if there is time enough to do it before another server may."""
+        await self._until_safe()
+        now = datetime.now(UTC)
+        body = delivery.body.encode()
+        headers = signed_headers(webhook.secrets_at(now), delivery.event_id, int(now.timestamp()), body)
+        await self._poster_for(webhook.url).post(
+            {"content-type": MEDIA_TYPE, "user-agent": USER_AGENT, **headers}, body
+        )
+
+    async def _until_safe(self) -> None:
+        """Wait for a renewal if what is left of the lease would not cover a slow answer."""
+        needed = min(self._parts.posting.timeout_seconds, self._held.lease_seconds / 2)
+        while self._held.seconds_left() < needed:  # noqa: ASYNC110 - time runs out by itself
+            await asyncio.sleep(0.05)
+
+    def _note_refusal(self, delivery: Delivery, why: Refused, tally: Tally) -> None:
+        backoff = self._parts.backoff
+        rest = backoff.rest(delivery.attempts + 1, random.random())
+        rest = max(rest, min(why.retry_after_seconds, backoff.most_seconds))
+        kept = planning.refused(delivery, str(why), datetime.now(UTC), rest, backoff.attempts_max)
+        is_dead = kept.state is DeliveryState.DEAD
+        tally.kept.append(kept)
+        tally.refused += 1
+        tally.dead += is_dead
+        tally.error = str(why)
+        self._parts.measures.deliveries.add("webhook", "dead" if is_dead else "refused")
+
+    async def _settle(
+        self, position: int, tally: Tally, waiting: Sequence[Delivery], tried: Sequence[Delivery]
+    ) -> None:
+        now = datetime.now(UTC)
+        relay = self._held.relay
+        if tally.taken and relay.failures >= planning.OUTAGE_ROUNDS:
+            tally.kept.extend(planning.hastened(waiting, tried, now))
+        self._position = position
+        if tried or tally.kept or position - relay.position > _UNSAVED_MAX:
+            trouble = planning.trouble_after(tally, relay, now, self._parts.backoff)
+            await self._held.settle(
+                position, taken=tuple(tally.done), kept=tuple(tally.kept), trouble=trouble
+            )
+
+    def _pause(self, waiting: Sequence[Delivery], now: datetime) -> float:
+        due = [planning.next_due(waiting), self._held.relay.retry_at]
+        waits = [(moment - now).total_seconds() for moment in due if moment is not None and moment > now]
+        return min([_POLL_SECONDS, *waits]) + 0.001
+
+    def _poster_for(self, url: str) -> Poster:
+        if self._poster is None:
+            self._poster = Poster(url, self._parts.posting)
+        return self._poster
