@@ -1,8 +1,13 @@
-"""Nothing of the developer's own set-up may reach these tests."""
+"""What these tests share. Nothing of the developer's own set-up may reach them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+
+from tests.sdk.house import House
 
 
 @pytest.fixture(autouse=True)
@@ -16,3 +21,10 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         "ALL_PROXY",
     ):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    house = House(tmp_path)
+    yield house
+    house.close()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
 from interlock.sdk.breaker import BreakerSettings, CircuitBreaker
@@ -131,3 +134,14 @@ def test_a_cancelled_call_gives_its_probe_back() -> None:
         step = probe.send(time.now + 3.0)
     probe.close()
     assert session.breaker.admit(time.now + 3.0).probe
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_in_the_middle_of_another_threads_call_does_not_stop_the_child() -> None:
+    session = Session()
+    with session.budget._lock, session.breaker._lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)  # a child that waits for the parent's thread would wait for ever
+            os._exit(0 if VirtualTime(Script(success())).run(exchange(session, READ)).status == 200 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

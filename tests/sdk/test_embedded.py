@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -110,6 +111,7 @@ def test_a_forked_child_opens_its_own_service(store: str) -> None:
         mine = il.submit("a.b", {"who": "parent"})
         child = os.fork()
         if child == 0:
+            signal.alarm(60)  # a child that waits for the parent's thread would wait for ever
             theirs = il.submit("a.b", {"who": "child"})
             seen = {job.id for job in il.jobs().items}
             il.close()

@@ -32,7 +32,10 @@ def test_the_client_loads_neither_the_server_nor_the_http_library() -> None:
 
 @pytest.mark.parametrize("name", dir(interlock))
 def test_every_offered_name_can_be_had(name: str) -> None:
-    assert getattr(interlock, name).__module__.startswith(("interlock.sdk.", "interlock.permits.")) or name == "NO_RETRIES"
+    assert (
+        getattr(interlock, name).__module__.startswith(("interlock.sdk.", "interlock.permits."))
+        or name == "NO_RETRIES"
+    )
 
 
 def test_a_wrong_name_is_an_attribute_error_that_lists_the_right_ones() -> None:

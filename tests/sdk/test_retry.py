@@ -116,6 +116,12 @@ def test_an_unkeyed_post_is_never_sent_again_once_it_may_have_been_received() ->
         assert len(script.sent) == 1
 
 
+def test_an_unkeyed_put_is_not_repeated_either_for_it_could_undo_what_came_since() -> None:
+    script = Script(cut())
+    failed(script, Request(method="PUT", path="/api/v1/policy", body=b"{}"))
+    assert len(script.sent) == 1
+
+
 def test_an_unkeyed_post_that_never_arrived_is_sent_again() -> None:
     script = Script(refused(), success())
     send(script, UNKEYED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 from collections.abc import Callable
 
@@ -137,6 +138,7 @@ def test_a_forked_child_uses_connections_of_its_own() -> None:
         transport.send(POST)
         child = os.fork()
         if child == 0:
+            signal.alarm(60)  # a child that waits for the parent's thread would wait for ever
             os._exit(0 if transport.send(POST).status == 200 else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert transport.send(POST).status == 200

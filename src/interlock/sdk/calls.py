@@ -94,11 +94,17 @@ def change_answered(
     return (yield from exchange(session, request, name=name, hold_seconds=hold_seconds))
 
 
-def put_document(session: Session, where: str, kind: type[T], document: bytes, media_type: str) -> Flow[T]:
-    """PUT a whole document; repeating it is harmless, so it needs no key."""
-    headers = _headers(session) | {"content-type": media_type}
+def put_document(
+    session: Session, where: str, kind: type[T], document: bytes, media_type: str, *, key: str | None
+) -> Flow[T]:
+    """PUT a whole document, under a key too: a late repeat must not undo what somebody put since."""
+    name = fresh_name() if key is None else _checked_name(key)
+    headers = _headers(session) | {
+        IDEMPOTENCY_KEY: derived_key(where, "", name),
+        "content-type": media_type,
+    }
     request = Request(method="PUT", path=where, headers=headers, body=document)
-    return decoded((yield from exchange(session, request)), kind)
+    return decoded((yield from exchange(session, request, name=name)), kind)
 
 
 def fresh_name() -> str:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+AGENT_TEXT_MAX = 1000
+
+
 class InterlockError(Exception):
     """The root: anything the SDK raises for an answer, or for the lack of one."""
 
@@ -37,7 +40,7 @@ class InterlockError(Exception):
 
     def for_agent(self) -> str:
         """A few plain sentences for an agent: what happened, and what it should do now."""
-        return f"{_sentence(str(self))} {self.advice}"
+        return f"{_sentence(_in_short(str(self)))} {self.advice}"
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +112,7 @@ class Rejected(InterlockError):
 
     def for_agent(self) -> str:
         """The reviewer's words, and that they are final for this request."""
-        return f'A reviewer rejected this action: "{self.reason}". It was not done. {self.advice}'
+        return f'A reviewer rejected this action: "{_in_short(self.reason)}". It was not done. {self.advice}'
 
 
 class Expired(InterlockError):
@@ -224,6 +227,12 @@ def outcome_of(problem: Problem) -> InterlockError:
     if kind is None:
         kind = InvalidRequest if 400 <= problem.status < 500 else UnexpectedAnswer
     return kind(problem)
+
+
+def _in_short(text: str) -> str:
+    """One line of bounded length, whatever was written."""
+    line = " ".join(text.split())
+    return line if len(line) <= AGENT_TEXT_MAX else line[: AGENT_TEXT_MAX - 1] + "…"
 
 
 def _sentence(text: str) -> str:

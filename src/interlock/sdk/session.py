@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 IDEMPOTENCY_KEY = "idempotency-key"
-HARMLESS_TO_REPEAT = frozenset({"GET", "HEAD", "PUT", "DELETE"})
+READS = frozenset({"GET", "HEAD"})
 UNKNOWN_OUTCOME = frozenset({"outcome_unknown", "unexpected_answer"})
 ATTEMPT_SECONDS_MIN = 0.5  # with less left of the deadline an attempt would only add doubt
 
@@ -188,12 +188,12 @@ class _Trial:
         return outcome_of(problem)
 
     def _may_repeat(self, failure: _Failure) -> bool:
-        if self.request.method in HARMLESS_TO_REPEAT or IDEMPOTENCY_KEY in self.request.headers:
+        if self.request.method in READS or IDEMPOTENCY_KEY in self.request.headers:
             return True
         return not failure.may_have_been_received
 
     def _leaves_doubt(self, failure: _Failure) -> bool:
-        if self.request.method in ("GET", "HEAD") or not failure.may_have_been_received:
+        if self.request.method in READS or not failure.may_have_been_received:
             return False
         return failure.problem.status == 0 or failure.problem.code in UNKNOWN_OUTCOME
 

@@ -10,13 +10,15 @@ from interlock.sdk.models import Evaluation, Job, Page, Policy, Simulation
 from interlock.sdk.session import Session
 
 
-def policy_put(session: Session, policy: str | Mapping[str, object]) -> Flow[Policy]:
-    """Put a policy in force: YAML text, or the same as a mapping. Putting it twice changes nothing."""
+def policy_put(
+    session: Session, policy: str | Mapping[str, object], *, key: str | None = None
+) -> Flow[Policy]:
+    """Put a policy in force: YAML text, or the same as a mapping."""
     if isinstance(policy, str):
         document, media_type = policy.encode(), "application/yaml"
     else:
         document, media_type = encoded(dict(policy)), "application/json"
-    return (yield from put_document(session, path("policy"), Policy, document, media_type))
+    return (yield from put_document(session, path("policy"), Policy, document, media_type, key=key))
 
 
 def policy_get(session: Session) -> Flow[Policy]:

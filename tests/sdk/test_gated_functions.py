@@ -1,0 +1,161 @@
+"""A gated function stays what it was: plain, method, generator, async, with its name and signature."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, Generator
+from typing import Any
+
+import pytest
+
+from interlock import AsyncInterlock, Interlock, Job
+from tests.sdk.house import House
+
+
+def test_a_gated_function_keeps_name_doc_signature_and_kind(house: House) -> None:
+    async def fetch(page: str, *, depth: int = 1) -> str:
+        """Fetch a page."""
+        return page
+
+    gated = house.il.gate("read.page")(fetch)
+    assert (gated.__name__, gated.__doc__, gated.__module__) == ("fetch", "Fetch a page.", __name__)
+    assert inspect.signature(gated) == inspect.signature(fetch)
+    assert inspect.iscoroutinefunction(gated)
+
+
+class Desk:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def pay(self, invoice: str, amount: int = 5) -> str:
+        return f"{self.name} paid {amount} for {invoice}"
+
+    @classmethod
+    def open(cls, name: str) -> Desk:
+        return cls(name)
+
+    @staticmethod
+    def add(a: int, b: int) -> int:
+        return a + b
+
+
+def test_methods_of_every_kind_are_gated_without_their_object(house: House) -> None:
+    gate = house.il.gate("read.desk")
+
+    class Gated(Desk):
+        pay = gate(Desk.pay)
+        open = gate(Desk.__dict__["open"])
+        open_too = classmethod(gate(Desk.__dict__["open"].__func__))
+        add = gate(Desk.__dict__["add"])
+        add_too = staticmethod(gate(Desk.add))
+
+    desk = Gated.open("front")
+    assert type(desk) is Gated
+    assert type(Gated.open_too("back")) is Gated
+    assert desk.pay("i-1") == "front paid 5 for i-1"
+    assert Gated.pay(desk, invoice="i-2", amount=6) == "front paid 6 for i-2"
+    assert (Gated.add(1, b=2), desk.add_too(3, 4)) == (3, 7)
+    shown = [job.payload for job in house.il.jobs().items][::-1]
+    assert shown == [
+        {"name": "front"},
+        {"name": "back"},
+        {"invoice": "i-1", "amount": 5},
+        {"invoice": "i-2", "amount": 6},
+        {"a": 1, "b": 2},
+        {"a": 3, "b": 4},
+    ]
+
+
+def test_a_generator_asks_when_it_is_begun(house: House) -> None:
+    @house.il.gate("pay.many", on_pending=house.approve)
+    def pay(n: int) -> Generator[int, str, str]:
+        received = yield n
+        yield len(received)
+        return "done"
+
+    payments = pay(3)
+    assert house.il.jobs().items == ()
+    assert (next(payments), payments.send("four")) == (3, 4)
+    with pytest.raises(StopIteration) as end:
+        next(payments)
+    assert end.value.value == "done"
+    assert len(house.seen) == 1
+
+
+@pytest.fixture(params=["il", "ail"], ids=["blocking client", "async client"])
+def client(request: pytest.FixtureRequest, house: House) -> Interlock | AsyncInterlock:
+    return getattr(house, request.param)
+
+
+async def test_an_async_function_waits_without_holding_up_the_loop(
+    house: House, client: Interlock | AsyncInterlock
+) -> None:
+    asked: asyncio.Queue[Job] = asyncio.Queue()
+
+    @client.gate("pay.invoice", on_pending=asked.put_nowait)
+    async def pay(invoice: str) -> str:
+        return f"paid {invoice}"
+
+    async def decide() -> None:
+        job = await asked.get()
+        await asyncio.to_thread(house.approve, job)
+
+    paid, _ = await asyncio.gather(pay("i-1"), decide())
+    assert paid == "paid i-1"
+
+
+async def test_an_async_generator_asks_when_it_is_begun_and_passes_everything_through(
+    house: House, client: Interlock | AsyncInterlock
+) -> None:
+    closed: list[bool] = []
+
+    @client.gate("read.many")
+    async def read(n: int) -> AsyncGenerator[Any, Any]:
+        try:
+            sent = yield n
+            try:
+                yield sent
+            except KeyError as thrown:
+                yield f"caught {thrown}"
+            yield "last"
+        finally:
+            closed.append(True)
+
+    pages = read(1)
+    assert house.il.jobs().items == ()
+    assert await anext(pages) == 1
+    assert await pages.asend("two") == "two"
+    assert await pages.athrow(KeyError("k")) == "caught 'k'"
+    await pages.aclose()
+    assert closed == [True]
+    assert [item async for item in read(7)] == [7, None, "last"]
+
+
+async def test_a_cancelled_wait_ends_at_once_and_runs_nothing(
+    house: House, client: Interlock | AsyncInterlock
+) -> None:
+    asked = asyncio.Event()
+    ran: list[str] = []
+
+    @client.gate("pay.invoice", on_pending=lambda job: asked.set())
+    async def pay(invoice: str) -> None:
+        ran.append(invoice)
+
+    paying = asyncio.create_task(pay("i-1"))
+    await asked.wait()
+    paying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await paying
+    assert ran == []
+
+
+def test_an_async_client_refuses_a_function_that_would_block(house: House) -> None:
+    with pytest.raises(TypeError, match="make it async def"):
+        house.ail.gate("read.page")(lambda page: page)
+
+
+def test_what_is_not_a_function_is_refused(house: House) -> None:
+    for thing in (Desk, Desk("x").pay, print, 5):
+        with pytest.raises(TypeError, match="goes around a function"):
+            house.il.gate("read.page")(thing)  # type: ignore[type-var]

@@ -1,0 +1,146 @@
+"""What each operation asks for, the same from both clients, over real sockets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from interlock import Evidence, Target
+from interlock.sdk.flow import Response
+from interlock.sdk.models import Job
+from tests.sdk.remote import JOB, both, called, sent
+from tests.sdk.scripted import in_turn, serving
+from tests.sdk.virtual import success
+
+
+@both
+def test_submit_sends_what_it_was_given_and_reads_what_it_knows(kind: str) -> None:
+    with serving(in_turn(JOB)) as server:
+        job = called(
+            kind,
+            server.url,
+            "submit",
+            "finance.payment.execute",
+            {"amount_cents": 100},
+            env="production",
+            labels={"team": "a"},
+            risk=["money"],
+            target=Target(key="acct:1", version="7"),
+            evidence=[Evidence(title="Invoice", kind="text", content="…")],
+        )
+    assert job == Job(id="job_1", state="PENDING", job_hash="sha256:0")
+    assert sent(server) == (
+        "POST",
+        "/api/v1/jobs",
+        "",
+        {
+            "topic": "finance.payment.execute",
+            "payload": {"amount_cents": 100},
+            "env": "production",
+            "labels": {"team": "a"},
+            "risk": ["money"],
+            "target": {"key": "acct:1", "version": "7"},
+            "evidence": [{"title": "Invoice", "kind": "text", "content": "…"}],
+        },
+    )
+    assert server.received[0].headers["authorization"] == "Bearer il_secret"
+
+
+REVIEW = success(outcome="approved", state="PENDING", job_id="job_1", votes=1, quorum=1)
+PAGE = success(items=[], next_cursor=None)
+POLICY = success(snapshot="sha256:1")
+
+ROUTES: list[tuple[str, tuple[Any, ...], dict[str, Any], Response, tuple[str, str, str, Any]]] = [
+    ("job", ("job_1",), {}, JOB, ("GET", "/api/v1/jobs/job_1", "", None)),
+    (
+        "jobs",
+        (),
+        {"state": "PENDING", "limit": 5},
+        PAGE,
+        ("GET", "/api/v1/jobs", "state=PENDING&limit=5", None),
+    ),
+    ("cancel", ("job_1",), {}, JOB, ("POST", "/api/v1/jobs/job_1/cancel", "", None)),
+    ("retry_job", ("job_1",), {}, JOB, ("POST", "/api/v1/jobs/job_1/retry", "", None)),
+    (
+        "history",
+        ("job_1",),
+        {"cursor": "a b"},
+        PAGE,
+        ("GET", "/api/v1/jobs/job_1/history", "cursor=a+b", None),
+    ),
+    ("approvals", (), {"state": "pending"}, PAGE, ("GET", "/api/v1/approvals", "state=pending", None)),
+    (
+        "approve",
+        ("job_1",),
+        {"job_hash": "sha256:0"},
+        REVIEW,
+        ("POST", "/api/v1/approvals/job_1/approve", "", {"job_hash": "sha256:0"}),
+    ),
+    (
+        "reject",
+        ("job_1",),
+        {"reason": "no", "code": "x"},
+        REVIEW,
+        ("POST", "/api/v1/approvals/job_1/reject", "", {"reason": "no", "code": "x"}),
+    ),
+    ("refresh", ("job_1",), {}, JOB, ("POST", "/api/v1/approvals/job_1/refresh", "", None)),
+    (
+        "edit",
+        ("job_1", {"a": 1}),
+        {"reason": "less"},
+        JOB,
+        ("POST", "/api/v1/approvals/job_1/edit", "", {"payload": {"a": 1}, "reason": "less"}),
+    ),
+    ("policy_get", (), {}, POLICY, ("GET", "/api/v1/policy", "", None)),
+    ("policy_put", ({"version": "v1"},), {}, POLICY, ("PUT", "/api/v1/policy", "", {"version": "v1"})),
+    ("policy_snapshots", (), {}, PAGE, ("GET", "/api/v1/policy/snapshots", "", None)),
+    ("policy_snapshot", ("sha256:1",), {}, POLICY, ("GET", "/api/v1/policy/snapshots/sha256%3A1", "", None)),
+    (
+        "policy_rollback",
+        ("sha256:1",),
+        {},
+        POLICY,
+        ("POST", "/api/v1/policy/rollback", "", {"snapshot": "sha256:1"}),
+    ),
+    ("audit", (), {"subject": "job_1"}, PAGE, ("GET", "/api/v1/audit", "subject=job_1", None)),
+    ("health", (), {}, success(status="ready"), ("GET", "/readyz", "", None)),
+    ("call", ("GET", "a b", "c/d"), {"query": {"q": 1}}, PAGE, ("GET", "/api/v1/a%20b/c%2Fd", "q=1", None)),
+]
+
+
+@both
+@pytest.mark.parametrize("route", ROUTES, ids=[route[0] for route in ROUTES])
+def test_an_operation_asks_for_its_route(kind: str, route: tuple[Any, ...]) -> None:
+    name, args, kwargs, answer, expected = route
+    with serving(in_turn(answer)) as server:
+        called(kind, server.url, name, *args, **kwargs)
+    assert sent(server) == expected
+
+
+@both
+def test_every_change_carries_an_idempotency_key_and_no_two_calls_share_one(kind: str) -> None:
+    keys: set[str] = set()
+    changes = [route for route in ROUTES if route[4][0] != "GET"]
+    for name, args, kwargs, answer, _ in changes * 2:
+        with serving(in_turn(answer)) as server:
+            called(kind, server.url, name, *args, **kwargs)
+        keys.add(server.received[0].headers["idempotency-key"])
+    assert len(keys) == 2 * len(changes)
+
+
+@both
+def test_a_named_change_has_the_same_key_in_every_process_and_for_every_client(kind: str) -> None:
+    with serving(in_turn(JOB)) as server:
+        for _ in range(2):
+            called(kind, server.url, "submit", "a.b", {"x": 1}, key="invoice 7")
+        called(kind, server.url, "submit", "a.c", {"x": 1}, key="invoice 7")
+        called(kind, server.url, "cancel", "job_1", key="invoice 7")
+        called(kind, server.url, "cancel", "job_2", key="invoice 7")
+    keys = [request.headers["idempotency-key"] for request in server.received]
+    assert keys[0] == keys[1] == "sha256:" + NAMED
+    assert len(set(keys)) == 4
+
+
+# Written down: a new release that derived another key would ask people twice.
+NAMED = "5d92a5730032a6447ce8e3cac146ce74024562b27f04515c14fa3c5d9fe71be4"
