@@ -1,0 +1,1 @@
+"""Conflicts: collisions kept as things that somebody can review."""

@@ -1,0 +1,1 @@
+"""Targets: what actors change, at which version, and who changed it last."""

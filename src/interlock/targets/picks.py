@@ -1,0 +1,42 @@
+"""Bounded choices of jobs by their target."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from interlock.jobs.model import JOBS, Job, JobState
+from interlock.kernel.record import Kind, Params, Pick
+
+_WAITING = (JobState.APPROVAL, JobState.PENDING)
+
+
+class JobsWaitingOn(Pick[Job], frozen=True, kw_only=True):
+    """Jobs that have not run yet and would change this target, oldest first. Only looked at."""
+
+    tenant: str
+    target: str
+    own: bool = False
+
+    @property
+    def kind(self) -> Kind[Job]:
+        return JOBS
+
+    @property
+    def query(self) -> str:
+        return "targets.jobs_waiting_on"
+
+    def params(self, now: datetime) -> Params:
+        return {"tenant": self.tenant, "target": self.target}
+
+    def matches(self, record: Job, now: datetime) -> bool:
+        target = record.action.target
+        return (
+            record.tenant == self.tenant
+            and target is not None
+            and target.key == self.target
+            and record.state in _WAITING
+        )
+
+    def sort_key(self, record: Job) -> Any:
+        return record.id
