@@ -37,6 +37,11 @@ class Batch:
         self._busy: frozenset[Any] = frozenset()
 
     @property
+    def is_decided(self) -> bool:
+        """Whether every member has an outcome or is left for later: the store did its part."""
+        return len(self.outcomes) + len(self.early) + len(self.blocked) == len(self.members)
+
+    @property
     def undecided(self) -> list[Pending]:
         """Members that this batch left for a later one."""
         return [*self.early, *self.blocked]

@@ -13,8 +13,8 @@ answer:
   with the results. Never can commit: run again. Cannot say: `OutcomeUnknown`;
 * the batch itself fails in the store: split it, so that one poisonous command fails alone.
 
-Whatever sends a command back to the queue, its budget runs on; when it is spent, `_reap` answers with
-the fault that kept it waiting.
+Whatever sends a command back to the queue, its budget runs on; when it is spent, the command is answered
+with the fault that kept it waiting (trouble.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from interlock.kernel.command import Command
 from interlock.kernel.lane import Lane, LaneParts
 from interlock.kernel.observe import BatchObserver, Unobserved
 from interlock.kernel.pending import Pending, Waiting
-from interlock.kernel.refusal import CommandFailed, Fault, Overloaded, Refusal, StoreUnavailable
+from interlock.kernel.refusal import CommandFailed, Overloaded, Refusal, StoreUnavailable
 from interlock.kernel.storage import BatchStore
 from interlock.kernel.trouble import Trouble
 from interlock.kernel.wakes import Wakes
@@ -66,7 +66,9 @@ class Kernel:
         self.wakes = Wakes()
         self.limits = limits or KernelLimits()
         self._observer = observer or Unobserved()
-        self._waiting = Waiting(count_max=self.limits.queue_max, bytes_max=self.limits.queue_bytes_max)
+        self._waiting = Waiting(
+            count_max=self.limits.queue_max, bytes_max=self.limits.queue_bytes_max, spent=self._answer_spent
+        )
         self._trouble = Trouble()
         parts = LaneParts(
             store=store,
@@ -99,7 +101,7 @@ class Kernel:
             self._reaper.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._reaper
-        for pending in self._waiting.take(len(self._waiting)):
+        for pending in self._waiting.drain():
             pending.answer(_shutting_down())
 
     async def run(self, command: Command[T], *, weight: int = 0, acquire_seconds: float | None = None) -> T:
@@ -141,16 +143,12 @@ class Kernel:
                 since = lane.in_flight_since()
                 if since is not None and now - since > self.limits.answer_seconds:
                     lane.give_up_waiting()
-            for spent in self._waiting.remove_spent(now):
-                spent.answer(self._fault(spent, now))
+            self._waiting.remove_spent(now)
 
-    def _fault(self, spent: Pending, now: float) -> Fault:
-        return self._trouble.fault(
-            spent,
-            now,
-            stuck_at=self._stuck_at(now),
-            drain_seconds=self._observer.drain_seconds(len(self._waiting)),
-        )
+    def _answer_spent(self, spent: Pending, now: float) -> None:
+        drain_seconds = self._observer.drain_seconds(len(self._waiting))
+        stuck_at = self._stuck_at(now)
+        spent.answer(self._trouble.fault(spent, now, stuck_at=stuck_at, drain_seconds=drain_seconds))
 
     def _stuck_at(self, now: float) -> float | None:
         """Since when the store has let every lane wait, if that is long for a single batch."""

@@ -132,6 +132,8 @@ class Lane:
             raise _outcome_unknown(f"the store could not confirm a COMMIT ({unconfirmed})") from unconfirmed
         finally:
             self._flight = None
+        if not batch.is_decided:
+            raise RuntimeError("the store took a batch and decided only a part of it")
 
     async def _settle(self, batch: Batch, lost: CommitUnknown, began: float) -> None:
         """Return if the batch committed; `StoreDown` if it never can; `OutcomeUnknown` if nobody can say."""
@@ -157,8 +159,10 @@ class Lane:
             self._shared.observer.committed(len(batch.outcomes), loop.time() - self._departed_at)
 
     def _leave_unknown(self, batch: Batch, unknown: OutcomeUnknown) -> None:
-        for member in batch.outcomes:
-            member.answer(copy.copy(unknown))
+        undecided = set(batch.undecided)
+        for member in batch.members:
+            if member not in undecided:
+                member.answer(copy.copy(unknown))
         self._put_back_undecided(batch)
 
     def _put_back_undecided(self, batch: Batch) -> None:

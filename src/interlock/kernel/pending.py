@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from interlock.kernel.command import Command
@@ -55,9 +55,13 @@ class Pending:
 
 
 class Waiting:
-    """Pending commands in arrival order. Only newcomers are bounded: what was accepted may come back."""
+    """Pending commands in arrival order. Only newcomers are bounded: what was accepted may come back.
 
-    def __init__(self, *, count_max: int, bytes_max: int) -> None:
+    Whoever's budget is spent leaves through `spent`, which answers it.
+    """
+
+    def __init__(self, *, count_max: int, bytes_max: int, spent: Callable[[Pending, float], None]) -> None:
+        self._spent = spent
         self._count_max = count_max
         self._bytes_max = bytes_max
         self._queue: deque[Pending] = deque()
@@ -100,26 +104,35 @@ class Waiting:
 
     def take(self, count: int) -> list[Pending]:
         """The next batch's members; one that must go alone does. Whoever no longer waits is left out."""
+        now = asyncio.get_running_loop().time()
         members: list[Pending] = []
         while self._queue and len(members) < count:
             if self._queue[0].alone and members:
                 break
             pending = self._queue.popleft()
             self._bytes -= pending.weight
-            if not pending.future.done():
+            if pending.deadline <= now:
+                self._spent(pending, now)
+            elif not pending.future.done():
                 members.append(pending)
                 if pending.alone:
                     break
         return members
 
-    def remove_spent(self, now: float) -> list[Pending]:
+    def remove_spent(self, now: float) -> None:
         """Take out those whose budget is spent, and those whose caller went away."""
         gone = [pending for pending in self._queue if pending.deadline <= now or pending.future.done()]
         if gone:
             leaving = set(gone)
             self._queue = deque(pending for pending in self._queue if pending not in leaving)
-            self._bytes -= sum(pending.weight for pending in gone)
-        return gone
+        for pending in gone:
+            self._bytes -= pending.weight
+            self._spent(pending, now)
+
+    def drain(self) -> list[Pending]:
+        """Everything that is left."""
+        left, self._queue = list(self._queue), deque()
+        return left
 
     def close(self) -> None:
         """Take in nothing more; lanes end when everything is answered."""

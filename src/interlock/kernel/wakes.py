@@ -50,9 +50,11 @@ class Subscription:
 
     async def wait(self, timeout_seconds: float) -> bool:
         """True if woken, False if the time passed; either way look at the state again."""
-        try:
-            await asyncio.wait_for(self._event.wait(), timeout_seconds)
-        except TimeoutError:
-            return False
+        if not self._event.is_set():
+            try:
+                async with asyncio.timeout(timeout_seconds):
+                    await self._event.wait()
+            except TimeoutError:
+                return False
         self._event.clear()
         return True

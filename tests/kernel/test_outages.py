@@ -1,0 +1,119 @@
+"""A store that is gone or hangs: `StoreUnavailable` within the budget, never a hang, back by itself."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from interlock.kernel.kernel import KernelLimits
+from interlock.kernel.refusal import OutcomeUnknown, StoreUnavailable
+from interlock.kernel.storage import LockTimeout, StoreDown
+from tests.kernel.counters import COUNTERS, TENANT, Counter, Raise
+from tests.kernel.scripted import ScriptedStore, bench
+from tests.kernel.virtual import in_virtual_time
+
+BUDGET = 2.0
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@in_virtual_time
+async def test_a_store_that_is_down_ends_in_store_unavailable_within_the_budget() -> None:
+    async with bench() as b:
+        b.store.up = False
+        outcomes = await b.outcomes(*(Raise(name="a") for _ in range(600)))
+        assert all(isinstance(outcome, StoreUnavailable) for outcome in outcomes)
+        assert BUDGET <= now() < BUDGET + 0.2
+
+
+@in_virtual_time
+async def test_nothing_is_lost_if_the_store_comes_back_within_the_budget() -> None:
+    async with bench() as b:
+        b.store.up = False
+        waiting = [asyncio.create_task(b.kernel.run(Raise(name="a"))) for _ in range(3)]
+        await asyncio.sleep(1)
+        b.store.up = True
+        assert [outcome.count for outcome in await asyncio.gather(*waiting)] == [1, 2, 3]
+
+
+@in_virtual_time
+async def test_the_kernel_is_back_to_normal_as_soon_as_the_store_is() -> None:
+    async with bench() as b:
+        b.store.up = False
+        with pytest.raises(StoreUnavailable):
+            await b.kernel.run(Raise(name="a"))
+        await asyncio.sleep(60)
+        b.store.up = True
+        before = now()
+        assert (await b.kernel.run(Raise(name="a"))).count == 1
+        assert now() - before < 1
+
+
+@in_virtual_time
+async def test_a_single_break_off_is_carried_again_without_anybody_noticing() -> None:
+    async with bench() as b:
+        b.store.fail_next(StoreDown("the connection was cut"))
+        assert (await b.kernel.run(Raise(name="a"))).count == 1
+
+
+@in_virtual_time
+async def test_a_call_refused_for_an_outage_is_told_to_wait_about_as_long_as_it_has_lasted() -> None:
+    async with bench() as b:
+        b.store.up = False
+        await asyncio.gather(b.kernel.run(Raise(name="a")), return_exceptions=True)
+        await asyncio.sleep(18)
+        with pytest.raises(StoreUnavailable) as raised:
+            await b.kernel.run(Raise(name="a"))
+        assert raised.value.retry_after_seconds == pytest.approx(22, abs=1)
+
+
+@in_virtual_time
+async def test_commands_queued_behind_a_batch_that_hangs_are_answered_within_their_budget() -> None:
+    async with bench() as b:
+        b.store.hang()
+        under_way = asyncio.create_task(b.kernel.run(Raise(name="a")))
+        await asyncio.sleep(0.1)
+        outcomes = await b.outcomes(*(Raise(name="a") for _ in range(5)))
+        assert all(isinstance(outcome, StoreUnavailable) for outcome in outcomes)
+        assert now() < 0.1 + BUDGET + 0.2
+        assert not under_way.done()
+        under_way.cancel()
+
+
+@in_virtual_time
+async def test_a_command_whose_batch_hangs_is_told_that_the_outcome_is_unknown() -> None:
+    async with bench(limits=KernelLimits(answer_seconds=10)) as b:
+        b.store.hang()
+        with pytest.raises(OutcomeUnknown):
+            await b.kernel.run(Raise(name="a"))
+        assert 10 <= now() < 10.2
+
+
+@in_virtual_time
+async def test_a_store_that_hangs_is_never_mistaken_for_a_lock() -> None:
+    async with bench(ScriptedStore(lanes=2)) as b:
+        b.store.fail_next(LockTimeout("another process writes"))
+        await b.kernel.run(Raise(name="a"))
+        b.store.hang()
+        under_way: list[asyncio.Task[Counter]] = []
+        for _ in range(b.store.lanes):
+            under_way.append(asyncio.create_task(b.kernel.run(Raise(name="a"))))
+            await asyncio.sleep(0.01)
+        outcomes = await b.outcomes(*(Raise(name="a") for _ in range(5)))
+        assert all(isinstance(outcome, StoreUnavailable) for outcome in outcomes)
+        for task in under_way:
+            task.cancel()
+
+
+@in_virtual_time
+async def test_an_outage_after_a_wait_for_a_record_is_an_outage() -> None:
+    async with bench() as b:
+        b.store.held = {COUNTERS.key(TENANT, "held")}
+        waiting = asyncio.create_task(b.kernel.run(Raise(name="held")))
+        await asyncio.sleep(1)
+        b.store.up = False
+        with pytest.raises(StoreUnavailable):
+            await waiting
