@@ -67,7 +67,7 @@ class ClientBase:
         target: Said[Target | None] = None,
         evidence: Said[Sequence[Evidence] | None] = None,
         expires_in: str | None = None,
-        on_pending: Callable[[Job], None] | None = None,
+        on_pending: Callable[[Job], object] | None = None,
         accept_edits: bool = False,
     ) -> Callable[[F], F]:
         """Let a function run only when policy, and people where it asks for them, agreed to the call.

@@ -45,7 +45,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Said[Sequence[Evidence] | None] = None
     expires_in: str | None = None
     wait: float | None = None
-    on_pending: Callable[[Job], None] | None = None
+    on_pending: Callable[[Job], object] | None = None
     accept_edits: bool = False
 
     def passage(self, session: Session, shape: CallShape, call: BoundCall) -> Flow[Arguments]:

@@ -88,7 +88,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     path: str
 
 
-OnRetry: TypeAlias = Callable[[Retry], None]
+OnRetry: TypeAlias = Callable[[Retry], object]
 
 
 def classify(problem: Problem) -> RetryClass | None:
