@@ -16,6 +16,7 @@ from interlock.api import (
     jobs, leases,
     permits,
     policy,
+    webhooks,
     workers,
 )
 from interlock.api.app import App
@@ -40,6 +41,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     *identity.OPERATIONS,
     *audit.OPERATIONS,
     *events.OPERATIONS,
+    *webhooks.OPERATIONS,
     *health.OPERATIONS,
 )
 

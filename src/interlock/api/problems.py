@@ -18,6 +18,7 @@ from interlock.kernel.refusal import Fault, LockBusy, OutcomeUnknown, Overloaded
 from interlock.kernel.storage import StoreDown
 from interlock.leases import refusals as leases
 from interlock.policy import refusals as policy
+from interlock.relays import refusals as relays
 from interlock.runtime.permits import SigningUnavailable
 
 CODES_OF: Mapping[type[Exception], str] = {
@@ -26,6 +27,8 @@ CODES_OF: Mapping[type[Exception], str] = {
     identity.PeopleOnly: "people_only",
     identity.NotFound: "not_found",
     identity.KindMismatch: "conflict",
+    relays.TooManyWebhooks: "conflict",
+    relays.NotDead: "conflict",
     IdempotencyKeyReused: "idempotency_key_reused",
     policy.PolicyUnavailable: "policy_unavailable",
     policy.PolicyThrottled: "policy_throttled",

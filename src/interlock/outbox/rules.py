@@ -11,6 +11,8 @@ from interlock.outbox.model import EVENTS, Event
 
 # Woken in every server by a commit with an event in it; whoever gives events their positions waits on it.
 EVENTS_TOPIC = "events"
+# Woken in a server once it has seen events with positions, of whichever tenant.
+POSITIONS_TOPIC = "positions"
 
 
 def events_topic(tenant: str) -> str:

@@ -12,12 +12,11 @@ from interlock.kernel.refusal import Fault, Refusal
 from interlock.kernel.storage import StoreDown
 from interlock.kernel.wakes import Wakes
 from interlock.outbox import queries as outbox
-from interlock.outbox.rules import EVENTS_TOPIC
+from interlock.outbox.rules import POSITIONS_TOPIC
 from interlock.relays import jetstream
 from interlock.relays.jetstream import Broker, BrokerTarget
 from interlock.relays.leasing import Trouble
 from interlock.relays.model import BROKER, BrokerMark
-from interlock.runtime.feeding import EventFeed
 from interlock.runtime.holding import HeldRelay
 from interlock.runtime.relay_measures import RelayMeasures
 from interlock.store.contract import Store
@@ -35,7 +34,6 @@ class BrokerParts(msgspec.Struct, frozen=True, kw_only=True):
 
     store: Store
     wakes: Wakes
-    feed: EventFeed
     target: BrokerTarget
     measures: RelayMeasures
 
@@ -63,7 +61,7 @@ class BrokerRelay:
     async def _connected(self) -> None:
         broker = await jetstream.connect(self._parts.target)
         try:
-            with self._parts.wakes.subscribe(EVENTS_TOPIC) as heard:
+            with self._parts.wakes.subscribe(POSITIONS_TOPIC) as heard:
                 while True:
                     mark = await self._checked(broker)
                     if not await self._copy(broker, mark):

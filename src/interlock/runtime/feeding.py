@@ -20,7 +20,7 @@ from interlock.kernel.wakes import Wakes
 from interlock.outbox import queries
 from interlock.outbox.filtering import wants
 from interlock.outbox.queries import Placed
-from interlock.outbox.rules import EVENTS_TOPIC, events_topic
+from interlock.outbox.rules import EVENTS_TOPIC, POSITIONS_TOPIC, events_topic
 from interlock.store.contract import Store
 
 log = logging.getLogger(__name__)
@@ -169,7 +169,7 @@ class EventFeed:
                 reader.offer(placed)
         self.position = page[-1].position
         self._passed_on.add(amount=len(page))
-        self._wakes.publish({events_topic(placed.event.tenant) for placed in page})
+        self._wakes.publish({POSITIONS_TOPIC, *(events_topic(placed.event.tenant) for placed in page)})
 
     def _every_reader(self) -> Iterable[Reader]:
         return [reader for readers in self._readers.values() for reader in readers]

@@ -183,7 +183,6 @@ class Relaying:
             BrokerParts(
                 store=self._store,
                 wakes=self._kernel.wakes,
-                feed=self._feed,
                 target=target,
                 measures=self._measures,
             ),

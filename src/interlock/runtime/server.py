@@ -68,7 +68,7 @@ class _Opening:
         """The app over the service, while both are open."""
         async with contextlib.AsyncExitStack() as stack:
             try:
-                service = await stack.enter_async_context(open_service(self._settings))
+                service = await stack.enter_async_context(open_service(self._settings, relaying=True))
                 admin = await bootstrap(service)
                 if self._settings.policy:
                     await activate_policy_file(service, Path(self._settings.policy))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING
 
 from interlock.api.metrics import Registry
 from interlock.kernel.ids import new_id
@@ -14,11 +15,13 @@ from interlock.runtime.keyring import Keyring
 from interlock.runtime.measures import KernelMeasures, Measures
 from interlock.runtime.permits import PermitSigner
 from interlock.runtime.relay_measures import RelayMeasures
-from interlock.runtime.relaying import Relaying
 from interlock.runtime.settings import Settings
 from interlock.runtime.sweeps import Sweeps
 from interlock.store.contract import Store
 from interlock.store.urls import store_for
+
+if TYPE_CHECKING:
+    from interlock.runtime.relaying import Relaying
 
 
 class Service:
@@ -40,7 +43,8 @@ class Service:
         self.admission_stats = AdmissionStats()
         self.is_stopping = False
         self.feed = EventFeed(store, self.kernel.wakes, self.registry)
-        self.relaying = Relaying(self.kernel, store, self.feed, RelayMeasures(self.registry), settings)
+        self.relay_measures = RelayMeasures(self.registry)
+        self._relaying: Relaying | None = None
         self.sweeps = Sweeps(self.kernel, store, self.measures, every_seconds=settings.sweep_seconds)
 
     async def open(self, *, sweeping: bool = True, relaying: bool = False) -> None:
@@ -51,7 +55,7 @@ class Service:
         if sweeping:
             self.sweeps.start()
         if relaying and self.settings.relay:
-            self.relaying.start()
+            self._start_relaying()
 
     def stop_waiting(self) -> None:
         """Answer every long poll with what is known now: the server wants to stop."""
@@ -61,11 +65,19 @@ class Service:
 
     async def close(self) -> None:
         """Finish what was accepted, then let go of the store."""
-        await self.relaying.close()
+        if self._relaying:
+            await self._relaying.close()
         await self.feed.close()
         await self.sweeps.close()
         await self.kernel.close()
         await self.store.close()
+
+    def _start_relaying(self) -> None:
+        # Imported here, so that a command that opens the store for a moment does not pay for HTTP clients.
+        from interlock.runtime.relaying import Relaying
+
+        self._relaying = Relaying(self.kernel, self.store, self.feed, self.relay_measures, self.settings)
+        self._relaying.start()
 
     def _heard(self, topics: frozenset[str] | None) -> None:
         self.keyring.forget()

@@ -24,9 +24,7 @@ from interlock.runtime.holding import HeldRelay
 from interlock.runtime.relay_measures import RelayMeasures
 from interlock.store.contract import Store
 
-FRESH_MAX = 50
 SCANNED_MAX = 500
-WAITING_MAX = 200
 USER_AGENT = "interlock-webhook/1"
 
 _POLL_SECONDS = 5.0
@@ -70,10 +68,10 @@ class WebhookRelay:
     async def _round(self, webhook: Webhook) -> float:
         """Try what is due and what is new; returns how long to wait before the next round."""
         waiting = await queries.deliveries(
-            self._parts.store, webhook.tenant, webhook.id, DeliveryState.WAITING, limit=WAITING_MAX
+            self._parts.store, webhook.tenant, webhook.id, DeliveryState.WAITING, limit=planning.WAITING_MAX
         )
         now = datetime.now(UTC)
-        scanned, fresh = await self._fresh(webhook, self._room(waiting, now))
+        scanned, fresh = await self._fresh(webhook, waiting, now)
         age = (now - scanned[0].event.at).total_seconds() if scanned else 0.0
         self._parts.measures.at(webhook.id, self._position, age)
         news = [planning.as_delivery(placed, webhook.id, now) for placed in fresh]
@@ -83,25 +81,21 @@ class WebhookRelay:
         tried = [delivery for lane in planned.lanes for delivery in lane]
         position = scanned[-1].position if scanned else self._position
         await self._settle(position, tally, waiting, tried)
-        return 0.0 if tried or len(scanned) == SCANNED_MAX else self._pause(waiting, now)
+        return 0.0 if tried or fresh or len(scanned) == SCANNED_MAX else self._pause(waiting, now)
 
-    def _room(self, waiting: Sequence[Delivery], now: datetime) -> int:
-        """How many new events to take on: a target in trouble is probed with one at a time."""
-        relay = self._held.relay
-        room = min(FRESH_MAX, WAITING_MAX - len(waiting))
-        if not relay.failures:
-            return max(0, room)
-        return min(room, 1) if relay.retry_at is None or now >= relay.retry_at else 0
-
-    async def _fresh(self, webhook: Webhook, most: int) -> tuple[list[Placed], list[Placed]]:
-        """Events not looked at yet, and those among them that the webhook wants, at most `most`."""
-        if most <= 0:
+    async def _fresh(
+        self, webhook: Webhook, waiting: Sequence[Delivery], now: datetime
+    ) -> tuple[list[Placed], list[Placed]]:
+        """Events not looked at yet, and those of them to take on now."""
+        if len(waiting) >= planning.WAITING_MAX:
             return [], []
-        limit = SCANNED_MAX if webhook.types else most
+        limit = SCANNED_MAX if webhook.types else planning.FRESH_MAX
         scanned = await outbox.events_after(self._parts.store, webhook.tenant, self._position, limit=limit)
-        fresh = [placed for placed in scanned if wants(webhook.types, placed.event.type)][:most]
-        if len(fresh) == most:
-            scanned = [placed for placed in scanned if placed.position <= fresh[-1].position]
+        wanted = [placed for placed in scanned if wants(webhook.types, placed.event.type)]
+        fresh = planning.choose_fresh(self._held.relay, waiting, wanted, now)
+        if len(fresh) < len(wanted):
+            left = wanted[len(fresh)].position
+            scanned = [placed for placed in scanned if placed.position < left]
         return scanned, fresh
 
     async def _try(self, webhook: Webhook, lanes: Sequence[Sequence[Delivery]]) -> Tally:

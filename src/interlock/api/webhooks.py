@@ -1,0 +1,324 @@
+"""Webhooks over HTTP, for a tenant's admins: where events go, how that goes, and what was not taken."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from interlock.api.listing import Page, PageQuery, position
+from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.problem import invalid
+from interlock.api.service_calls import Asked, caller_of, decide
+from interlock.codec.strict import Fault
+from interlock.identity.refusals import NotFound
+from interlock.kernel.ids import new_id
+from interlock.outbox import queries as outbox
+from interlock.outbox.filtering import BadTypes, read_types
+from interlock.relays import queries
+from interlock.relays.addresses import BadUrl, check_url, read_networks
+from interlock.relays.model import (
+    BROKER,
+    DEPLOYMENT,
+    RELAYS,
+    WEBHOOKS,
+    Delivery,
+    DeliveryState,
+    Relay,
+    Webhook,
+)
+from interlock.relays.rules import AddWebhook, Redeliver, RemoveWebhook, RotateSecret
+from interlock.relays.signing import BadSecret, read_secret, spell_secret
+from interlock.runtime.keyring import Known
+from interlock.runtime.service import Service
+
+TypePattern = Annotated[str, msgspec.Meta(max_length=100)]
+
+_SECRET_BYTES = 32
+
+
+class AddBody(Body, frozen=True, kw_only=True):
+    url: Annotated[str, msgspec.Meta(min_length=1, max_length=2000)]
+    types: (
+        Annotated[list[Annotated[str, msgspec.Meta(max_length=100)]], msgspec.Meta(max_length=50)] | None
+    ) = None
+    description: Annotated[str, msgspec.Meta(max_length=500)] = ""
+    secret: Annotated[str, msgspec.Meta(max_length=200)] | None = None
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a target is, and whether it takes what it is sent."""
+
+    state: str
+    position: int
+    behind: int
+    failures: int
+    error: str | None
+    failing_since: datetime | None
+    retry_at: datetime | None
+    moved_at: datetime
+
+
+class WebhookView(msgspec.Struct, frozen=True, kw_only=True):
+    """A webhook, without its secret. `waiting` and `dead` count up to 1,000."""
+
+    id: str
+    url: str
+    types: list[str]
+    description: str
+    created_at: datetime
+    created_by: str
+    progress: Progress | None = None
+    waiting: int = 0
+    dead: int = 0
+
+
+class SecretView(msgspec.Struct, frozen=True, kw_only=True):
+    """A webhook and its new secret, which is shown this once."""
+
+    id: str
+    url: str
+    types: list[str]
+    secret: str
+
+
+class TestView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a test request came to."""
+
+    delivered: bool
+    milliseconds: int
+    status: int | None = None
+    error: str | None = None
+
+
+class LetterView(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that a webhook did not take."""
+
+    event_id: str
+    type: str
+    subject: str
+    position: int
+    state: str
+    attempts: int
+    error: str
+    since: datetime
+    event: msgspec.Raw
+
+
+class RelaysView(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest position, and how far the broker is if there is one."""
+
+    position: int
+    broker: Progress | None
+
+
+async def add(call: Asked[None, AddBody]) -> Answer:
+    """Check the address and begin with the next event."""
+    body, service = call.body, call.services
+    try:
+        check_url(body.url, read_networks(service.settings.webhook_allow_private))
+        types = read_types(body.types or ())
+        secret = body.secret or spell_secret(secrets.token_bytes(_SECRET_BYTES))
+        read_secret(secret)
+    except BadUrl as error:
+        raise invalid(Fault("body/url", str(error))) from None
+    except BadTypes as error:
+        raise invalid(Fault("body/types", str(error))) from None
+    except BadSecret as error:
+        raise invalid(Fault("body/secret", str(error))) from None
+    command = AddWebhook(
+        webhook_id=new_id("wh"),
+        url=body.url,
+        types=types,
+        description=body.description,
+        secret=secret,
+        start_after=await outbox.head(service.store),
+        by=caller_of(call),
+    )
+    return await decide(call, command, lambda webhook: Reply(201, _with_secret(webhook)))
+
+
+async def listed(call: Asked[PageQuery, None]) -> Reply:
+    found = await queries.list_webhooks(
+        call.services.store, call.caller.tenant, before=call.query.cursor, limit=call.query.limit
+    )
+    items = [await _view(call.services, webhook) for webhook in found.items]
+    return Reply(200, Page(items=items, next_cursor=found.next_cursor))
+
+
+async def read(call: Asked[None, None]) -> Reply:
+    return Reply(200, await _view(call.services, await _found(call)))
+
+
+async def remove(call: Asked[None, None]) -> Answer:
+    command = RemoveWebhook(webhook_id=call.path["webhook_id"], by=caller_of(call))
+    return await decide(call, command, lambda webhook: Reply(200, _plain(webhook)))
+
+
+async def rotate(call: Asked[None, None]) -> Answer:
+    secret = spell_secret(secrets.token_bytes(_SECRET_BYTES))
+    command = RotateSecret(webhook_id=call.path["webhook_id"], secret=secret, by=caller_of(call))
+    return await decide(call, command, lambda webhook: Reply(200, _with_secret(webhook)))
+
+
+async def test(call: Asked[None, None]) -> Reply:
+    """Post a signed test event now, and say what the receiver answered."""
+    from interlock.runtime.trying import try_webhook
+
+    tried = await try_webhook(call.services.settings, await _found(call))
+    return Reply(
+        200,
+        TestView(
+            delivered=tried.error is None,
+            milliseconds=tried.milliseconds,
+            status=tried.status,
+            error=tried.error,
+        ),
+    )
+
+
+async def letters(call: Asked[PageQuery, None]) -> Reply:
+    webhook = await _found(call)
+    found = await queries.deliveries(
+        call.services.store,
+        webhook.tenant,
+        webhook.id,
+        DeliveryState.DEAD,
+        after=position(call.query.cursor) or 0,
+        limit=call.query.limit,
+    )
+    more = str(found[-1].position) if len(found) == call.query.limit else None
+    return Reply(200, Page(items=[_letter(each) for each in found], next_cursor=more))
+
+
+async def redeliver(call: Asked[None, None]) -> Answer:
+    command = Redeliver(
+        webhook_id=call.path["webhook_id"], event_id=call.path["event_id"], by=caller_of(call)
+    )
+    return await decide(call, command, lambda letter: Reply(200, _letter(letter)))
+
+
+async def relays(call: Asked[None, None]) -> Reply:
+    service = call.services
+    head = await outbox.head(service.store)
+    broker = await service.store.get(RELAYS, DEPLOYMENT, BROKER)
+    return Reply(200, RelaysView(position=head, broker=_progress(broker, head) if broker else None))
+
+
+async def _found(call: Asked[Any, Any]) -> Webhook:
+    webhook = await call.services.store.get(WEBHOOKS, call.caller.tenant, call.path["webhook_id"])
+    if webhook is None:
+        raise NotFound("webhook", call.path["webhook_id"])
+    return webhook
+
+
+async def _view(service: Service, webhook: Webhook) -> WebhookView:
+    store, tenant = service.store, webhook.tenant
+    relay = await store.get(RELAYS, tenant, webhook.id)
+    return msgspec.structs.replace(
+        _plain(webhook),
+        progress=_progress(relay, await outbox.head(store)) if relay else None,
+        waiting=await queries.count_deliveries(store, tenant, webhook.id, DeliveryState.WAITING),
+        dead=await queries.count_deliveries(store, tenant, webhook.id, DeliveryState.DEAD),
+    )
+
+
+def _plain(webhook: Webhook) -> WebhookView:
+    return WebhookView(
+        id=webhook.id,
+        url=webhook.url,
+        types=list(webhook.types),
+        description=webhook.description,
+        created_at=webhook.created_at,
+        created_by=webhook.created_by,
+    )
+
+
+def _with_secret(webhook: Webhook) -> SecretView:
+    return SecretView(id=webhook.id, url=webhook.url, types=list(webhook.types), secret=webhook.secret)
+
+
+def _progress(relay: Relay, head: int) -> Progress:
+    is_held = not relay.is_free_at(datetime.now(UTC))
+    return Progress(
+        state="failing" if relay.failures else "delivering" if is_held else "unattended",
+        position=relay.position,
+        behind=max(0, head - relay.position),
+        failures=relay.failures,
+        error=relay.error or None,
+        failing_since=relay.failing_since,
+        retry_at=relay.retry_at,
+        moved_at=relay.moved_at,
+    )
+
+
+def _letter(delivery: Delivery) -> LetterView:
+    return LetterView(
+        event_id=delivery.event_id,
+        type=delivery.type,
+        subject=delivery.subject,
+        position=delivery.position,
+        state=delivery.state.value,
+        attempts=delivery.attempts,
+        error=delivery.error,
+        since=delivery.since,
+        event=msgspec.Raw(delivery.body.encode()),
+    )
+
+
+_ROOT = "/api/v1/webhooks"
+_ONE = _ROOT + "/{webhook_id}"
+_TAG = "Events"
+_ID = {"webhook_id": "The id that adding the webhook returned."}
+_LETTER = {**_ID, "event_id": "The event's own id, `evt_…`."}
+
+OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
+    Operation(
+        id="add_webhook", method="POST", path=_ROOT, tag=_TAG, roles=("admin",),
+        summary="Send events to an address",
+        description="Requests are signed after the Standard Webhooks specification with the secret that this "
+        "answer shows once. Events that happen from now on are posted, each at least once.",
+        body=AddBody, answers={201: SecretView}, answer=add, problems=("conflict",),
+        example={"url": "https://example.com/interlock", "types": ["approval.*"]},
+    ),
+    Operation(
+        id="list_webhooks", method="GET", path=_ROOT, tag=_TAG, roles=("admin", "operate"),
+        summary="Where events go, and how far they got", query=PageQuery,
+        answers={200: Page[WebhookView]}, answer=listed,
+    ),
+    Operation(
+        id="get_webhook", method="GET", path=_ONE, tag=_TAG, roles=("admin", "operate"), parameters=_ID,
+        summary="Read one webhook", answers={200: WebhookView}, answer=read,
+    ),
+    Operation(
+        id="remove_webhook", method="DELETE", path=_ONE, tag=_TAG, roles=("admin",), parameters=_ID,
+        summary="Send no more to an address", answers={200: WebhookView}, answer=remove,
+    ),
+    Operation(
+        id="rotate_webhook_secret", method="POST", path=_ONE + "/rotate", tag=_TAG, roles=("admin",),
+        summary="Sign with a new secret; the old one signs too for a day", parameters=_ID,
+        answers={200: SecretView}, answer=rotate,
+    ),
+    Operation(
+        id="test_webhook", method="POST", path=_ONE + "/test", tag=_TAG, roles=("admin",), parameters=_ID,
+        summary="Post a test event now", answers={200: TestView}, answer=test,
+    ),
+    Operation(
+        id="list_dead_letters", method="GET", path=_ONE + "/dead-letters", tag=_TAG,
+        roles=("admin", "operate"), parameters=_ID, query=PageQuery,
+        summary="Events that a webhook never took, oldest first", answers={200: Page[LetterView]},
+        answer=letters,
+    ),
+    Operation(
+        id="redeliver_dead_letter", method="POST", path=_ONE + "/dead-letters/{event_id}/redeliver",
+        tag=_TAG, roles=("admin", "operate"), parameters=_LETTER,
+        summary="Try a dead letter again", answers={200: LetterView}, answer=redeliver,
+        problems=("conflict",),
+    ),
+    Operation(
+        id="get_relays", method="GET", path="/api/v1/relays", tag=_TAG, roles=("admin", "operate"),
+        summary="The newest position, and how far the broker is", answers={200: RelaysView}, answer=relays,
+    ),
+)  # fmt: skip
