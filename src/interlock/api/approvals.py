@@ -219,7 +219,7 @@ def _on_approve(job: Job, approval: Approval, missing: int) -> str:
 _TAG = "Approvals"
 _DECISIONS = (
     "already_approved", "already_rejected", "approval_expired", "not_actionable",
-    "self_approval", "not_eligible", "people_only", "lock_busy",
+    "self_approval", "not_eligible", "people_only", "forbidden", "lock_busy",
 )  # fmt: skip
 _DRIFT = ("snapshot_changed", "job_changed", "hash_mismatch", "target_changed")
 _RENEWALS = ("not_actionable", "approval_expired", "policy_throttled", "policy_unavailable", "lock_busy")

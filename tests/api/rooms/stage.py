@@ -29,6 +29,7 @@ from interlock.runtime.service import Service
 from interlock.runtime.settings import settings_from
 from interlock.store.contract import Store
 from interlock.store.memory import MemoryStore
+from tests.api.rooms.conformance import check_answer
 
 ASK = """
 version: v1
@@ -105,7 +106,9 @@ class Stage:
         answer = await self.app.respond(
             Request(method=method, path=path, query=query, headers=sent, body=raw)
         )
-        return _seen(answer)
+        seen = _seen(answer)
+        check_answer(method, path, seen.status, seen.headers.get("content-type", ""), seen.body)
+        return seen
 
     async def get(self, path: str, key: str | None = None) -> Any:
         """The document at `path`, which must be there."""

@@ -91,7 +91,7 @@ async def check(stage: Stage, job: str, decided: Counter[tuple[str, str]]) -> No
         assert decided[job, word] == events[f"approval.{word}"] == audit[verb, "done"]
     assert events["approval.approved"] + events["approval.rejected"] <= 1
     if now["state"] in ("PENDING", "EXPIRED", "DENIED", "CANCELLED"):
-        approval = now["approval"] or {"state": "none"}
+        approval: Any = now["approval"] or {"state": "none"}
         granted = approval["state"] == "approved"
         assert (now["labels"].get("approval_granted") == "true") == granted
         assert now["state"] != "PENDING" or granted

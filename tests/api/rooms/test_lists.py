@@ -1,0 +1,107 @@
+"""Lists: newest first, page by page, nothing twice and nothing left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.api.rooms.stage import ASK, Stage
+
+
+async def pages(stage: Stage, path: str, limit: int) -> list[list[Any]]:
+    found: list[list[Any]] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = await stage.get(f"{path}limit={limit}" + (f"&cursor={cursor}" if cursor else ""))
+        found.append(page["items"])
+        cursor = page["next_cursor"]
+    return found
+
+
+async def test_jobs_come_newest_first_page_by_page(durable: Stage) -> None:
+    await durable.policy(ASK)
+    bot = await durable.agent()
+    made = [await durable.submit(bot, topic="read" if n % 3 else "pay") for n in range(7)]
+
+    found = await pages(durable, "jobs?", 3)
+
+    assert [[item["id"] for item in page] for page in found] == [made[6:3:-1], made[3:0:-1], made[0:1]]
+
+
+async def test_a_full_last_page_is_followed_by_an_empty_one_and_then_the_end(durable: Stage) -> None:
+    await durable.policy(ASK)
+    bot = await durable.agent()
+    made = [await durable.submit(bot) for _ in range(4)]
+
+    found = await pages(durable, "jobs?", 2)
+
+    assert [item["id"] for page in found for item in page] == made[::-1]
+
+
+async def test_jobs_are_narrowed_by_state_and_topic(durable: Stage) -> None:
+    await durable.policy(ASK)
+    bot, ada = await durable.agent(), await durable.person("ada")
+    asked, approved, read = (
+        await durable.submit(bot),
+        await durable.submit(bot),
+        await durable.submit(bot, topic="read"),
+    )
+    await durable.approve(approved, ada)
+
+    async def ids(query: str) -> list[str]:
+        return [item["id"] for item in (await durable.get(f"jobs?{query}"))["items"]]
+
+    assert await ids("state=APPROVAL") == [asked]
+    assert await ids("topic=pay") == [approved, asked]
+    assert await ids("state=PENDING") == [read, approved]
+    assert await ids("state=PENDING&topic=pay") == [approved]
+    assert await ids("state=RUNNING") == []
+
+
+async def test_approvals_are_narrowed_by_state(durable: Stage) -> None:
+    await durable.policy(ASK)
+    bot, ada = await durable.agent(), await durable.person("ada")
+    pending, approved, rejected = [await durable.submit(bot) for _ in range(3)]
+    await durable.submit(bot, topic="read")
+    await durable.approve(approved, ada)
+    await durable.reject(rejected, ada)
+
+    async def ids(query: str) -> list[str]:
+        return [item["id"] for item in (await durable.get(f"approvals{query}"))["items"]]
+
+    assert await ids("?state=pending") == [pending]
+    assert await ids("?state=approved") == [approved]
+    assert await ids("?state=rejected") == [rejected]
+    assert await ids("") == [rejected, approved, pending]
+    assert (await durable.call("GET", "approvals?state=what", ada)).status == 400
+
+
+async def test_the_history_of_a_job_is_everything_that_happened_to_it(durable: Stage) -> None:
+    await durable.policy(ASK)
+    bot, ada = await durable.agent(), await durable.person("ada")
+    job = await durable.submit(bot)
+    before = await durable.job(job)
+    await durable.approve(job, ada, job_hash="sha256:other")
+    await durable.call("POST", f"approvals/{job}/approve", ada, {}, headers={"x-request-id": "the-one"})
+
+    entries = (await durable.get(f"jobs/{job}/history", ada))["items"]
+
+    assert [entry["action"] for entry in entries] == ["approve", "approve_refused", "submit"]
+    decided = entries[0]
+    assert (decided["actor"], decided["rule"], decided["request_id"]) == ("ada", "ask", "the-one")
+    assert (decided["hash"], decided["subject_version"]) == (before["job_hash"], 2)
+    assert entries[0]["n"] > entries[1]["n"] > entries[2]["n"]
+
+
+async def test_the_audit_log_is_narrowed_by_subject_actor_and_action(durable: Stage) -> None:
+    await durable.policy(ASK)
+    bot, ada = await durable.agent(), await durable.person("ada")
+    first, second = await durable.submit(bot), await durable.submit(bot)
+    await durable.approve(first, ada)
+
+    async def found(query: str) -> list[tuple[str, str]]:
+        return [(e["action"], e["subject"]) for e in (await durable.get(f"audit?{query}"))["items"]]
+
+    assert await found("actor=ada") == [("approve", first)]
+    assert await found("action=submit") == [("submit", second), ("submit", first)]
+    assert await found(f"subject={first}&action=submit") == [("submit", first)]
+    assert await found("actor=ada&action=submit") == []

@@ -1,0 +1,86 @@
+"""What the figures count: every outcome once, when it has committed."""
+
+from __future__ import annotations
+
+from tests.api.rooms.stage import ASK, Stage
+
+RICH = (
+    ASK
+    + """
+  - {id: mail, when: {topic: mail}, decision: throttle, throttle: {rate: 1/h, burst: 1, key: tenant}, then: allow}
+  - {id: odd, when: {topic: odd}, if: payload.missing, decision: allow}
+"""
+)
+
+
+async def test_submits_are_counted_by_what_the_policy_decided(stage: Stage) -> None:
+    await stage.policy(RICH)
+    bot = await stage.agent()
+    for topic in ("pay", "pay", "read", "launch", "mail", "mail", "odd"):
+        await stage.propose(bot, topic=topic)
+
+    counted = {
+        decision: await stage.metric(f'interlock_submits_total{{decision="{decision}"}}')
+        for decision in ("require_human", "allow", "deny", "throttle")
+    }
+
+    assert counted == {"require_human": 2, "allow": 2, "deny": 1, "throttle": 1}
+    assert await stage.metric('interlock_http_problems_total{code="policy_throttled",status="429"}') == 1
+    assert await stage.metric('interlock_http_problems_total{code="policy_unavailable",status="503"}') == 1
+
+
+async def test_approvals_are_counted_by_outcome_and_refusal(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot, ada, bob = await stage.agent(), await stage.person("ada"), await stage.person("bob")
+    first, second, third = [await stage.submit(bot) for _ in range(3)]
+    await stage.approve(first, ada)
+    await stage.approve(first, bob)
+    await stage.approve(first, bob)
+    await stage.reject(first, bob)
+    await stage.reject(second, bob)
+    await stage.approve(third, bot)
+    await stage.policy(RICH)
+    await stage.approve(third, ada)
+
+    async def counted(verb: str, outcome: str) -> float:
+        return await stage.metric(f'interlock_approvals_total{{verb="{verb}",outcome="{outcome}"}}')
+
+    assert await counted("approve", "approved") == 1
+    assert await counted("approve", "already_approved") == 2
+    assert await counted("reject", "already_approved") == 1
+    assert await counted("reject", "rejected") == 1
+    assert await counted("approve", "people_only") == 1
+    assert await counted("approve", "snapshot_changed") == 1
+
+
+async def test_a_repeat_is_counted_as_a_repeat_and_not_as_another_decision(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot, ada = await stage.agent(), await stage.person("ada")
+    for _ in range(3):
+        seen = await stage.propose(bot, idempotency_key="k")
+    for _ in range(3):
+        await stage.call("POST", f"approvals/{seen.document['id']}/approve", ada, {}, idempotency_key="a")
+
+    assert await stage.metric('interlock_submits_total{decision="require_human"}') == 1
+    assert await stage.metric('interlock_approvals_total{verb="approve",outcome="approved"}') == 1
+    assert await stage.metric("interlock_idempotent_replays_total") == 4
+
+
+async def test_what_an_observing_policy_would_have_done_is_counted(stage: Stage) -> None:
+    await stage.policy("mode: observe\n" + ASK.strip())
+    await stage.propose(await stage.agent())
+
+    assert await stage.metric('interlock_submits_total{decision="require_human"}') == 1
+
+
+async def test_batches_commits_and_the_queue_are_measured(stage: Stage) -> None:
+    await stage.policy(ASK)
+    await stage.submit(await stage.agent())
+
+    text = (await stage.call("GET", "/metrics", "")).body.decode()
+
+    assert await stage.metric("interlock_batch_commands_count") > 0
+    assert await stage.metric("interlock_commit_seconds_count") > 0
+    assert "interlock_queue_depth 0" in text
+    assert 'interlock_batch_commands_bucket{le="256"}' in text
+    assert "# TYPE interlock_commit_seconds histogram" in text
