@@ -1,0 +1,1 @@
+"""Grants: one-shot permissions, found and consumed in one decision."""

@@ -1,0 +1,89 @@
+"""Whether a grant fits what is about to run. Pure; each "no" says which check failed."""
+
+from __future__ import annotations
+
+import base64
+from fnmatch import fnmatchcase
+from typing import Any, cast
+
+import msgspec
+
+from interlock.codec.canonical import canonical
+from interlock.grants.model import Grant, GrantTerms, Pin, Signer
+
+_ABSENT = object()
+
+
+def misfit_of_args(grant: Grant, args: Any) -> str | None:
+    """Which pin or limit these arguments break; None if they fit."""
+    for pin in grant.pins:
+        why = _misfit_of_pin(pin, args)
+        if why:
+            return why
+    for limit in grant.limits:
+        amount = value_at(args, limit.path)
+        if not _is_number(amount) or cast("float", amount) < 0:
+            return f"limit {limit.path}: the argument must be a number of 0 or more"
+        if grant.spent.get(limit.path, 0) + cast("float", amount) > limit.total_max:
+            return f"limit {limit.path}: {grant.spent.get(limit.path, 0):g} of {limit.total_max:g} is spent already"
+    return None
+
+
+def misfit_of_signature(grant: Grant, signer: Signer | None, terms: GrantTerms | None) -> str | None:
+    """Why the grant's signature is not good enough; None if it is, or none is needed."""
+    if grant.signature is None:
+        return "signature: this task needs a signed grant" if needs_signature(terms, grant.task) else None
+    if signer is None or signer.id != grant.signature.signer:
+        return "signature: the signer is not registered"
+    if signer.revoked_at is not None:
+        return "signature: the signer's key was revoked"
+    if signer.person != grant.approver:
+        return "signature: the key belongs to somebody else than the approver"
+    if not is_signed_by(signer.public_key, grant.signature.value, grant.signed_terms()):
+        return "signature: it does not match the grant; the grant was altered or signed for something else"
+    return None
+
+
+def needs_signature(terms: GrantTerms | None, task: str) -> bool:
+    return terms is not None and any(fnmatchcase(task, pattern) for pattern in terms.signed_tasks)
+
+
+def is_signed_by(public_key: str, signature: str, message: bytes) -> bool:
+    """Whether an Ed25519 signature (base64) over a message is good."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        key = Ed25519PublicKey.from_public_bytes(base64.b64decode(public_key, validate=True))
+        key.verify(base64.b64decode(signature, validate=True), message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def value_at(args: Any, path: str) -> Any:
+    """The argument at a dotted path, or a marker that it is absent."""
+    value = args
+    for part in path.split("."):
+        if not isinstance(value, dict) or part not in value:
+            return _ABSENT
+        value = cast("dict[str, Any]", value)[part]
+    return value
+
+
+def _misfit_of_pin(pin: Pin, args: Any) -> str | None:
+    value = value_at(args, pin.path)
+    if value is _ABSENT:
+        return f"pin {pin.path}: the argument is missing"
+    if pin.max is not None:
+        fits = _is_number(value) and value <= pin.max
+        return None if fits else f"pin {pin.path}: must be a number of at most {pin.max:g}"
+    if pin.glob is not None:
+        fits = isinstance(value, str) and fnmatchcase(value, pin.glob)
+        return None if fits else f"pin {pin.path}: must match {pin.glob!r}"
+    same = canonical(value) == canonical(msgspec.json.decode(pin.exact))
+    return None if same else f"pin {pin.path}: must be exactly {bytes(pin.exact).decode()}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

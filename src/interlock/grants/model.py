@@ -1,0 +1,191 @@
+"""Grants, their uses, and the keys that people sign them with.
+
+A grant permits a task so many times, until a moment, within its pins. What becomes of its uses is conserved:
+issued = open + claimed + expired + revoked, always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from interlock.codec.canonical import canonical
+from interlock.kernel.record import Kind, Record, micros
+
+SIGNED_DOMAIN = b"interlock:grant/v1\n"
+
+
+class GrantState(StrEnum):
+    OPEN = "open"
+    SPENT = "spent"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+
+
+TRANSITIONS: Mapping[tuple[GrantState, str], GrantState] = {
+    (GrantState.OPEN, "claim"): GrantState.OPEN,
+    (GrantState.OPEN, "spend"): GrantState.SPENT,
+    (GrantState.OPEN, "expire"): GrantState.EXPIRED,
+    (GrantState.OPEN, "revoke"): GrantState.REVOKED,
+}
+
+
+class Pin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One narrowing of an argument: an exact value, a maximum or a glob. A missing argument never fits."""
+
+    path: str
+    exact: msgspec.Raw = msgspec.Raw(b"")
+    max: float | None = None
+    glob: str | None = None
+
+
+class SpendLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of one argument all uses together may add up to."""
+
+    path: str
+    total_max: float
+
+
+class Signature(msgspec.Struct, frozen=True, kw_only=True):
+    """An Ed25519 signature over the grant's terms. `signer` is the fingerprint of a registered key."""
+
+    signer: str
+    value: str
+
+
+class Grant(Record, frozen=True, kw_only=True):
+    """One permission. `standing` ones are honoured where people would otherwise be asked."""
+
+    task: str
+    pins: tuple[Pin, ...] = ()
+    limits: tuple[SpendLimit, ...] = ()
+    uses: int = 1
+    used: int = 0
+    spent: dict[str, float] = {}
+    state: GrantState = GrantState.OPEN
+    standing: bool = False
+    approver: str
+    reason: str = ""
+    issued_at: datetime
+    expires_at: datetime
+    nonce: str = ""
+    signature: Signature | None = None
+    revoked_at: datetime | None = None
+    revoked_by: str | None = None
+
+    def state_at(self, now: datetime) -> GrantState:
+        """The state by the clock: past its time it is expired even if no sweep has run."""
+        overdue = self.state is GrantState.OPEN and now >= self.expires_at
+        return GrantState.EXPIRED if overdue else self.state
+
+    def signed_terms(self) -> bytes:
+        """Exactly what an approver signs, with a domain prefix so that it can be nothing else."""
+        return SIGNED_DOMAIN + canonical(
+            terms_document(
+                tenant=self.tenant,
+                task=self.task,
+                pins=self.pins,
+                limits=self.limits,
+                uses=self.uses,
+                expires_at=self.expires_at,
+                approver=self.approver,
+                nonce=self.nonce,
+                standing=self.standing,
+            )
+        )
+
+    def tally(self, now: datetime) -> dict[str, int]:
+        """What became of the uses."""
+        left = self.uses - self.used
+        state = self.state_at(now)
+        kept = {GrantState.OPEN: "open", GrantState.EXPIRED: "expired", GrantState.REVOKED: "revoked"}
+        counts = {"issued": self.uses, "open": 0, "claimed": self.used, "expired": 0, "revoked": 0}
+        if state in kept:
+            counts[kept[state]] = left
+        return counts
+
+
+class GrantUse(Record, frozen=True, kw_only=True):
+    """One use of a grant. The id is a digest of the task and the caller's execution id."""
+
+    grant_id: str
+    task: str
+    execution_id: str
+    use: int
+    fence: int
+    claimed_by: str
+    claimed_at: datetime
+    args_digest: str
+
+
+class Signer(Record, frozen=True, kw_only=True):
+    """A person's public key. The id is its fingerprint."""
+
+    person: str
+    public_key: str
+    added_at: datetime
+    added_by: str
+    revoked_at: datetime | None = None
+
+
+class GrantTerms(Record, frozen=True, kw_only=True):
+    """Which tasks need a signature: exact names or globs; `*` is every task."""
+
+    signed_tasks: tuple[str, ...] = ()
+
+
+TERMS_ID = "terms"
+
+GRANTS = Kind(
+    "grant",
+    Grant,
+    table="grants",
+    columns={
+        "task": lambda grant: grant.task,
+        "state": lambda grant: grant.state.value,
+        "standing": lambda grant: int(grant.standing),
+        "open_until": lambda grant: micros(grant.expires_at) if grant.state is GrantState.OPEN else None,
+    },
+)
+GRANT_USES = Kind("grant_use", GrantUse, table="grant_uses", columns={"grant_id": lambda use: use.grant_id})
+SIGNERS = Kind("signer", Signer, table="signers", columns={"person": lambda signer: signer.person})
+GRANT_TERMS = Kind("grant_terms", GrantTerms, table="grant_terms")
+
+
+def terms_document(
+    *,
+    tenant: str,
+    task: str,
+    pins: tuple[Pin, ...],
+    limits: tuple[SpendLimit, ...],
+    uses: int,
+    expires_at: datetime,
+    approver: str,
+    nonce: str,
+    standing: bool,
+) -> dict[str, Any]:
+    """A grant's terms as a document; the approver's machine builds the same one to sign it."""
+    return {
+        "tenant": tenant,
+        "task": task,
+        "pins": [pin_document(pin) for pin in pins],
+        "limits": [{"path": limit.path, "total_max": limit.total_max} for limit in limits],
+        "uses": uses,
+        "expires_at": micros(expires_at),
+        "approver": approver,
+        "nonce": nonce,
+        "standing": standing,
+    }
+
+
+def pin_document(pin: Pin) -> dict[str, Any]:
+    """A pin as callers write it, with its path."""
+    if pin.max is not None:
+        return {"path": pin.path, "max": pin.max}
+    if pin.glob is not None:
+        return {"path": pin.path, "glob": pin.glob}
+    return {"path": pin.path, "exact": msgspec.json.decode(pin.exact)}

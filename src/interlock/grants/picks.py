@@ -1,0 +1,65 @@
+"""Bounded choices of grants."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from interlock.grants.model import GRANTS, Grant, GrantState
+from interlock.kernel.record import Kind, Params, Pick, micros
+
+
+class OpenGrants(Pick[Grant], frozen=True, kw_only=True):
+    """The oldest open grants of a task; standing ones only, or only the others."""
+
+    tenant: str
+    task: str
+    standing: bool = False
+
+    @property
+    def kind(self) -> Kind[Grant]:
+        return GRANTS
+
+    @property
+    def query(self) -> str:
+        return "grants.open_grants"
+
+    def params(self, now: datetime) -> Params:
+        return {
+            "tenant": self.tenant,
+            "task": self.task,
+            "standing": int(self.standing),
+            "now": micros(now),
+        }
+
+    def matches(self, record: Grant, now: datetime) -> bool:
+        return (
+            record.tenant == self.tenant
+            and record.task == self.task
+            and record.standing == self.standing
+            and record.state_at(now) is GrantState.OPEN
+        )
+
+    def sort_key(self, record: Grant) -> Any:
+        return record.id
+
+
+class OverdueGrants(Pick[Grant], frozen=True, kw_only=True):
+    """Grants whose time has run out, in every tenant, the longest overdue first."""
+
+    @property
+    def kind(self) -> Kind[Grant]:
+        return GRANTS
+
+    @property
+    def query(self) -> str:
+        return "grants.overdue_grants"
+
+    def params(self, now: datetime) -> Params:
+        return {"now": micros(now)}
+
+    def matches(self, record: Grant, now: datetime) -> bool:
+        return record.state is GrantState.OPEN and now >= record.expires_at
+
+    def sort_key(self, record: Grant) -> Any:
+        return (record.expires_at, record.tenant, record.id)
