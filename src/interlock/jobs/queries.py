@@ -49,20 +49,20 @@ async def topics_to_claim(store: Store, tenant: str, patterns: Sequence[str]) ->
     if len(patterns) <= _EXACT_MAX and not any("*" in pattern for pattern in patterns):
         return tuple(dict.fromkeys(patterns))
     wanted = topics_test(tuple(patterns))
-    turns: list[tuple[int, str]] = []
+    turns: list[tuple[bool, int, str]] = []
     after = ""
     for _ in range(_TOPIC_PAGES_MAX):
         params = {"tenant": tenant, "after": after, "now": _soon(), "limit": _TOPIC_PAGE}
         rows = await store.query("jobs.runnable_topics", params)
-        turns += [(int(turn), topic) for topic, turn in rows if turn is not None and wanted(topic)]
+        turns += [(turn is None, int(turn or 0), topic) for topic, turn in rows if wanted(topic)]
         if len(rows) < _TOPIC_PAGE:
             break
         after = rows[-1][0]
-    return tuple(topic for _, topic in sorted(turns)[:_TOPICS_MAX])
+    return tuple(topic for _, _, topic in sorted(turns)[:_TOPICS_MAX])
 
 
 def _soon() -> int:
-    # Only a hint of what to look at; the claim itself goes by the store's clock.
+    # Only a hint of what to look at first; the claim itself goes by the store's clock.
     return micros(datetime.now(UTC)) + _CLOCK_SLACK_MICROS
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from collections.abc import Mapping
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -43,7 +43,7 @@ class PermitSigner:
         """The keys as they are now, or were a moment ago; the first is made when it is first needed."""
         if self._ring is None or time.monotonic() - self._looked_at > _RECENT_SECONDS:
             kept = await self._store.get(KEY_RINGS, DEPLOYMENT, RING_ID)
-            if kept is None or kept.signing(datetime.now(UTC)) is None:
+            if kept is None:
                 kept = await self._kernel.run(EnsureKey(offered=make_key(self._secret)))
             self._ring, self._looked_at = kept, time.monotonic()
         return self._ring
@@ -59,8 +59,7 @@ class PermitSigner:
     async def ready(self) -> Signer:
         """A signer for what is about to be handed out. Fails before anything is handed out, not after."""
         ring = await self.ring()
-        key = ring.signing(datetime.now(UTC)) or ring.keys[-1]
-        return Signer(key.kid, self._private(key))
+        return Signer(ring, {key.kid: self._private(key) for key in ring.keys})
 
     def _private(self, key: SigningKey) -> Ed25519PrivateKey:
         if key.kid not in self._unsealed:
@@ -72,17 +71,21 @@ class PermitSigner:
 
 
 class Signer:
-    """Signs with one key. Ed25519 needs no randomness, so the same permit is always the same bytes."""
+    """Signs with the key whose time it is by the store's clock, whatever this machine's clock says.
 
-    def __init__(self, kid: str, key: Ed25519PrivateKey) -> None:
-        self._kid = kid
-        self._key = key
+    Ed25519 needs no randomness, so the same permit is always the same bytes.
+    """
+
+    def __init__(self, ring: KeyRing, private: Mapping[str, Ed25519PrivateKey]) -> None:
+        self._ring = ring
+        self._private = private
 
     def permit(self, job: Job) -> str:
-        """The token for a job that is held."""
+        """The token for a job that is held, as of its last change."""
         lease = job.lease
         if lease is None:
             raise ValueError(f"{job.id} is not held, so there is nothing to permit")
+        key = self._ring.signing(job.updated_at) or self._ring.keys[0]
         said = Permit(
             aud=job.action.topic,
             exp=int(lease.expires_at.timestamp()),
@@ -92,5 +95,5 @@ class Signer:
             job_id=job.id,
             tenant=job.tenant,
         )
-        signed = signing_input(said, self._kid)
-        return f"{signed.decode()}.{b64encode(self._key.sign(signed))}"
+        signed = signing_input(said, key.kid)
+        return f"{signed.decode()}.{b64encode(self._private[key.kid].sign(signed))}"

@@ -16,7 +16,7 @@ from interlock.sdk.outcomes import (
     NotFound,
     Unauthenticated,
 )
-from interlock.sdk.worker_errors import Final, LeaseLost, described
+from interlock.sdk.worker_errors import Final, LeaseLost, Retryable, described
 
 if TYPE_CHECKING:
     from interlock.sdk.client import AsyncInterlock
@@ -59,8 +59,8 @@ async def settle_failure(client: AsyncInterlock, hold: Hold, error: Exception) -
     if isinstance(error, LeaseLost):
         return Settled.LOST
     job, retryable = hold.job, not isinstance(error, Final)
-    if retryable:
-        log.warning("work on %s failed", job.id, exc_info=error)
+    expected = isinstance(error, Final | Retryable)
+    log.warning("work on %s failed: %s", job.id, type(error).__name__, exc_info=None if expected else error)
     said = described(error)
     return await _settle(
         hold,

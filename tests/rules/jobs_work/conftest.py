@@ -1,0 +1,17 @@
+"""The shift these tests work."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.api.rooms.stage import open_stage
+from tests.rules.jobs_work.shift import Shift
+
+
+@pytest.fixture
+async def shift() -> AsyncIterator[Shift]:
+    """A service on an empty memory store with a virtual clock, and people and workers on it."""
+    async with open_stage() as stage:
+        yield await Shift(stage).open()
