@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from interlock.cli.exits import Exit, Failed, exit_of
-from interlock.cli.options import given
+from interlock.cli.options import given, wants_json
 from interlock.cli.spelling import as_commands
 from interlock.sdk.outcomes import Denied, InterlockError, InvalidRequest, Unauthenticated, Unavailable
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
+    from interlock.sdk.retry import Retry, RetryPolicy
 
 T = TypeVar("T")
 
@@ -31,7 +32,14 @@ def connected(args: Namespace) -> Generator[Interlock]:
     url, store = given(args, "url"), given(args, "store")
     if url and store:
         raise Failed("pass --url (a server) or --store (this process), not both", Exit.USAGE)
-    with translated(args), Interlock(url, given(args, "api_key"), store=store) as client:
+    client = Interlock(
+        url,
+        given(args, "api_key"),
+        store=store,
+        retry=_patience(args.patience),
+        on_retry=None if wants_json(args) else _tell_retry,
+    )
+    with translated(args), client:
         yield client
 
 
@@ -76,6 +84,19 @@ def more(page: Mapping[str, Any], command: str) -> str:
     """The line under a listing that goes on, or nothing."""
     cursor = page.get("next_cursor")
     return f"there are more: {command} --cursor {cursor}" if cursor else ""
+
+
+def _patience(patience_seconds: int) -> RetryPolicy:
+    from interlock.sdk.retry import NO_RETRIES, RetryPolicy
+
+    return RetryPolicy(deadline_seconds=patience_seconds) if patience_seconds else NO_RETRIES
+
+
+def _tell_retry(retry: Retry) -> None:
+    from interlock.cli.output import warn
+
+    why = retry.problem.detail or retry.problem.code
+    warn(f"{as_commands(why)}; trying again in {retry.delay_seconds:.1f} s")
 
 
 def _failed(outcome: InterlockError, args: Namespace) -> Failed:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 from interlock.cli.exits import Exit
+from interlock.cli.values import seconds
 
 Run: TypeAlias = Callable[[argparse.Namespace], int]
 
@@ -63,6 +64,13 @@ def connecting(parser: argparse.ArgumentParser, *, key_option: str = "--key") ->
     names = dict.fromkeys((key_option, "--api-key"))
     group.add_argument(*names, dest="api_key", metavar="KEY", default=absent, help="the key to act with")
     group.add_argument("--store", metavar="URL", default=absent, help="a store to open in this process")
+    group.add_argument(
+        "--patience",
+        metavar="30s",
+        type=seconds,
+        default=30,
+        help="keep trying this long while it is busy, full or out of reach (default 30s; 0s tries once)",
+    )
     parser.epilog = "\n".join(part for part in (parser.epilog, _ENVIRONMENT) if part)
 
 

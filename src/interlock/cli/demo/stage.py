@@ -24,6 +24,7 @@ T = TypeVar("T")
 START_SECONDS_MAX = 60
 ANSWER_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 30
+SERVE = ("serve", "--port", "0", "--json")
 _LOG_LINES = 15
 
 
@@ -118,7 +119,7 @@ class Stage:
         store = f"sqlite:///{self.folder / 'interlock.db'}"
         with (self.folder / "server.log").open("a") as log:
             self._process = subprocess.Popen(  # noqa: S603  # this interpreter, and no word from outside
-                [sys.executable, "-m", "interlock", "serve", "--port", "0", "--store", store, "--json"],
+                [sys.executable, "-m", "interlock", *SERVE, "--store", store],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -1,0 +1,22 @@
+"""A terminal, and one whose store has a policy in force."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.terminal import POLICY, Terminal
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A terminal in an empty folder."""
+    return Terminal(tmp_path, capsys, monkeypatch)
+
+
+@pytest.fixture
+def house(terminal: Terminal) -> Terminal:
+    """A terminal in a folder whose embedded store has a policy in force."""
+    assert terminal("policy", "apply", terminal.file("policy.yaml", POLICY)).code == 0
+    return terminal

@@ -1,0 +1,152 @@
+"""Deciding from a terminal: what the reviewer sees, and what each answer comes to."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.terminal import POLICY, Terminal
+
+
+@pytest.fixture
+def finance(house: Terminal) -> dict[str, str]:
+    """Keys of two people of finance."""
+    words = ("--kind", "person", "--roles", "review", "--groups", "finance")
+    return {name: house.key(name, *words) for name in ("noor", "omar")}
+
+
+def test_the_inbox_shows_what_is_pending_and_how_many_agreed(
+    house: Terminal, finance: dict[str, str]
+) -> None:
+    job = house.submit(cents=20_000)
+    decided = house.submit()
+    house("reject", decided["id"], "--reason", "no")
+    house("approve", job["id"], "--key", finance["noor"])
+    listed = house("approvals").out
+    assert job["id"] in listed
+    assert "1 of 2" in listed
+    assert "finance" in listed
+    assert decided["id"] not in listed
+    assert decided["id"] in house("approvals", "--state", "all").out
+    assert [each["id"] for each in house("approvals", "--state", "rejected", "--json").json["items"]] == [
+        decided["id"]
+    ]
+
+
+def test_an_empty_inbox_says_so(house: Terminal) -> None:
+    assert "nothing waits for a decision" in house("approvals").out
+
+
+def test_the_page_has_everything_and_the_commands_to_decide(house: Terminal, finance: dict[str, str]) -> None:
+    job = house.submit(
+        "finance.payment.execute", 20_000, "--env", "production", "--evidence", "invoice=No. 7"
+    )
+    house("approve", job["id"], "--key", finance["noor"], "--reason", "checked")
+    page = house("approval", job["id"]).out
+    for part in (
+        '"amount_cents": 20000',
+        "production",
+        "two-for-large",
+        "2 different people of finance; never the submitter",
+        "No. 7",
+        "noor",
+        "checked",
+        f"interlock approve {job['id']} --hash {job['job_hash']}",
+        f"interlock reject {job['id']}",
+    ):
+        assert part in page
+
+
+def test_the_page_warns_when_the_policy_moved_on(house: Terminal) -> None:
+    job = house.submit()
+    house("policy", "apply", house.file("policy.yaml", POLICY.replace("10000", "20000")))
+    page = house("approval", job["id"]).out
+    assert "the policy changed since this was asked" in page
+    assert f"interlock refresh {job['id']}" in page
+    assert "interlock approve" not in page
+
+
+def test_nothing_that_was_submitted_can_pose_as_interlock(house: Terminal) -> None:
+    house.file("evidence.txt", "harmless\x1b[2J\nstate  approved\u202e\n")
+    payload = json.dumps({"to": "\u001b]0;approved\u0007 \u202eevil"})
+    job = house(
+        "submit", "finance.payment.execute", "--payload", '{"amount_cents": 1, "x": ' + payload + "}",
+        "--label", "note=a\u009bb", "--evidence", "text=@evidence.txt", "--json",
+    ).json  # fmt: skip
+    for command in (("approval", job["id"]), ("job", job["id"]), ("jobs",), ("approvals",)):
+        shown = house(*command).out
+        assert not [char for char in shown if not char.isprintable() and char != "\n"]
+    page = house("approval", job["id"]).out
+    assert "\\u001b]0;approved" in page
+    assert "  │ state  approved\\u202e" in page
+
+
+def test_one_yes_of_two_is_counted_and_the_second_decides(house: Terminal, finance: dict[str, str]) -> None:
+    job = house.submit(cents=20_000)
+    first = house("approve", job["id"], "--key", finance["noor"])
+    assert (first.code, "1 more needed" in first.out) == (0, True)
+    second = house("approve", job["id"], "--key", finance["omar"], "--json")
+    assert (second.code, second.json["outcome"], second.json["state"]) == (0, "approved", "PENDING")
+
+
+def test_deciding_again_the_same_way_changes_nothing(house: Terminal) -> None:
+    job = house.submit()
+    house("approve", job["id"])
+    again = house("approve", job["id"])
+    assert (again.code, "nothing changed" in again.out) == (0, True)
+
+
+def test_deciding_the_other_way_is_refused_and_names_who_decided(house: Terminal) -> None:
+    job = house.submit()
+    house("approve", job["id"])
+    said = house("reject", job["id"], "--reason", "too late")
+    assert said.code == 1
+    assert "was approved by local:" in said.err
+
+
+def test_a_yes_to_another_version_is_refused(house: Terminal) -> None:
+    job = house.submit()
+    said = house("approve", job["id"], "--hash", "sha256:" + "0" * 64, "--json")
+    assert (said.code, said.problem["code"]) == (1, "hash_mismatch")
+    assert house("approve", job["id"], "--hash", job["job_hash"]).code == 0
+
+
+def test_advice_names_commands_not_routes(house: Terminal) -> None:
+    job = house.submit()
+    house("policy", "apply", house.file("policy.yaml", POLICY.replace("10000", "20000")))
+    said = house("approve", job["id"])
+    assert said.code == 1
+    assert f"`interlock refresh {job['id']}`" in said.err
+    assert "/api/v1/" not in said.err
+
+
+def test_a_refreshed_request_can_be_approved_again(house: Terminal) -> None:
+    job = house.submit()
+    house("policy", "apply", house.file("policy.yaml", POLICY.replace("10000", "20000")))
+    assert house("refresh", job["id"]).code == 0
+    assert house("approve", job["id"]).code == 0
+
+
+def test_an_edited_request_has_a_new_hash_and_no_votes(house: Terminal, finance: dict[str, str]) -> None:
+    job = house.submit(cents=20_000)
+    house("approve", job["id"], "--key", finance["noor"])
+    edited = house(
+        "edit", job["id"], "--payload", '{"amount_cents": 30000}', "--reason", "agreed", "--json"
+    ).json
+    assert edited["job_hash"] != job["job_hash"]
+    assert edited["approval"]["votes"] == []
+    assert "this is round 2" in house("approval", job["id"]).out
+
+
+def test_a_rejection_needs_a_reason(house: Terminal) -> None:
+    job = house.submit()
+    assert house("reject", job["id"]).code == 2
+    assert house("job", job["id"], "--json").json["state"] == "APPROVAL"
+
+
+def test_an_agents_key_decides_nothing(house: Terminal) -> None:
+    job = house.submit()
+    key = house.key("payer", "--kind", "agent", "--roles", "submit,review")
+    said = house("approve", job["id"], "--key", key, "--json")
+    assert (said.code, said.problem["code"]) == (1, "people_only")

@@ -1,0 +1,158 @@
+"""What a script can branch on: each exit code, from a command that really ends that way."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from interlock.cli.exits import Exit, exit_of, exit_of_state
+from interlock.sdk import outcomes
+from interlock.sdk.problems import Problem
+from tests.cli.terminal import POLICY, Terminal
+from tests.harness.server import InterlockServer
+
+HOLD = """\
+import apsw, sys
+held = apsw.Connection(sys.argv[1])
+held.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_may_run_ends_with_zero(house: Terminal) -> None:
+    assert house("submit", "knowledge.read").code == 0
+
+
+def test_an_error_ends_with_one_and_says_the_next_step(house: Terminal) -> None:
+    said = house("job", "job_0000")
+    assert said.code == 1
+    assert "check the id" in said.err
+    assert said.out == ""
+
+
+def test_wrong_usage_ends_with_two_and_names_the_help(house: Terminal) -> None:
+    said = house("submit")
+    assert said.code == 2
+    assert "interlock submit --help" in said.err
+
+
+def test_what_policy_denies_ends_with_three_and_names_the_kept_job(house: Terminal) -> None:
+    said = house("submit", "server.delete")
+    assert said.code == 3
+    assert "job_" in said.err
+
+
+def test_what_a_person_rejected_ends_with_three(house: Terminal) -> None:
+    job = house.submit("finance.payment.execute", 500, "--key", "invoice-7")
+    assert house("reject", job["id"], "--reason", "wrong amount").code == 0
+    said = house(
+        "submit", "finance.payment.execute", "--payload", '{"amount_cents": 500}', "--key", "invoice-7",
+        "--wait", "1m",
+    )  # fmt: skip
+    assert said.code == 3
+    assert "wrong amount" in said.out
+
+
+def test_what_waits_for_people_ends_with_four(house: Terminal) -> None:
+    said = house("submit", "finance.payment.execute", "--payload", '{"amount_cents": 500}', "--wait", "1s")
+    assert said.code == 4
+    assert "waits for 1 person" in said.out
+
+
+def test_what_was_approved_meanwhile_ends_with_zero(house: Terminal) -> None:
+    job = house.submit("finance.payment.execute", 500, "--key", "invoice-8")
+    assert house("approve", job["id"]).code == 0
+    said = house(
+        "submit", "finance.payment.execute", "--payload", '{"amount_cents": 500}', "--key", "invoice-8",
+        "--wait", "1m",
+    )  # fmt: skip
+    assert said.code == 0
+    assert "approved by" in said.out
+
+
+def test_a_used_up_limit_ends_with_five(house: Terminal) -> None:
+    assert house("submit", "customer.notify").code == 0
+    said = house("submit", "customer.notify", "--patience", "0s")
+    assert said.code == 5
+    assert "mail-slowly" in said.err
+
+
+@pytest.fixture
+def holding(tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Holds a SQLite file's writer lock from another process, until the test ends."""
+    holders: list[subprocess.Popen[bytes]] = []
+
+    def hold(path: str) -> None:
+        holder = subprocess.Popen(
+            [sys.executable, "-c", HOLD, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        holders.append(holder)
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+
+    yield hold
+    for holder in holders:
+        holder.communicate()
+
+
+def test_a_busy_store_ends_with_five(
+    terminal: Terminal,
+    serve: Callable[..., InterlockServer],
+    holding: Callable[[str], None],
+    sqlite_url: str,
+) -> None:
+    policy = terminal.folder / terminal.file("policy.yaml", POLICY)
+    server = serve(sqlite_url, policy=policy, env={"INTERLOCK_ACQUIRE_SECONDS": "0.1"})
+    key = server.create_key("payer", kind="agent", roles="submit").key
+    holding(sqlite_url.removeprefix("sqlite:///"))
+    said = terminal("submit", "knowledge.read", "--url", server.url, "--api-key", key, "--patience", "0s")
+    assert said.code == 5
+    assert "Traceback" not in said.err
+
+
+def test_a_service_out_of_reach_ends_with_six_and_asks_whether_it_runs(terminal: Terminal) -> None:
+    said = terminal("jobs", "--url", "http://127.0.0.1:1", "--patience", "0s")
+    assert said.code == 6
+    assert "Is `interlock serve` running" in said.err
+
+
+def test_a_store_that_cannot_be_opened_ends_with_six(terminal: Terminal) -> None:
+    said = terminal("jobs", "--store", "sqlite:////proc/nowhere/interlock.db", "--patience", "0s")
+    assert said.code == 6
+    assert "/proc/nowhere" in said.err
+
+
+def test_every_outcome_of_the_sdk_has_an_exit_code_of_its_class() -> None:
+    expected = {
+        outcomes.Denied: Exit.DENIED,
+        outcomes.Rejected: Exit.DENIED,
+        outcomes.Expired: Exit.DENIED,
+        outcomes.Busy: Exit.BUSY,
+        outcomes.Full: Exit.BUSY,
+        outcomes.Unavailable: Exit.UNAVAILABLE,
+        outcomes.Ambiguous: Exit.UNAVAILABLE,
+    }
+    problem = Problem(status=409, code="conflict")
+    for kind in outcomes.InterlockError.__subclasses__():
+        if kind is outcomes.StillPending:
+            outcome = outcomes.StillPending("job_1", state="APPROVAL", resume="")
+            assert exit_of(outcome) is Exit.WAITING
+        else:
+            assert exit_of(kind(problem)) is expected.get(kind, Exit.ERROR)
+
+
+def test_only_a_state_that_may_run_ends_with_zero() -> None:
+    assert {state for state in STATES if exit_of_state(state) is Exit.DONE} == {
+        "PENDING",
+        "RUNNING",
+        "SUCCEEDED",
+    }
+    assert exit_of_state("SOMETHING_NEW") is Exit.WAITING
+
+
+STATES = ("APPROVAL", "PENDING", "RUNNING", "SUCCEEDED", "FAILED", "DENIED", "CANCELLED", "EXPIRED")

@@ -1,0 +1,126 @@
+"""Proposing actions and following them from a terminal."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cli.terminal import Terminal
+
+
+def test_a_payload_can_be_written_out_in_a_file_or_on_stdin(house: Terminal) -> None:
+    house.file("payload.json", '{"page": 7}')
+    written = house("submit", "knowledge.read", "--payload", '{"page": 7}', "--json").json
+    from_file = house("submit", "knowledge.read", "--payload", "@payload.json", "--json").json
+    from_stdin = house("submit", "knowledge.read", "--payload", "-", "--json", stdin='{"page": 7}').json
+    assert written["job_hash"] == from_file["job_hash"] == from_stdin["job_hash"]
+
+
+def test_a_payload_that_reads_two_ways_is_refused_before_anything_is_sent(house: Terminal) -> None:
+    said = house("submit", "knowledge.read", "--payload", '{"page": 7, "page": 8}')
+    assert said.code == 2
+    assert "page" in said.err
+    assert house("jobs", "--json").json["items"] == []
+
+
+def test_a_missing_payload_file_is_named(house: Terminal) -> None:
+    said = house("submit", "knowledge.read", "--payload", "@nowhere.json")
+    assert said.code == 2
+    assert "cannot read nowhere.json" in said.err
+
+
+def test_everything_given_reaches_the_job(house: Terminal) -> None:
+    house.file("diff.patch", "- old\n+ new\n")
+    words = (
+        *("--env", "production", "--channel", "external", "--label", "team=a", "--label", "cost=b"),
+        *("--risk", "high", "--priority", "critical", "--target", "repo:x@v7", "--expires-in", "2h"),
+        *("--evidence", "change=@diff.patch", "--evidence", "ticket=https://tickets.example/1"),
+    )
+    job = house("submit", "knowledge.read", *words, "--json").json
+    assert (job["env"], job["channel"], job["priority"]) == ("production", "external", "critical")
+    assert job["labels"] == {"team": "a", "cost": "b"}
+    assert job["risk"] == ["high"]
+    assert job["target"] == {"key": "repo:x", "version": "v7"}
+    assert [(each["title"], each["kind"]) for each in job["evidence"]] == [
+        ("change", "diff"),
+        ("ticket", "link"),
+    ]
+    assert job["expires_at"] is not None
+
+
+def test_the_same_intent_finds_the_same_job(house: Terminal) -> None:
+    first = house.submit("knowledge.read", 1, "--key", "once")
+    again = house.submit("knowledge.read", 1, "--key", "once")
+    assert (again["id"], first["replayed"], again["replayed"]) == (first["id"], False, True)
+
+
+def test_an_intent_used_for_something_else_is_refused(house: Terminal) -> None:
+    house.submit("knowledge.read", 1, "--key", "once")
+    said = house("submit", "knowledge.read", "--payload", '{"amount_cents": 2}', "--key", "once")
+    assert said.code == 1
+    assert "different request" in said.err
+
+
+def test_an_api_key_is_not_taken_for_the_name_of_an_intent(house: Terminal) -> None:
+    key = house.key("payer", "--kind", "agent", "--roles", "submit")
+    said = house("submit", "knowledge.read", "--key", key)
+    assert said.code == 2
+    assert "--api-key" in said.err
+    assert key not in said.err
+
+
+def test_jobs_are_listed_by_state_and_topic(house: Terminal) -> None:
+    waiting, free = house.submit(), house.submit("knowledge.read")
+    assert [job["id"] for job in house("jobs", "--json").json["items"]] == [free["id"], waiting["id"]]
+    assert [job["id"] for job in house("jobs", "--state", "approval", "--json").json["items"]] == [
+        waiting["id"]
+    ]
+    assert [job["id"] for job in house("jobs", "--topic", "knowledge.read", "--json").json["items"]] == [
+        free["id"]
+    ]
+
+
+def test_a_long_listing_says_how_to_go_on(house: Terminal) -> None:
+    ids = [house.submit("knowledge.read", number)["id"] for number in range(3)]
+    first = house("jobs", "--limit", "2")
+    cursor = first.out.split("--cursor ")[1].strip()
+    rest = house("jobs", "--limit", "2", "--cursor", cursor, "--json").json
+    assert [job["id"] for job in rest["items"]] == [ids[0]]
+    assert rest["next_cursor"] is None
+
+
+def test_an_empty_listing_says_what_to_do_next(house: Terminal) -> None:
+    assert "interlock submit" in house("jobs").out
+    assert "`interlock jobs` lists them all" in house("jobs", "--state", "FAILED").out
+
+
+def test_a_job_shows_its_payload_and_who_decided(house: Terminal) -> None:
+    job = house.submit()
+    house("approve", job["id"], "--reason", "matches the invoice")
+    shown = house("job", job["id"]).out
+    assert '"amount_cents": 500' in shown
+    assert "approved by local:" in shown
+    assert "matches the invoice" in shown
+    assert job["job_hash"] in shown
+
+
+def test_the_history_of_a_job_tells_who_did_what(house: Terminal) -> None:
+    job = house.submit()
+    house("approve", job["id"])
+    actions = [entry["action"] for entry in house("job", job["id"], "--history", "--json").json["items"]]
+    assert actions == ["approve", "submit"]
+    assert "approve" in house("job", job["id"], "--history").out
+
+
+def test_a_cancelled_job_will_not_run(house: Terminal) -> None:
+    job = house.submit()
+    assert "will not run" in house("cancel", job["id"], "--reason", "not needed").out
+    assert house("job", job["id"], "--json").json["state"] == "CANCELLED"
+
+
+def test_errors_are_problem_documents_for_programs(house: Terminal) -> None:
+    said = house("submit", "server.delete", "--json")
+    assert said.out == ""
+    assert said.problem["code"] == "policy_denied"
+    assert said.problem["job_id"].startswith("job_")
+    assert house("job", "job_0000", "--json").problem["code"] == "not_found"
+    assert json.loads(house("jobs", "--url", "http://127.0.0.1:1", "--patience", "0s", "--json").err)["code"]

@@ -1,0 +1,104 @@
+"""Keys from a terminal: on the store itself, with or without a server, and through a server as its admin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from tests.cli.terminal import Terminal
+from tests.harness.server import InterlockServer
+
+
+def test_a_key_is_printed_once_and_never_listed(terminal: Terminal) -> None:
+    made = terminal("key", "create", "mia", "--kind", "person", "--roles", "review,admin", "--json").json
+    assert {"principal", "tenant", "key"} <= made.keys()
+    assert (made["principal"], made["tenant"]) == ("mia", "default")
+    listed = terminal("key", "list")
+    assert made["key_id"] in listed.out
+    assert made["key"] not in listed.out
+    assert made["key"] not in (terminal.folder / ".interlock" / "interlock.db").read_bytes().decode("latin-1")
+
+
+def test_a_key_shown_to_a_person_is_the_only_secret_on_the_page(terminal: Terminal) -> None:
+    said = terminal("key", "create", "mia", "--kind", "person", "--roles", "review", "--groups", "finance")
+    lines = [line.strip() for line in said.out.splitlines() if line.strip().startswith("il_")]
+    assert len(lines) == 1
+    assert said.out.count(lines[0]) == 1
+
+
+def test_a_key_acts_as_its_principal(house: Terminal) -> None:
+    key = house.key("payer", "--kind", "agent", "--roles", "submit", "--owner", "mia")
+    house.use(INTERLOCK_KEY=key)
+    assert house.submit("knowledge.read")["submitted_by"] == "payer"
+
+
+def test_a_revoked_key_is_refused_at_once(house: Terminal) -> None:
+    made = house("key", "create", "payer", "--kind", "agent", "--roles", "submit", "--json").json
+    assert house("jobs", "--key", made["key"]).code == 0
+    assert "revoked" in house("key", "revoke", made["key_id"]).out
+    said = house("jobs", "--key", made["key"])
+    assert said.code == 1
+    assert "interlock key create" in said.err
+    assert "revoked" in house("key", "list").out
+
+
+def test_an_unknown_key_id_is_not_found(house: Terminal) -> None:
+    said = house("key", "revoke", "0123456789abcdef", "--json")
+    assert (said.code, said.problem["code"]) == (1, "not_found")
+
+
+def test_a_principal_keeps_its_kind(house: Terminal) -> None:
+    house.key("payer", "--kind", "agent", "--roles", "submit")
+    said = house("key", "create", "payer", "--kind", "person", "--roles", "review")
+    assert (said.code, "exists already as 'agent'" in said.err) == (1, True)
+
+
+def test_roles_and_names_are_checked_before_anything_is_stored(terminal: Terminal) -> None:
+    assert (
+        "'boss' is not a role" in terminal("key", "create", "mia", "--kind", "person", "--roles", "boss").err
+    )
+    assert terminal("key", "create", "a b", "--kind", "person", "--roles", "review").code == 2
+    assert not (terminal.folder / ".interlock").exists()
+
+
+def test_tenants_do_not_see_each_other(house: Terminal) -> None:
+    key = house(
+        "key", "create", "mia", "--kind", "person", "--roles", "admin", "--tenant", "other", "--json"
+    ).json
+    house.submit("knowledge.read")
+    assert key["tenant"] == "other"
+    assert house("jobs", "--key", key["key"], "--json").json["items"] == []
+    assert [each["principal"] for each in house("key", "list", "--json").json["items"]] == []
+    assert len(house("key", "list", "--tenant", "other", "--json").json["items"]) == 1
+
+
+def test_a_key_made_beside_a_running_server_works_there_at_once(
+    terminal: Terminal, serve: Callable[..., InterlockServer], sqlite_url: str
+) -> None:
+    server = serve(sqlite_url)
+    words = ("--kind", "person", "--roles", "review", "--store", sqlite_url, "--json")
+    key = terminal("key", "create", "mia", *words).json["key"]
+    assert terminal("jobs", "--url", server.url, "--key", key).code == 0
+
+
+def test_an_admin_makes_lists_and_ends_keys_through_a_server(
+    terminal: Terminal, serve: Callable[..., InterlockServer], sqlite_url: str
+) -> None:
+    server = serve(sqlite_url)
+    terminal.use(INTERLOCK_URL=server.url, INTERLOCK_KEY=server.create_key("root", roles="admin").key)
+    made = terminal("key", "create", "payer", "--kind", "agent", "--roles", "submit", "--json").json
+    listed = terminal("key", "list", "--json").json["items"]
+    assert made["key_id"] in {each["key_id"] for each in listed}
+    assert datetime.fromisoformat(listed[0]["created_at"]) <= datetime.now(UTC)
+    assert terminal("key", "list").code == 0
+    assert terminal("key", "revoke", made["key_id"]).code == 0
+    assert terminal("jobs", "--key", made["key"]).code == 1
+    assert not (terminal.folder / ".interlock").exists()
+
+
+def test_postgresql_takes_keys_the_same_way(terminal: Terminal, postgres_url: str) -> None:
+    made = terminal(
+        "key", "create", "mia", "--kind", "person", "--roles", "review", "--store", postgres_url, "--json"
+    )
+    assert made.json["principal"] == "mia"
+    assert "mia" in terminal("key", "list", "--store", postgres_url).out

@@ -1,0 +1,143 @@
+"""Policies from a terminal: refused with line and column, tested like code, and always a way back."""
+
+from __future__ import annotations
+
+from tests.cli.terminal import POLICY, Terminal
+
+BAD = """\
+version: v1
+rules:
+  - id: broken
+    when: {topic: a.b}
+    if: payload.amount >
+    decision: maybe
+"""
+CASES = """\
+cases:
+  - name: reading is free
+    given: {topic: knowledge.read}
+    expect: {decision: allow, rule: read-freely}
+  - name: a large payment needs two people
+    given: {topic: finance.payment.execute, payload: {amount_cents: 20000}}
+    expect: {decision: require_human, quorum: 2}
+"""
+
+
+def test_a_bad_policy_is_refused_with_file_line_and_column(terminal: Terminal) -> None:
+    said = terminal("policy", "check", terminal.file("bad.yaml", BAD))
+    assert said.code == 1
+    assert "bad.yaml:5:" in said.err
+    assert "bad.yaml:6:15" in said.err
+
+
+def test_a_bad_policy_is_a_problem_document_for_programs(terminal: Terminal) -> None:
+    said = terminal("policy", "check", terminal.file("bad.yaml", BAD), "--json")
+    assert said.problem["code"] == "invalid_policy"
+    assert {error["line"] for error in said.problem["errors"]} == {5, 6}
+
+
+def test_checking_a_policy_needs_no_store(terminal: Terminal) -> None:
+    said = terminal("policy", "check", terminal.file("policy.yaml", POLICY))
+    assert said.code == 0
+    assert "4 rules, default deny" in said.out
+    assert not (terminal.folder / ".interlock").exists()
+
+
+def test_a_bad_policy_is_never_applied(house: Terminal) -> None:
+    before = house("policy", "show", "--json").json["snapshot"]
+    assert house("policy", "apply", house.file("bad.yaml", BAD)).code == 1
+    assert house("policy", "show", "--json").json["snapshot"] == before
+
+
+def test_a_missing_file_is_wrong_usage(terminal: Terminal) -> None:
+    said = terminal("policy", "check", "nowhere.yaml")
+    assert (said.code, "cannot read nowhere.yaml" in said.err) == (2, True)
+
+
+def test_what_is_shown_can_be_applied_again(house: Terminal) -> None:
+    shown = house("policy", "show").out
+    assert shown == POLICY
+    checked = house("policy", "check", "-", "--json", stdin=shown).json
+    assert checked["snapshot"] == house("policy", "show", "--json").json["snapshot"]
+
+
+def test_no_policy_in_force_is_said_plainly(terminal: Terminal) -> None:
+    said = terminal("policy", "show")
+    assert (said.code, said.out) == (0, "")
+    assert "everything is denied" in said.err
+
+
+def test_a_rollback_puts_the_earlier_policy_back(house: Terminal) -> None:
+    first = house("policy", "show", "--json").json["snapshot"]
+    applied = house("policy", "apply", house.file("policy.yaml", POLICY.replace("10000", "20000")))
+    assert f"interlock policy rollback {first}" in applied.out
+    assert house("policy", "rollback", first).code == 0
+    listed = house("policy", "snapshots").out.splitlines()
+    assert next(line for line in listed if first in line).endswith("in force")
+    assert house("policy", "show", first).out == POLICY
+
+
+def test_an_evaluation_says_what_would_happen_and_why(house: Terminal) -> None:
+    said = house(
+        "policy", "evaluate", "--topic", "finance.payment.execute", "--payload", '{"amount_cents": 20000}'
+    )
+    assert "require_human" in said.out
+    assert "2 different people of finance" in said.out
+    assert "read-freely: topic" in said.out
+    assert house("jobs", "--json").json["items"] == []
+
+
+def test_an_evaluation_takes_a_job_from_a_file_and_options_over_it(house: Terminal) -> None:
+    house.file("job.json", '{"topic": "knowledge.read", "payload": {}}')
+    assert house("policy", "evaluate", "job.json", "--json").json["decision"] == "allow"
+    assert house("policy", "evaluate", "job.json", "--topic", "a.b", "--json").json["decision"] == "deny"
+    assert house("policy", "evaluate").code == 2
+
+
+def test_a_candidate_policy_can_be_asked_before_it_is_in_force(house: Terminal) -> None:
+    candidate = house.file("strict.yaml", "version: v1\ndefault: deny\n")
+    words = ("policy", "evaluate", "--topic", "knowledge.read", "--policy", candidate, "--json")
+    assert house(*words).json["decision"] == "deny"
+
+
+def test_a_simulation_counts_what_would_change(house: Terminal) -> None:
+    house.submit("knowledge.read")
+    house.submit()
+    candidate = house.file("strict.yaml", "version: v1\ndefault: deny\n")
+    said = house("policy", "simulate", candidate)
+    assert "2 jobs examined: 2 would change" in said.out
+    assert house("policy", "simulate", "policy.yaml", "--json").json["changes"] == []
+
+
+def test_cases_are_reported_like_a_test_runner(house: Terminal) -> None:
+    house.file("cases.yaml", CASES)
+    passed = house("policy", "test", "cases.yaml", "--policy", "policy.yaml")
+    assert passed.code == 0
+    assert "✓ reading is free" in passed.out
+    assert "2 cases: 2 passed" in passed.out
+
+
+def test_a_failed_case_says_what_was_expected_and_where(house: Terminal) -> None:
+    house.file("cases.yaml", CASES.replace("decision: allow", "decision: deny"))
+    failed = house("policy", "test", "cases.yaml")
+    assert failed.code == 1
+    assert "✗ reading is free  cases.yaml:2" in failed.out
+    assert "decision: expected deny, got allow" in failed.out
+    assert "1 passed, 1 failed" in failed.out
+    assert house("policy", "test", "cases.yaml", "--json").json["failed"] == 1
+
+
+def test_a_bad_file_of_cases_is_refused_with_its_line(house: Terminal) -> None:
+    said = house("policy", "test", house.file("cases.yaml", "cases:\n  - given: {topic: a}\n"))
+    assert (said.code, "cases.yaml:2:" in said.err) == (1, True)
+
+
+def test_observed_lists_what_enforcement_would_have_stopped(house: Terminal) -> None:
+    assert "nothing observed" in house("policy", "observed").out
+    house("policy", "apply", house.file("observe.yaml", "version: v1\nmode: observe\ndefault: deny\n"))
+    job = house.submit("server.delete")
+    assert job["state"] == "PENDING"
+    listed = house("policy", "observed").out
+    assert job["id"] in listed
+    assert "deny" in listed
+    assert house("policy", "observed", "--json").json["items"][0]["decision"]["observed"] == "deny"

@@ -1,0 +1,201 @@
+"""`interlock serve` as a process: what it announces, what it refuses before it listens, how it stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+import apsw
+import pytest
+
+from interlock.runtime.settings import Settings
+from tests.cli.terminal import HANG_SECONDS, Terminal
+from tests.harness.server import InterlockServer, clean_env
+
+
+class Started:
+    """A server that was started by hand, and the lines it printed so far."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def line(self) -> str:
+        """The next line it prints."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().rstrip("\n")
+
+    def end(self, number: signal.Signals) -> int:
+        """Send a signal, and return the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(HANG_SECONDS)
+
+
+@pytest.fixture
+def started(terminal: Terminal) -> Iterator[Callable[..., Started]]:
+    """Starts servers on the terminal's folder; ends them after the test."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(*words: str, env: dict[str, str] | None = None) -> Started:
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "interlock.cli.main", "serve", *words],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                cwd=terminal.folder,
+                env=clean_env(env),
+            )
+        )
+        return Started(processes[-1])
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def test_every_setting_is_an_option_a_variable_and_has_its_default_in_the_help(terminal: Terminal) -> None:
+    text = " ".join(terminal("serve", "--help").out.split())
+    for name in Settings.__struct_fields__:
+        assert f"--{name.replace('_', '-')} " in text
+        assert f"INTERLOCK_{name.upper()}; default: {getattr(Settings(), name) or 'none'}" in text
+
+
+def test_the_first_start_announces_an_address_and_one_admin_key(
+    terminal: Terminal, started: Callable[..., Started]
+) -> None:
+    server = started("--port", "0")
+    lines = [server.line() for _ in range(8)]
+    url = lines[0].split()[-1]
+    key = next(line.removeprefix("admin key: ") for line in lines if line.startswith("admin key: "))
+    assert url.startswith("http://127.0.0.1:")
+    assert (
+        terminal("key", "list", "--url", url, "--key", key, "--json").json["items"][0]["principal"] == "admin"
+    )
+
+
+def test_a_later_start_announces_no_key(terminal: Terminal, started: Callable[..., Started]) -> None:
+    first = started("--port", "0", "--json")
+    assert json.loads(first.line())["admin_key"].startswith("il_")
+    assert first.end(signal.SIGTERM) == 0
+    assert json.loads(started("--port", "0", "--json").line())["admin_key"] is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_that_was_asked_for_is_no_failure(
+    number: signal.Signals, started: Callable[..., Started]
+) -> None:
+    server = started("--port", "0", "--json")
+    server.line()
+    assert server.end(number) == 0
+
+
+def test_a_setting_from_the_environment_counts_and_an_option_counts_more(
+    terminal: Terminal, started: Callable[..., Started]
+) -> None:
+    store = f"sqlite:///{terminal.folder / 'named.db'}"
+    env = {"INTERLOCK_STORE": store, "INTERLOCK_PORT": "1"}
+    announced = json.loads(started("--port", "0", "--json", env=env).line())
+    assert announced["store"] == store
+    assert (terminal.folder / "named.db").exists()
+
+
+def test_a_bad_policy_is_refused_before_anything_listens(terminal: Terminal) -> None:
+    said = terminal.process("serve", "--port", "0", "--policy", terminal.file("bad.yaml", "version: v2\n"))
+    assert (said.code, said.out) == (1, "")
+    assert "bad.yaml:1:10" in said.err
+    assert not (terminal.folder / ".interlock").exists()
+
+
+def test_a_port_in_use_is_said_in_one_line(terminal: Terminal) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        said = terminal.process("serve", "--port", port)
+    assert said.code == 1
+    _is_one_line(said.err, [f"127.0.0.1:{port} is in use", "--port"])
+
+
+def test_an_address_of_somebody_else_is_said_in_one_line(terminal: Terminal) -> None:
+    said = terminal.process("serve", "--host", "192.0.2.1", "--port", "0")
+    assert said.code == 1
+    _is_one_line(said.err, ["cannot listen on 192.0.2.1", "--host"])
+
+
+def test_a_store_that_cannot_be_opened_is_said_in_one_line(terminal: Terminal) -> None:
+    terminal.file("junk.db", "this is not a database, and long enough to be taken for one\n" * 100)
+    for store in (
+        "sqlite:////proc/nowhere/interlock.db",
+        "sqlite:///junk.db",
+        "postgresql://nobody@127.0.0.1:1/x",
+    ):
+        said = terminal.process("serve", "--port", "0", "--store", store)
+        assert said.code == 6
+        _is_one_line(said.err, ["check the path or URL"])
+
+
+def test_a_store_of_a_newer_version_is_refused_in_one_line(terminal: Terminal) -> None:
+    terminal("jobs")
+    database = apsw.Connection(str(terminal.folder / ".interlock" / "interlock.db"))
+    database.execute("PRAGMA user_version = 9999")
+    database.close()
+    for words in (("serve", "--port", "0"), ("jobs", "--patience", "0s"), ("key", "list")):
+        said = terminal.process(*words)
+        assert said.code == 1
+        _is_one_line(said.err, ["schema 9999", "newer Interlock"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--lanes", "99"),
+        ("--port", "many"),
+        ("--log-level", "loud"),
+        ("--store", "file.db"),
+        ("--lock-busy-status", "500"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_wrong_usage(terminal: Terminal, words: Sequence[str]) -> None:
+    said = terminal.process("serve", *words)
+    assert said.code == 2
+    assert "Traceback" not in said.err
+
+
+def test_a_password_is_never_printed(
+    terminal: Terminal, started: Callable[..., Started], postgres_url: str
+) -> None:
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(postgres_url)
+    user = parts.username or "postgres"
+    url = parts._replace(netloc=f"{user}:s3cret@{parts.netloc.rpartition('@')[2]}").geturl()
+    announced = json.loads(started("--port", "0", "--store", url, "--json").line())
+    assert "s3cret" not in announced["store"]
+
+
+def test_the_same_commands_work_on_a_server(
+    terminal: Terminal, serve: Callable[..., InterlockServer], sqlite_url: str
+) -> None:
+    server = serve(sqlite_url)
+    terminal.use(
+        INTERLOCK_URL=server.url, INTERLOCK_KEY=server.create_key("root", roles="admin,submit,review").key
+    )
+    policy = terminal.file("policy.yaml", "version: v1\ndefault: require_human\n")
+    assert terminal("policy", "apply", policy).code == 0
+    job = terminal.submit()
+    terminal.use(INTERLOCK_KEY=server.create_key("mia", roles="review").key)
+    assert "0 of 1" in terminal("approvals").out
+    assert terminal("approve", job["id"], "--hash", job["job_hash"]).code == 0
+    assert terminal("job", job["id"], "--json").json["state"] == "PENDING"
+    assert not (terminal.folder / ".interlock").exists()
+    assert os.environ["INTERLOCK_URL"] == server.url
+
+
+def _is_one_line(text: str, parts: Sequence[str]) -> None:
+    assert text.count("\n") == 1, text
+    for part in parts:
+        assert part in text

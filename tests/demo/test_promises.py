@@ -1,0 +1,140 @@
+"""Each scene's promises against answers that a broken Interlock would give: every one of them is noticed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from interlock.cli.demo.scenes import crash, policy_change, race, replay, two_people
+from interlock.cli.demo.story import Answer, Histogram, Promise
+
+
+def answer(status: int, word: str, **body: Any) -> Answer:
+    return Answer(status, word, body, raw=repr(body).encode())
+
+
+def broken(promises: Sequence[Promise]) -> list[str]:
+    return [promise.text for promise in promises if not promise.kept]
+
+
+GOOD: Histogram = Counter(
+    {(200, "approved"): 1, (200, "already_approved"): 19, (409, "already_approved"): 20}
+)
+
+
+def test_one_winner_and_thirty_nine_clear_answers_keep_every_promise() -> None:
+    assert broken(race.one_winner(GOOD)) == []
+    rejected: Histogram = Counter(
+        {(200, "rejected"): 1, (200, "already_rejected"): 19, (409, "already_rejected"): 20}
+    )
+    assert broken(race.one_winner(rejected)) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {(200, "approved"): 2, (200, "already_approved"): 18, (409, "already_approved"): 20},
+        {(200, "approved"): 1, (200, "rejected"): 1, (409, "already_approved"): 38},
+        {(200, "already_approved"): 20, (409, "already_approved"): 20},
+        {(200, "approved"): 1, (200, "already_approved"): 19, (409, "already_approved"): 19},
+        {(200, "approved"): 1, (200, "already_approved"): 19, (409, "already_rejected"): 20},
+        {(200, "approved"): 1, (200, "already_approved"): 19, (409, "lock_busy"): 20},
+        {(200, "approved"): 1, (200, "already_approved"): 38, (500, "internal_error"): 1},
+        {(503, "store_unavailable"): 40},
+        {},
+    ],
+)
+def test_any_other_histogram_of_the_race_breaks_a_promise(wrong: dict[tuple[int, str], int]) -> None:
+    assert broken(race.one_winner(Counter(wrong)))
+
+
+def test_a_race_in_which_all_agree_keeps_every_promise() -> None:
+    answers = [answer(200, "approved", decision_id="d1"), answer(409, "already_approved", decision_id="d1")]
+    assert broken(race.one_story(answers, "PENDING", ["approve"])) == []
+
+
+@pytest.mark.parametrize(
+    ("decision", "state", "deciding"),
+    [
+        ("d2", "PENDING", ["approve"]),
+        (None, "PENDING", ["approve"]),
+        ("d1", "DENIED", ["approve"]),
+        ("d1", "PENDING", ["approve", "approve"]),
+        ("d1", "PENDING", ["approve", "reject"]),
+        ("d1", "PENDING", []),
+    ],
+)
+def test_a_race_with_two_stories_breaks_a_promise(
+    decision: str | None, state: str, deciding: list[str]
+) -> None:
+    answers = [
+        answer(200, "approved", decision_id="d1"),
+        answer(409, "already_approved", decision_id=decision),
+    ]
+    assert broken(race.one_story(answers, state, deciding))
+
+
+def test_two_people_keep_every_promise_and_one_does_not() -> None:
+    asked, denied = answer(202, "APPROVAL"), answer(403, "policy_denied")
+    own, agent = answer(403, "self_approval"), answer(403, "people_only")
+    assert broken(two_people.people(asked, own, agent)) == []
+    assert len(broken(two_people.people(answer(201, "PENDING"), answer(200, "approved"), asked))) == 3
+    first, second = answer(200, "vote_recorded", votes=1), answer(200, "approved", state="PENDING")
+    assert broken(two_people.quorum(first, first, second)) == []
+    assert broken(two_people.quorum(first, answer(200, "approved", votes=2), second))
+    assert broken(two_people.quorum(first, answer(200, "vote_recorded", votes=2), second))
+    assert broken(two_people.quorum(first, first, first))
+    assert broken(two_people.others(answer(201, "PENDING"), denied)) == []
+    assert len(broken(two_people.others(asked, answer(201, "PENDING")))) == 2
+
+
+def test_a_vote_under_a_policy_that_is_gone_breaks_a_promise() -> None:
+    before, refused = answer(200, "vote_recorded"), answer(409, "snapshot_changed")
+    fresh = answer(200, "APPROVAL", approval={"policy_snapshot": "new", "votes": []})
+    assert broken(policy_change.nothing_stale(before, refused, fresh, "new")) == []
+    assert broken(policy_change.nothing_stale(before, answer(200, "approved"), fresh, "new"))
+    assert broken(policy_change.nothing_stale(before, refused, fresh, "newer"))
+    kept = answer(200, "APPROVAL", approval={"policy_snapshot": "new", "votes": [{"principal": "noor"}]})
+    assert broken(policy_change.nothing_stale(before, refused, kept, "new"))
+    assert broken(policy_change.nothing_stale(before, refused, answer(500, "internal_error"), "new"))
+    assert broken(policy_change.asked_anew([before, answer(200, "approved")])) == []
+    assert broken(policy_change.asked_anew([answer(200, "approved"), answer(200, "already_approved")]))
+
+
+def test_an_answer_that_differs_by_a_byte_breaks_a_promise() -> None:
+    first = Answer(202, "APPROVAL", {"id": "job_1"}, raw=b'{"id":"job_1"}')
+    again = first._replace(replayed=True)
+    assert broken(replay.same_answer(first, [again])) == []
+    assert broken(replay.same_answer(first, [again._replace(raw=b'{"id": "job_1"}')]))
+    assert broken(replay.same_answer(first, [first]))
+    assert broken(replay.same_answer(first, [again._replace(status=201)]))
+    assert broken(replay.same_answer(again, [again]))
+    assert broken(replay.same_answer(first, []))
+
+
+def test_a_second_payment_or_a_reused_key_breaks_a_promise() -> None:
+    first, refused = answer(202, "APPROVAL", id="job_1"), answer(422, "idempotency_key_reused")
+    assert broken(replay.one_intent(first, refused, ["job_1"])) == []
+    assert broken(replay.one_intent(first, refused, ["job_2", "job_1"]))
+    assert broken(replay.one_intent(first, answer(202, "APPROVAL"), ["job_1"]))
+
+
+def test_a_lost_job_or_vote_breaks_a_promise() -> None:
+    jobs = {"job_1": ("APPROVAL", "sha256:1", 2)}
+    assert broken(crash.nothing_lost(jobs, dict(jobs))) == []
+    assert broken(crash.nothing_lost(jobs, {}))
+    assert broken(crash.nothing_lost(jobs, {"job_1": ("APPROVAL", "sha256:1", 1)}))
+    assert broken(crash.nothing_lost({}, {}))
+    voted, approved = answer(200, "vote_recorded"), answer(200, "approved")
+    assert broken(crash.votes_kept(voted, [{"principal": "noor"}], approved)) == []
+    assert broken(crash.votes_kept(voted, [], approved))
+    assert broken(crash.votes_kept(voted, [{"principal": "noor"}], voted))
+
+
+@pytest.mark.parametrize("actions", [[], ["approve", "vote"], ["approve", "vote", "vote", "submit"]])
+def test_an_audit_log_that_tells_it_otherwise_breaks_a_promise(actions: list[str]) -> None:
+    assert broken(crash.told_once(["approve", "vote", "submit"])) == []
+    assert broken(crash.told_once(actions))
