@@ -1,0 +1,73 @@
+"""What the service says happened, and whether it is what may happen."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any
+
+from interlock import Interlock
+
+OVER = frozenset({"SUCCEEDED", "FAILED"})
+
+
+def pages(il: Interlock, *segments: str, **query: Any) -> list[dict[str, Any]]:
+    """Every item of a list."""
+    items: list[dict[str, Any]] = []
+    cursor = None
+    while True:
+        page = il.call("GET", *segments, query={**query, "limit": 200, "cursor": cursor})
+        items += page["items"]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            return items
+
+
+def unfinished(il: Interlock) -> int:
+    """How many jobs are not over; counted up to one page a state."""
+    found = (il.call("GET", "jobs", query={"state": state, "limit": 200}) for state in ("PENDING", "RUNNING"))
+    return sum(len(page["items"]) for page in found)
+
+
+class Ledger:
+    """Jobs as they ended, and every audit entry about them."""
+
+    def __init__(self, il: Interlock) -> None:
+        self.jobs = {job["id"]: job for job in pages(il, "jobs")}
+        self.entries: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for entry in reversed(pages(il, "audit")):
+            if entry["subject"] in self.jobs:
+                self.entries[entry["subject"]].append(entry)
+
+    def count(self, action: str) -> int:
+        return sum(entry["action"] == action for entries in self.entries.values() for entry in entries)
+
+    def states(self) -> Counter[str]:
+        return Counter(job["state"] for job in self.jobs.values())
+
+    def check(self) -> None:
+        """Each job ended exactly once; each claim had a higher fence; only the newest fence ended anything."""
+        for job_id, job in self.jobs.items():
+            entries = self.entries[job_id]
+            assert job["state"] in OVER, (job_id, job["state"], job["fence"], job["not_before"])
+            ends = [entry for entry in entries if entry["details"].get("state") in OVER]
+            assert len(ends) == 1, (job_id, entries)
+            fences = [entry["details"]["fence"] for entry in entries if entry["action"] == "claim"]
+            assert fences == list(range(1, len(fences) + 1)), (job_id, fences)
+            if job["state"] == "SUCCEEDED":
+                assert ends[0]["details"]["fence"] == fences[-1] == job["result"] == job["fence"]
+            self._check_order(job_id, entries)
+
+    def _check_order(self, job_id: str, entries: list[dict[str, Any]]) -> None:
+        """Between two claims the first one's hold ended; nothing happens under a fence that is not the newest."""
+        newest, held = 0, False
+        for entry in entries:
+            fence = entry["details"].get("fence")
+            if entry["outcome"] != "done":
+                continue
+            if entry["action"] == "claim":
+                assert not held, (job_id, entries)
+                newest, held = fence, True
+            elif entry["action"] in ("complete", "fail", "lose", "release"):
+                assert fence == newest, (job_id, entries)
+                assert held, (job_id, entries)
+                held = False
