@@ -56,6 +56,7 @@ TRANSITIONS: Mapping[tuple[JobState, str], JobState] = {
 }
 
 GRANTED_LABEL = "approval_granted"
+HASH_DOMAIN = b"interlock:job/v1\n"
 
 
 class Priority(StrEnum):
@@ -144,19 +145,19 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def hash(self, tenant: str) -> str:
         """`sha256:…` over the RFC 8785 form of the tenant and every field here, with a domain prefix."""
-        target: dict[str, Any] | None = None
-        if self.target is not None:
-            target = {"key": self.target.key, "version": self.target.version}
-        digest = hashlib.sha256(b"interlock:job/v1\n")
-        digest.update(b'{"channel":' + canonical(self.channel))
-        digest.update(b',"env":' + canonical(self.env))
-        digest.update(b',"labels":' + canonical(self.labels))
-        digest.update(b',"payload":' + bytes(self.payload))
-        digest.update(b',"risk":' + canonical(list(self.risk)))
-        digest.update(b',"target":' + canonical(target))
-        digest.update(b',"tenant":' + canonical(tenant))
-        digest.update(b',"topic":' + canonical(self.topic) + b"}")
-        return f"sha256:{digest.hexdigest()}"
+        target = {"key": self.target.key, "version": self.target.version} if self.target else None
+        # Written in canonical order, and of texts alone, so one pass spells it canonically.
+        bound = {
+            "channel": self.channel,
+            "env": self.env,
+            "labels": msgspec.Raw(canonical(self.labels)) if self.labels else {},
+            "payload": self.payload,
+            "risk": self.risk,
+            "target": target,
+            "tenant": tenant,
+            "topic": self.topic,
+        }
+        return f"sha256:{hashlib.sha256(HASH_DOMAIN + msgspec.json.encode(bound)).hexdigest()}"
 
 
 class Revision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
