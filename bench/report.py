@@ -1,0 +1,38 @@
+"""How figures are told: one line each, a ratio against its goal where there is one."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+
+ROUNDS = 3
+
+
+def interleaved(contestants: dict[str, Callable[[], float]], rounds: int = ROUNDS) -> dict[str, float]:
+    """Run every contestant in turn, several times, and take each one's median."""
+    figures: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(rounds):
+        for name, run in contestants.items():
+            figures[name].append(run())
+    return {name: statistics.median(values) for name, values in figures.items()}
+
+
+def title(text: str) -> None:
+    print(f"\n{text}\n{'-' * len(text)}")
+
+
+def figure(name: str, value: float, unit: str) -> None:
+    print(f"  {name:<58} {value:>12,.1f} {unit}")
+
+
+def ratio(name: str, value: float, goal: float, *, at_most: bool = False) -> bool:
+    """Print a ratio with its goal; returns whether the goal was met."""
+    met = value <= goal if at_most else value >= goal
+    sign = "≤" if at_most else "≥"
+    print(f"  {name:<58} {value:>12.2f} ×   goal {sign} {goal:g}   {'met' if met else 'MISSED'}")
+    return met
+
+
+def quantile(values: Sequence[float], q: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
