@@ -72,7 +72,9 @@ async def _approvals(store: str, *, callers: int = CALLERS, count: int = COUNT) 
 
 def _raw_commits(here: Path, seconds: float = 2.0) -> float:
     connection = apsw.Connection(str(here / "raw.db"))
-    connection.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE IF NOT EXISTS t (n)").fetchall()
+    connection.execute(
+        "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE IF NOT EXISTS t (n)"
+    ).fetchall()
     started, count = perf_counter(), 0
     while perf_counter() - started < seconds:
         connection.execute("INSERT INTO t VALUES (?)", (count,))
@@ -88,13 +90,32 @@ def _pgbench(server: PostgresServer, seconds: int = 4) -> float:
     dbname = url.rsplit("/", 1)[1]
     server.execute("CREATE TABLE j (id int PRIMARY KEY, state text, body text)", dbname=dbname)
     server.execute(
-        f"INSERT INTO j SELECT n, 'APPROVAL', repeat('x', 900) FROM generate_series(1, {COUNT}) n", dbname=dbname
+        f"INSERT INTO j SELECT n, 'APPROVAL', repeat('x', 900) FROM generate_series(1, {COUNT}) n",
+        dbname=dbname,
     )
     with tempfile.NamedTemporaryFile("w", suffix=".sql", delete=False) as script:
-        script.write(f"\\set id random(1, {COUNT})\nUPDATE j SET state = 'PENDING', body = repeat('y', 900) WHERE id = :id;\n")
+        script.write(
+            f"\\set id random(1, {COUNT})\nUPDATE j SET state = 'PENDING', body = repeat('y', 900) WHERE id = :id;\n"
+        )
     Path(script.name).chmod(0o644)
-    command = [program, "-n", "-M", "prepared", "-c", str(CALLERS), "-j", "2", "-T", str(seconds), "-f", script.name, url]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PGSSLMODE": "disable"})
+    command = [
+        program,
+        "-n",
+        "-M",
+        "prepared",
+        "-c",
+        str(CALLERS),
+        "-j",
+        "2",
+        "-T",
+        str(seconds),
+        "-f",
+        script.name,
+        url,
+    ]
+    said = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, "PGSSLMODE": "disable"}
+    )
     Path(script.name).unlink()
     match = re.search(r"tps = ([0-9.]+)", said.stdout)
     return float(match[1]) if match else 0.0

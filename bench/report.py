@@ -29,7 +29,7 @@ def ratio(name: str, value: float, goal: float, *, at_most: bool = False) -> boo
     """Print a ratio with its goal; returns whether the goal was met."""
     met = value <= goal if at_most else value >= goal
     sign = "≤" if at_most else "≥"
-    print(f"  {name:<58} {value:>12.2f} ×   goal {sign} {goal:g}   {'met' if met else 'MISSED'}")
+    print(f"  {name:<58} {value:>12.2f} x   goal {sign} {goal:g}   {'met' if met else 'MISSED'}")
     return met
 
 

@@ -35,7 +35,12 @@ rules:
     when: {topic: knowledge.read}
     decision: allow
 """
-PAYLOAD = {"invoice": "inv-2041", "amount_cents": 25000, "currency": "EUR", "account": "DE02120300000000202051"}
+PAYLOAD = {
+    "invoice": "inv-2041",
+    "amount_cents": 25000,
+    "currency": "EUR",
+    "account": "DE02120300000000202051",
+}
 
 
 @contextlib.asynccontextmanager
