@@ -48,6 +48,8 @@ class CompiledPolicy:
         """Compile every rule."""
         self.document = document
         self.rules = tuple(CompiledRule(rule) for rule in document.rules)
+        # Nothing else needs to be shown to the expressions.
+        self.names = frozenset[str]().union(*(rule.program.names for rule in self.rules if rule.program))
         self._by_topic: dict[str, tuple[CompiledRule, ...]] = {}
 
     def candidates(self, topic: str) -> tuple[CompiledRule, ...]:

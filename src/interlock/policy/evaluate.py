@@ -92,7 +92,7 @@ def evaluate(
     policy: CompiledPolicy, request: PolicyInput, *, budget: Budget, explain: bool = False
 ) -> Evaluation:
     """Ask the policy about a job. `explain` adds every earlier rule with the reason it did not match."""
-    asking = _Asking(request, budget)
+    asking = _Asking(policy, request, budget)
     if explain:
         return _explained(policy, request, asking)
     for rule in policy.candidates(request.topic):
@@ -120,7 +120,8 @@ def same_requirement(before: Evaluation, after: Evaluation) -> bool:
 class _Asking:
     """One evaluation: its facts, gathered when first needed, and how much of its budget is left."""
 
-    def __init__(self, request: PolicyInput, budget: Budget) -> None:
+    def __init__(self, policy: CompiledPolicy, request: PolicyInput, budget: Budget) -> None:
+        self._names = policy.names
         self._request = request
         self._clock = budget.clock
         self._seconds = budget.seconds
@@ -131,7 +132,7 @@ class _Asking:
     def holds(self, rule: CompiledRule, program: Program) -> bool:
         try:
             if self._facts is None:
-                self._facts = Facts(_facts_of(self._request))
+                self._facts = Facts({name: _FACTS[name](self._request) for name in self._names})
             self._require_time(program, self._facts)
             return program.holds(self._facts)
         except Unanswered as unanswered:
@@ -149,19 +150,22 @@ class _Asking:
             )
 
 
-def _facts_of(request: PolicyInput) -> dict[str, JsonValue]:
+def _actor(request: PolicyInput) -> JsonValue:
     actor = request.actor
-    return {
-        "topic": request.topic,
-        "env": request.env,
-        "channel": request.channel,
-        "labels": dict[str, JsonValue](request.labels),
-        "risk": list[JsonValue](request.risk),
-        "payload": request.payload,
-        "actor": {"id": actor.id, "kind": actor.kind, "groups": list(actor.groups), "owner": actor.owner},
-        "tenant": request.tenant,
-        "priority": request.priority,
-    }
+    return {"id": actor.id, "kind": actor.kind, "groups": list(actor.groups), "owner": actor.owner}
+
+
+_FACTS: dict[str, Callable[[PolicyInput], JsonValue]] = {
+    "topic": lambda request: request.topic,
+    "env": lambda request: request.env,
+    "channel": lambda request: request.channel,
+    "labels": lambda request: dict[str, JsonValue](request.labels),
+    "risk": lambda request: list[JsonValue](request.risk),
+    "payload": lambda request: request.payload,
+    "actor": _actor,
+    "tenant": lambda request: request.tenant,
+    "priority": lambda request: request.priority,
+}
 
 
 def _explained(policy: CompiledPolicy, request: PolicyInput, asking: _Asking) -> Evaluation:

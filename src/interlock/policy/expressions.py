@@ -26,7 +26,7 @@ from cel_expr_python import cel  # pyright: ignore[reportMissingTypeStubs]
 from interlock.codec.strict import JsonValue
 from interlock.policy.cost import Known, literal_patterns, seconds_at_most, unpriced
 from interlock.policy.facts import Extent, Unanswered, checked, extent_of
-from interlock.policy.syntax import Tree, read_tree
+from interlock.policy.syntax import Tree, names_in, read_tree
 
 EXPRESSION_MAX = 4096
 EVALUATION_SECONDS = 5.0
@@ -69,9 +69,9 @@ class Facts:
     """What expressions are asked about, converted at most once. Raises `Unanswered` for what CEL misreads."""
 
     def __init__(self, values: Mapping[str, JsonValue]) -> None:
-        """Check and measure `values`, one for each of `NAMES`."""
-        copy, self.extent = checked({name: values[name] for name in NAMES})
-        self.values = cast("dict[str, object]", copy)
+        """Check and measure `values`: those of `NAMES` that will be asked about."""
+        ready, self.extent = checked(values)
+        self.values = cast("dict[str, object]", ready)
         self.activation = _environment().Activation(self.values)
 
 
@@ -81,6 +81,7 @@ class Program:
     def __init__(self, text: str, tree: Tree, compiled: _Compiled) -> None:
         """Keep what `compile_expression` made."""
         self.text = text
+        self.names = names_in(tree.root).intersection(NAMES)
         self._tree = tree
         self._compiled = compiled
         self._prices: dict[tuple[int, int, int], float] = {}

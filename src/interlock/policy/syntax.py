@@ -88,6 +88,11 @@ def nodes_of(expression: Expression) -> Iterator[Expression]:
         yield from nodes_of(child)
 
 
+def names_in(expression: Expression) -> frozenset[str]:
+    """Every name in an expression, whatever it names."""
+    return frozenset(node.name for node in nodes_of(expression) if isinstance(node, Name))
+
+
 _Fields: TypeAlias = dict[int, list[int | bytes]]
 
 
