@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from interlock.sdk.outcomes import Conflict, InterlockError
@@ -16,7 +17,7 @@ from interlock.sdk.worker_errors import LeaseLost
 
 if TYPE_CHECKING:
     from interlock.sdk.client import AsyncInterlock
-    from interlock.sdk.models import HeldJob
+    from interlock.sdk.models import HeldJob, Job
 
 RENEW_SHARE = 1 / 3
 
@@ -31,6 +32,7 @@ class Hold:
         self._client = client
         self._lease = lease_seconds
         self._sent_at = sent_at
+        self._is_settled = False
         self._turn = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
 
@@ -42,7 +44,7 @@ class Hold:
     async def keep(self) -> None:
         """Renew at a third of the lease, again and again; return once the job is lost."""
         pause = min(1.0, self._lease / 10)
-        while self.seconds_left > 0:
+        while self.seconds_left > 0 and not self._is_settled:
             due = self._sent_at + self._lease * RENEW_SHARE - time.monotonic()
             await asyncio.sleep(max(due, 0.0))
             try:
@@ -51,12 +53,15 @@ class Hold:
                 break
             except (InterlockError, TimeoutError):
                 await asyncio.sleep(min(pause, self.seconds_left))
-        self.lost.set()
+        if not self._is_settled:
+            self.lost.set()
 
     async def renew(self, checkpoint: Any) -> None:
         """Renew once. Raises `LeaseLost` if the job is not ours any more."""
         async with self._turn:
             left, sent_at = self.seconds_left, time.monotonic()
+            if self._is_settled:
+                return
             if left <= 0:
                 raise self._gone()
             try:
@@ -65,6 +70,13 @@ class Hold:
             except Conflict as conflict:
                 raise self._gone() from conflict
             self._sent_at, self.permit = sent_at, renewed.permit
+
+    async def settle(self, attempt: Callable[[], Awaitable[Job]]) -> Job:
+        """Say how the work ended, while no renewal is under way: one behind it would come with a stale fence."""
+        async with self._turn:
+            job = await attempt()
+            self._is_settled = True
+            return job
 
     def renew_from_thread(self, checkpoint: Any) -> None:
         """The same, from a handler's thread."""

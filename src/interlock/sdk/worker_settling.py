@@ -79,7 +79,7 @@ async def _settle(hold: Hold, attempt: Callable[[], Awaitable[Job]]) -> Settled:
     """Try until the service has answered or the job is lost. Repeating is safe: the call carries a key."""
     while not hold.lost.is_set():
         try:
-            job = await attempt()
+            job = await hold.settle(attempt)
         except (InvalidRequest, Forbidden, Unauthenticated):
             raise
         except (Conflict, NotFound) as refused:

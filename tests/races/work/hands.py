@@ -21,6 +21,7 @@ from interlock.sdk.worker_settling import Settled
 
 LEASE_SECONDS = 2
 TOPICS = ("work.*",)
+STALL_SHARE = 0.05  # of a careless worker's jobs; signals alone seldom catch one between work and word
 
 
 class Journal:
@@ -68,6 +69,8 @@ def careless(url: str, journal: Journal) -> None:
         for job in jobs:
             journal.note("begin", job.id, job.fence)
             act(job.payload)
+            if random.random() < STALL_SHARE:
+                time.sleep(LEASE_SECONDS * random.uniform(1.2, 2))
             say_done(il, job, journal)
 
 

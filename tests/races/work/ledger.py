@@ -49,21 +49,20 @@ class Ledger:
         for job_id, job in self.jobs.items():
             entries = self.entries[job_id]
             assert job["state"] in OVER, (job_id, job["state"], job["fence"], job["not_before"])
-            ends = [entry for entry in entries if entry["details"].get("state") in OVER]
+            done = [entry for entry in entries if entry["outcome"] == "done"]
+            ends = [entry for entry in done if entry["details"]["state"] in OVER]
             assert len(ends) == 1, (job_id, entries)
-            fences = [entry["details"]["fence"] for entry in entries if entry["action"] == "claim"]
+            fences = [entry["details"]["fence"] for entry in done if entry["action"] == "claim"]
             assert fences == list(range(1, len(fences) + 1)), (job_id, fences)
             if job["state"] == "SUCCEEDED":
                 assert ends[0]["details"]["fence"] == fences[-1] == job["result"] == job["fence"]
-            self._check_order(job_id, entries)
+            self._check_order(job_id, done)
 
     def _check_order(self, job_id: str, entries: list[dict[str, Any]]) -> None:
         """Between two claims the first one's hold ended; nothing happens under a fence that is not the newest."""
         newest, held = 0, False
         for entry in entries:
             fence = entry["details"].get("fence")
-            if entry["outcome"] != "done":
-                continue
             if entry["action"] == "claim":
                 assert not held, (job_id, entries)
                 newest, held = fence, True

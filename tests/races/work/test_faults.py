@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import signal
 import time
@@ -81,14 +82,18 @@ class Campaign:
 
 
 def test_every_job_ends_exactly_once_whatever_happens_to_workers_and_servers(
-    postgres_url: str, serve: Callable[..., InterlockServer], tmp_path: Path
+    postgres_url: str,
+    serve: Callable[..., InterlockServer],
+    tmp_path: Path,
+    leaving: contextlib.ExitStack,
 ) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     servers = [serve(postgres_url, policy=tmp_path / "policy.yaml", env=SETTINGS) for _ in range(2)]
     # A third, left in peace, to submit through and to ask; the crew never talks to it.
     calm = serve(postgres_url, env=SETTINGS)
-    bot = Interlock(calm.url, calm.create_key("bot", kind="agent", roles="submit").key)
-    eye = Interlock(calm.url, calm.create_key("eye", roles="audit").key)
+    bot_key = calm.create_key("bot", kind="agent", roles="submit").key
+    bot = leaving.enter_context(Interlock(calm.url, bot_key))
+    eye = leaving.enter_context(Interlock(calm.url, calm.create_key("eye", roles="audit").key))
     crew = Crew(calm.create_key("hands", kind="worker", roles="work").key)
     count = dose(200)
     with ThreadPoolExecutor(8) as pool:

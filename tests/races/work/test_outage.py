@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,22 +26,23 @@ HANG_SECONDS = 300
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, sqlite_url: str) -> Iterator[str]:
+def store(request: pytest.FixtureRequest, sqlite_url: str) -> str:
     """An empty store of each kind."""
-    yield sqlite_url if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    return sqlite_url if request.param == "sqlite" else request.getfixturevalue("postgres_url")
 
 
 def test_work_approved_during_a_workers_outage_is_all_done_once(
-    store: str, serve: Callable[..., InterlockServer], tmp_path: Path
+    store: str, serve: Callable[..., InterlockServer], tmp_path: Path, leaving: contextlib.ExitStack
 ) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     server = serve(store, policy=tmp_path / "policy.yaml")
-    bot = Interlock(server.url, server.create_key("bot", kind="agent", roles="submit").key)
-    ada = Interlock(server.url, server.create_key("ada", roles="review,audit").key)
+    bot_key = server.create_key("bot", kind="agent", roles="submit").key
+    bot = leaving.enter_context(Interlock(server.url, bot_key))
+    ada = leaving.enter_context(Interlock(server.url, server.create_key("ada", roles="review,audit").key))
     worker = server.create_key("hands", kind="worker", roles="work").key
     with ThreadPoolExecutor(8) as pool:
         jobs = list(pool.map(lambda n: bot.submit("work.pay", {"n": n}).id, range(dose(100))))
-        list(pool.map(lambda job: ada.approve(job), jobs))
+        list(pool.map(ada.approve, jobs))
 
     server.kill()
     server.start()
