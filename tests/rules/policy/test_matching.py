@@ -30,7 +30,7 @@ ACTOR = Actor(id="agent-7")
         ("a.*.c", ["a.b.c"], ["a.c", "a.b.b.c"]),
     ],
 )
-def test_topics(pattern: str, matching: list[str], other: list[str]) -> None:
+def test_a_topic_pattern_matches_by_segments(pattern: str, matching: list[str], other: list[str]) -> None:
     assert [topic for topic in [*matching, *other] if topic_test(pattern)(topic)] == matching
 
 
@@ -45,7 +45,9 @@ def test_topics(pattern: str, matching: list[str], other: list[str]) -> None:
         ("a*a", ["aa", "aba"], ["a"]),
     ],
 )
-def test_other_fields(pattern: str, matching: list[str], other: list[str]) -> None:
+def test_a_pattern_elsewhere_matches_by_characters(
+    pattern: str, matching: list[str], other: list[str]
+) -> None:
     assert [text for text in [*matching, *other] if text_test(pattern)(text)] == matching
 
 
