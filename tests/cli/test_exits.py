@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -156,3 +158,32 @@ def test_only_a_state_that_may_run_ends_with_zero() -> None:
 
 
 STATES = ("APPROVAL", "PENDING", "RUNNING", "SUCCEEDED", "FAILED", "DENIED", "CANCELLED", "EXPIRED")
+
+
+@pytest.fixture
+def stranger() -> Iterator[str]:
+    """The address of a server that is not Interlock."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"items": "many"}' if "jobs" in self.path else b"<html>hello</html>")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("words", [("jobs",), ("approvals",), ("job", "job_1"), ("policy", "show")])
+def test_an_answer_of_something_else_is_said_in_one_line(
+    terminal: Terminal, stranger: str, words: tuple[str, ...]
+) -> None:
+    said = terminal(*words, "--url", stranger, "--patience", "0s")
+    assert said.code == 1
+    assert said.err.count("\n") == 1
+    assert "versions that know each other" in said.err

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from tests.cli.terminal import Terminal
+from tests.cli.terminal import POLICY, Terminal
 from tests.harness.server import InterlockServer
 
 
@@ -96,9 +96,13 @@ def test_an_admin_makes_lists_and_ends_keys_through_a_server(
     assert not (terminal.folder / ".interlock").exists()
 
 
-def test_postgresql_takes_keys_the_same_way(terminal: Terminal, postgres_url: str) -> None:
-    made = terminal(
-        "key", "create", "mia", "--kind", "person", "--roles", "review", "--store", postgres_url, "--json"
-    )
-    assert made.json["principal"] == "mia"
-    assert "mia" in terminal("key", "list", "--store", postgres_url).out
+def test_postgresql_opened_in_this_process_takes_the_same_commands(
+    terminal: Terminal, postgres_url: str
+) -> None:
+    terminal.use(INTERLOCK_STORE=postgres_url)
+    key = terminal.key("mia", "--kind", "person", "--roles", "review")
+    assert "mia" in terminal("key", "list").out
+    assert terminal("policy", "apply", terminal.file("policy.yaml", POLICY)).code == 0
+    job = terminal.submit("finance.payment.execute", 500)
+    assert terminal("approve", job["id"], "--key", key).code == 0
+    assert terminal("job", job["id"], "--json").json["approval"]["decided_by"] == "mia"

@@ -13,6 +13,7 @@ import msgspec
 from interlock.cli.exits import Exit, Failed, exit_of
 from interlock.cli.options import given, wants_json
 from interlock.cli.spelling import as_commands
+from interlock.sdk.models import Page
 from interlock.sdk.outcomes import Denied, InterlockError, InvalidRequest, Unauthenticated, Unavailable
 
 if TYPE_CHECKING:
@@ -68,16 +69,21 @@ def listing(
     items: list[Any] = []
     while True:
         size = min(PAGE_MAX, limit - len(items))
-        page: dict[str, Any] = client.call("GET", *segments, query={**query, "limit": size, "cursor": cursor})
-        items += page["items"]
-        cursor = page.get("next_cursor")
+        answer = client.call("GET", *segments, query={**query, "limit": size, "cursor": cursor})
+        page = typed(answer, Page[Any])
+        items += page.items
+        cursor = page.next_cursor
         if cursor is None or len(items) >= limit:
             return {"items": items, "next_cursor": cursor}
 
 
 def typed(value: object, kind: type[T]) -> T:
     """The service's answer as one of the SDK's types."""
-    return msgspec.convert(value, kind)
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        advice = "are the server and this program of versions that know each other?"
+        raise Failed(f"the answer could not be read: {error}; {advice}", name="unexpected_answer") from None
 
 
 def more(page: Mapping[str, Any], command: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -51,7 +52,11 @@ def say_policy(found: Mapping[str, Any], *, as_json: bool) -> None:
         return
     by = safe(str(found.get("activated_by") or found.get("created_by")))
     warn(f"# {found['snapshot']}, by {by}, {exactly(datetime.fromisoformat(moment))}")
-    say(*(safe_lines(found["source"]) if found.get("source") else pretty(found["document"])))
+    source: str = found.get("source") or "\n".join(pretty(found["document"])) + "\n"
+    if sys.stdout.isatty():
+        say(*safe_lines(source))
+    else:
+        sys.stdout.write(source)  # to be kept: exactly as it was applied
 
 
 def say_evaluation(evaluation: Evaluation, *, as_json: bool) -> None:
