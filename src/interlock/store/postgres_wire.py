@@ -29,6 +29,7 @@ from interlock.store.postgres_driver import (
 log = logging.getLogger(__name__)
 
 _READERS_MAX = 4
+_READ_SECONDS_MIN = 0.05
 _ROLLBACK_SECONDS = 1.0
 _RECONNECT_SECONDS = (0.1, 2.0)
 _RETRY_SECONDS = (1.0, 30.0)
@@ -88,16 +89,22 @@ class Connections:
 
     async def read(self, sql: str, arguments: Sequence[Any], seconds: float | None = None) -> list[Any]:
         """Run one statement by itself; a connection that went stale while idle is replaced once."""
-        within = seconds or self._io_seconds
-        session = await self._free_reader(within)
+        clock = asyncio.get_running_loop().time
+        # One budget for the wait, the connection and the answer: whoever asks must not wait for three.
+        deadline = clock() + (seconds or self._io_seconds)
+
+        def left() -> float:
+            return max(_READ_SECONDS_MIN, deadline - clock())
+
+        session = await self._free_reader(left())
         try:
             if session is not None:
                 with contextlib.suppress(*CUT):
-                    return await session.fetch(sql, *arguments, timeout=within)
+                    return await session.fetch(sql, *arguments, timeout=left())
                 throw_away(session)
                 session = None
-            session = await self._connect(within)
-            return await session.fetch(sql, *arguments, timeout=within)
+            session = await self._connect(left())
+            return await session.fetch(sql, *arguments, timeout=left())
         except BaseException as error:
             if session is not None and is_gone(error):
                 throw_away(session)
