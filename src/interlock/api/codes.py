@@ -128,6 +128,13 @@ _STATE = (
         "Ask someone in one of the groups named in the answer.",
     ),
     CodeInfo(
+        "bad_signature",
+        403,
+        "Signature not good",
+        "The grant needs a signature it lacks, or its signature does not match it and a registered key.",
+        "Register the key with `interlock signer add`, and sign with `interlock grant --sign-with KEYFILE`.",
+    ),
+    CodeInfo(
         "already_approved",
         409,
         "Already approved",

@@ -11,6 +11,7 @@ import msgspec
 from interlock.admission import refusals as admission
 from interlock.api.problem import Problem, problem
 from interlock.approvals import refusals as approvals
+from interlock.grants import refusals as grants
 from interlock.identity import refusals as identity
 from interlock.jobs import refusals as jobs
 from interlock.kernel.idempotency import IdempotencyKeyReused
@@ -58,6 +59,13 @@ CODES_OF: Mapping[type[Exception], str] = {
     leases.LeaseNotActionable: "not_actionable",
     leases.ProgressRequired: "not_actionable",
     leases.ResourceTooDeep: "invalid_request",
+    grants.BadSignature: "bad_signature",
+    grants.SignatureRequired: "bad_signature",
+    grants.BadGrantTime: "invalid_request",
+    grants.GrantExists: "conflict",
+    grants.GrantOver: "not_actionable",
+    grants.SignerTaken: "conflict",
+    grants.NotAPublicKey: "invalid_request",
     LockBusy: "lock_busy",
     StoreUnavailable: "store_unavailable",
     StoreDown: "store_unavailable",

@@ -37,6 +37,8 @@ def misfit_of_signature(grant: Grant, signer: Signer | None, terms: GrantTerms |
         return "signature: the signer is not registered"
     if signer.revoked_at is not None:
         return "signature: the signer's key was revoked"
+    if grant.nonce != grant.id:
+        return "signature: it was made for another grant"
     if signer.person != grant.approver:
         return "signature: the key belongs to somebody else than the approver"
     if not is_signed_by(signer.public_key, grant.signature.value, grant.signed_terms()):
@@ -62,12 +64,15 @@ def is_signed_by(public_key: str, signature: str, message: bytes) -> bool:
 
 
 def value_at(args: Any, path: str) -> Any:
-    """The argument at a dotted path, or a marker that it is absent."""
+    """The argument at a dotted path (`args.0` is the first of a list), or a marker that it is absent."""
     value = args
     for part in path.split("."):
-        if not isinstance(value, dict) or part not in value:
+        if isinstance(value, dict) and part in value:
+            value = cast("dict[str, Any]", value)[part]
+        elif isinstance(value, list) and part.isdecimal() and int(part) < len(cast("list[Any]", value)):
+            value = cast("list[Any]", value)[int(part)]
+        else:
             return _ABSENT
-        value = cast("dict[str, Any]", value)[part]
     return value
 
 

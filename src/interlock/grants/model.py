@@ -17,6 +17,7 @@ from interlock.codec.canonical import canonical
 from interlock.kernel.record import Kind, Record, micros
 
 SIGNED_DOMAIN = b"interlock:grant/v1\n"
+Number = int | float
 
 
 class GrantState(StrEnum):
@@ -39,7 +40,7 @@ class Pin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     path: str
     exact: msgspec.Raw = msgspec.Raw(b"")
-    max: float | None = None
+    max: Number | None = None
     glob: str | None = None
 
 
@@ -47,7 +48,7 @@ class SpendLimit(msgspec.Struct, frozen=True, kw_only=True):
     """How much of one argument all uses together may add up to."""
 
     path: str
-    total_max: float
+    total_max: Number
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,14 +59,17 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grant(Record, frozen=True, kw_only=True):
-    """One permission. `standing` ones are honoured where people would otherwise be asked."""
+    """One permission. `standing` ones are honoured where people would otherwise be asked.
+
+    The nonce of a signed grant is its id, so that one signature is good for one grant.
+    """
 
     task: str
     pins: tuple[Pin, ...] = ()
     limits: tuple[SpendLimit, ...] = ()
     uses: int = 1
     used: int = 0
-    spent: dict[str, float] = {}
+    spent: dict[str, Number] = {}
     state: GrantState = GrantState.OPEN
     standing: bool = False
     approver: str
@@ -110,7 +114,7 @@ class Grant(Record, frozen=True, kw_only=True):
 
 
 class GrantUse(Record, frozen=True, kw_only=True):
-    """One use of a grant. The id is a digest of the task and the caller's execution id."""
+    """One use of a grant. The id is a digest of the task, the claimant and the claimant's execution id."""
 
     grant_id: str
     task: str
@@ -123,13 +127,14 @@ class GrantUse(Record, frozen=True, kw_only=True):
 
 
 class Signer(Record, frozen=True, kw_only=True):
-    """A person's public key. The id is its fingerprint."""
+    """A person's public key (Ed25519, base64 of its 32 bytes). The id is its fingerprint as OpenSSH writes it."""
 
     person: str
     public_key: str
     added_at: datetime
     added_by: str
     revoked_at: datetime | None = None
+    revoked_by: str | None = None
 
 
 class GrantTerms(Record, frozen=True, kw_only=True):
@@ -148,6 +153,7 @@ GRANTS = Kind(
         "task": lambda grant: grant.task,
         "state": lambda grant: grant.state.value,
         "standing": lambda grant: int(grant.standing),
+        "issued_at": lambda grant: micros(grant.issued_at),
         "open_until": lambda grant: micros(grant.expires_at) if grant.state is GrantState.OPEN else None,
     },
 )

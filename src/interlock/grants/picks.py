@@ -10,11 +10,15 @@ from interlock.kernel.record import Kind, Params, Pick, micros
 
 
 class OpenGrants(Pick[Grant], frozen=True, kw_only=True):
-    """The oldest open grants of a task; standing ones only, or only the others."""
+    """The oldest open grants of a task after a given one; standing ones only, or only the others.
+
+    `after` is the moment and the id of the last grant that was looked at before.
+    """
 
     tenant: str
     task: str
     standing: bool = False
+    after: tuple[int, str] = (0, "")
 
     @property
     def kind(self) -> Kind[Grant]:
@@ -29,6 +33,8 @@ class OpenGrants(Pick[Grant], frozen=True, kw_only=True):
             "tenant": self.tenant,
             "task": self.task,
             "standing": int(self.standing),
+            "after_at": self.after[0],
+            "after_id": self.after[1],
             "now": micros(now),
         }
 
@@ -37,11 +43,12 @@ class OpenGrants(Pick[Grant], frozen=True, kw_only=True):
             record.tenant == self.tenant
             and record.task == self.task
             and record.standing == self.standing
+            and (micros(record.issued_at), record.id) > self.after
             and record.state_at(now) is GrantState.OPEN
         )
 
     def sort_key(self, record: Grant) -> Any:
-        return record.id
+        return (record.issued_at, record.id)
 
 
 class OverdueGrants(Pick[Grant], frozen=True, kw_only=True):

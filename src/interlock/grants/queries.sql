@@ -1,11 +1,13 @@
 -- name: open_grants
--- The oldest open grants of a task.
-SELECT body FROM grants WHERE tenant = :tenant AND task = :task AND standing = :standing AND open_until > :now
-ORDER BY id LIMIT :limit;
+-- The oldest open grants of a task after a given one.
+SELECT body FROM grants
+WHERE tenant = :tenant AND task = :task AND standing = :standing AND open_until > :now
+  AND (issued_at > :after_at OR (issued_at = :after_at AND id > :after_id))
+ORDER BY issued_at, id LIMIT :limit;
 
 -- name: overdue_grants
 -- Grants whose time has run out, the longest overdue first.
-SELECT body FROM grants WHERE open_until <= :now ORDER BY open_until LIMIT :limit;
+SELECT body FROM grants WHERE open_until <= :now ORDER BY open_until, tenant, id LIMIT :limit;
 
 -- name: list_grants
 -- A tenant's grants, newest first.
@@ -16,18 +18,30 @@ SELECT body FROM grants WHERE tenant = :tenant AND id < :before ORDER BY id DESC
 SELECT body FROM grants WHERE tenant = :tenant AND task = :task AND id < :before ORDER BY id DESC LIMIT :limit;
 
 -- name: list_grants_by_state
--- Grants in one state, newest first.
-SELECT body FROM grants WHERE tenant = :tenant AND state = :state AND id < :before ORDER BY id DESC LIMIT :limit;
+-- Grants that count as being in one state now, newest first: an overdue one is expired, not open.
+SELECT body FROM grants
+WHERE tenant = :tenant AND id < :before
+  AND ((state = :state AND (open_until IS NULL OR open_until > :now))
+    OR (:state = 'expired' AND open_until <= :now))
+ORDER BY id DESC LIMIT :limit;
 
 -- name: list_grants_by_task_and_state
--- Grants of one task in one state, newest first.
-SELECT body FROM grants WHERE tenant = :tenant AND task = :task AND state = :state AND id < :before
+-- Grants of one task that count as being in one state now, newest first.
+SELECT body FROM grants
+WHERE tenant = :tenant AND task = :task AND id < :before
+  AND ((state = :state AND (open_until IS NULL OR open_until > :now))
+    OR (:state = 'expired' AND open_until <= :now))
 ORDER BY id DESC LIMIT :limit;
 
 -- name: list_uses
--- Uses of one grant, newest first.
+-- Uses of one grant, in no particular order that callers may rely on.
 SELECT body FROM grant_uses WHERE tenant = :tenant AND grant_id = :grant_id AND id < :before
 ORDER BY id DESC LIMIT :limit;
+
+-- name: account_grants
+-- A tenant's grants, newest first, each with how many uses of it are recorded.
+SELECT g.body, (SELECT count(*) FROM grant_uses u WHERE u.tenant = g.tenant AND u.grant_id = g.id)
+FROM grants g WHERE g.tenant = :tenant AND g.id < :before ORDER BY g.id DESC LIMIT :limit;
 
 -- name: list_signers
 -- A tenant's signers by fingerprint.

@@ -1,4 +1,4 @@
-"""Why a grant cannot be issued, revoked or claimed."""
+"""Why a grant cannot be issued or revoked, and why a key cannot sign."""
 
 from __future__ import annotations
 
@@ -14,15 +14,49 @@ class BadSignature(Refusal):
         )
 
 
+class SignatureRequired(Refusal):
+    """An unsigned grant of this task could never be claimed, so none is issued."""
+
+    def __init__(self, task: str) -> None:
+        super().__init__(
+            f"the grant was not issued: {task} needs a signed one; sign it with `interlock grant --sign-with KEYFILE`"
+        )
+
+
+class BadGrantTime(Refusal):
+    """A grant must end in the future, and not too far in it."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the grant was not issued: {why}; choose another expiry")
+
+
+class GrantExists(Refusal):
+    """A signature is good for one grant, and that one exists."""
+
+    def __init__(self, grant_id: str, state: str) -> None:
+        super().__init__(f"grant {grant_id} exists and is {state}; sign a new one with a new nonce")
+        self.state = state
+
+
 class GrantOver(Refusal):
+    """A grant that is spent or expired stays so: revoking it would hide what became of it."""
+
     def __init__(self, grant_id: str, state: str) -> None:
         super().__init__(f"grant {grant_id} is {state}; there is nothing left to revoke")
         self.state = state
 
 
-class NotClaimed(Refusal):
-    """No grant fits: nothing was consumed. An expected answer, not an error; it is audited."""
+class SignerTaken(Refusal):
+    """A key belongs to one person, once."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    def __init__(self, fingerprint: str, why: str) -> None:
+        super().__init__(f"key {fingerprint} {why}; make a new key with `ssh-keygen -t ed25519`")
+
+
+class NotAPublicKey(Refusal):
+    """What was given is no Ed25519 public key."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"that is not an Ed25519 public key ({why}); send a line such as `ssh-ed25519 AAAA…`"
+        )

@@ -11,6 +11,7 @@ import time
 from interlock.admission.queries import tenants_with_expired_runs
 from interlock.admission.rules import ReclaimSlots
 from interlock.approvals.sweeping import SweepDueJobs
+from interlock.grants.rules import SweepOverdueGrants
 from interlock.jobs.queries import count_dead
 from interlock.jobs.recovering import OfferUnclaimed, SweepLostLeases
 from interlock.kernel.kernel import Kernel
@@ -66,6 +67,7 @@ class Sweeps:
                 self._measures.swept.add("due_jobs", amount=swept)
         await self._reclaim_slots()
         await self._end_overdue_leases()
+        await self._end_overdue_grants()
         await self._settle_lost_leases()
         await self._offer_unclaimed()
         self._measures.work.dead_letters = await count_dead(self._store)
@@ -76,6 +78,13 @@ class Sweeps:
             count = await self._kernel.run(SweepOverdueLeases(most=_PASS_MAX))
             if count:
                 self._measures.swept.add("overdue_leases", amount=count)
+
+    async def _end_overdue_grants(self) -> None:
+        count = _PASS_MAX
+        while count == _PASS_MAX:
+            count = await self._kernel.run(SweepOverdueGrants(most=_PASS_MAX))
+            if count:
+                self._measures.swept.add("overdue_grants", amount=count)
 
     async def _reclaim_slots(self) -> None:
         # This clock only says where to look; the command judges by the store's.

@@ -9,7 +9,22 @@ from typing import Any, cast
 from interlock.kernel.idempotency import KEPT_ANSWERS
 from interlock.kernel.record import Kind
 
-ROOMS = ("audit", "outbox", "identity", "relays", "permits", "policy", "leases", "admission", "approvals", "jobs")
+ROOMS = (
+    "audit",
+    "outbox",
+    "identity",
+    "relays",
+    "conflicts",
+    "permits",
+    "policy",
+    "leases",
+    "admission",
+    "effects",
+    "targets",
+    "grants",
+    "approvals",
+    "jobs",
+)
 
 
 @cache

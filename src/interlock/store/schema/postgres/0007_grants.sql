@@ -1,10 +1,11 @@
 CREATE TABLE grants (
   tenant TEXT COLLATE "C" NOT NULL, id TEXT COLLATE "C" NOT NULL, version BIGINT NOT NULL, body TEXT NOT NULL,
-  task TEXT COLLATE "C" NOT NULL, state TEXT COLLATE "C" NOT NULL, standing BIGINT NOT NULL, open_until BIGINT,
+  task TEXT COLLATE "C" NOT NULL, state TEXT COLLATE "C" NOT NULL, standing BIGINT NOT NULL, issued_at BIGINT NOT NULL,
+  open_until BIGINT,
   PRIMARY KEY (tenant, id)
 );
 -- Spent grants are in none of the next two, so that claims cost the same however many there are.
-CREATE INDEX grants_open ON grants (tenant, task, standing, id) WHERE open_until IS NOT NULL;
+CREATE INDEX grants_open ON grants (tenant, task, standing, issued_at, id) WHERE open_until IS NOT NULL;
 CREATE INDEX grants_overdue ON grants (open_until) WHERE open_until IS NOT NULL;
 CREATE INDEX grants_by_task ON grants (tenant, task, id);
 CREATE INDEX grants_by_state ON grants (tenant, state, id);

@@ -1,0 +1,269 @@
+"""Grants over HTTP: issue, list, revoke, claim."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from interlock.api.grant_views import (
+    ClaimView,
+    GrantView,
+    LedgerView,
+    UseView,
+    grant_view,
+    ledger_view,
+    use_view,
+)
+from interlock.api.jobs import READERS, Reason, Text
+from interlock.api.listing import Page, PageQuery
+from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.problem import invalid
+from interlock.api.service_calls import Asked, caller_of, decide
+from interlock.codec.canonical import canonical
+from interlock.codec.durations import DurationText, seconds_of
+from interlock.codec.strict import Fault
+from interlock.grants import queries
+from interlock.grants.claiming import ClaimGrant, LookFurther, NotClaimed
+from interlock.grants.model import GrantState, GrantUse, Signature, SpendLimit
+from interlock.grants.pinning import BadPin, pins_of
+from interlock.grants.rules import IssueGrant, RevokeGrant
+from interlock.identity.refusals import NotFound
+from interlock.kernel.ids import new_id
+from interlock.runtime.keyring import Known
+from interlock.runtime.service import Service
+
+USES_MAX = 1_000_000
+CLAIMS_SHOWN_MAX = 50
+_LOOKS_MAX = 64
+
+Task = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9_.:/\-]+$(?!\n)")]
+ArgumentPath = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+GrantId = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_\-]+$(?!\n)")]
+ExecutionId = Annotated[
+    str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[^\u0000-\u001f\u007f]*$(?!\n)")
+]
+
+
+class LimitBody(Body, frozen=True, kw_only=True):
+    """All uses together may add up to this much of one argument."""
+
+    path: ArgumentPath
+    total_max: int | float
+
+
+class SignatureBody(Body, frozen=True, kw_only=True):
+    """`signer`: the fingerprint of a registered key. `value`: Ed25519 over the grant's terms, in base64."""
+
+    signer: Annotated[str, msgspec.Meta(max_length=100)]
+    value: Annotated[str, msgspec.Meta(max_length=200)]
+
+
+class IssueBody(Body, frozen=True, kw_only=True):
+    """A permission. `pins` only narrow: `{"repo": "billing", "cents": {"max": 500}, "branch": {"glob": "fix/*"}}`.
+
+    A signed grant gives `expires_at` and `nonce` (its id, from `GET /grants/terms`) as they were signed.
+    """
+
+    task: Task
+    pins: Annotated[dict[ArgumentPath, Any], msgspec.Meta(max_length=32)] = msgspec.field(
+        default_factory=dict[str, Any]
+    )
+    limits: Annotated[list[LimitBody], msgspec.Meta(max_length=8)] = msgspec.field(
+        default_factory=list[LimitBody]
+    )
+    budget: LimitBody | None = None
+    uses: Annotated[int, msgspec.Meta(ge=1, le=USES_MAX)] = 1
+    expires_in: DurationText | None = None
+    expires_at: datetime | None = None
+    reason: Reason = ""
+    standing: bool = False
+    nonce: GrantId | None = None
+    signature: SignatureBody | None = None
+
+
+class RevokeBody(Body, frozen=True, kw_only=True):
+    reason: Reason = ""
+
+
+class ClaimBody(Body, frozen=True, kw_only=True):
+    """`args` are what is about to run. `signed`: only a signed grant will do."""
+
+    task: Task
+    args: Any = msgspec.field(default_factory=dict[str, Any])
+    execution_id: ExecutionId
+    grant_id: GrantId | None = None
+    signed: bool = False
+
+
+class GrantsQuery(PageQuery, frozen=True, kw_only=True):
+    task: Text | None = None
+    state: GrantState | None = None
+
+
+async def issue(call: Asked[None, IssueBody]) -> Answer:
+    body = call.body
+    _check_times(body)
+    signature = body.signature
+    command = IssueGrant(
+        caller=caller_of(call),
+        grant_id=body.nonce if signature and body.nonce else new_id("gnt"),
+        task=body.task,
+        pins=_pins(body),
+        limits=_limits(body),
+        uses=body.uses,
+        expires_at=body.expires_at,
+        expires_seconds=seconds_of(body.expires_in) if body.expires_in else 3600,
+        standing=body.standing,
+        reason=body.reason,
+        signature=Signature(signer=signature.signer, value=signature.value) if signature else None,
+    )
+    return await decide(call, command, lambda grant: Reply(201, grant_view(grant, grant.issued_at)))
+
+
+async def revoke(call: Asked[None, RevokeBody]) -> Answer:
+    command = RevokeGrant(caller=caller_of(call), grant_id=call.path["grant_id"], reason=call.body.reason)
+    return await decide(call, command, lambda grant: Reply(200, grant_view(grant, _now())))
+
+
+async def claim(call: Asked[None, ClaimBody]) -> Answer:
+    body = call.body
+    command = ClaimGrant(
+        caller=caller_of(call),
+        task=body.task,
+        args=msgspec.Raw(canonical(body.args)),
+        execution_id=body.execution_id,
+        grant_id=body.grant_id,
+        signed_only=body.signed,
+    )
+    for look in range(_LOOKS_MAX):
+        command = msgspec.structs.replace(command, is_last_look=look == _LOOKS_MAX - 1)
+        try:
+            return await decide(call, command, _claimed)
+        except LookFurther as further:
+            command = msgspec.structs.replace(command, after=further.after)
+    raise AssertionError("the last look always answers")
+
+
+async def listed(call: Asked[GrantsQuery, None]) -> Reply:
+    query, now = call.query, _now()
+    found = await queries.list_grants(
+        call.services.store,
+        call.caller.tenant,
+        task=query.task,
+        state=query.state,
+        now=now,
+        before=query.cursor,
+        limit=query.limit,
+    )
+    items = [grant_view(grant, now) for grant in found.items]
+    return Reply(200, Page(items=items, next_cursor=found.next_cursor))
+
+
+async def read(call: Asked[None, None]) -> Reply:
+    grant = await queries.read_grant(call.services.store, call.caller.tenant, call.path["grant_id"])
+    if grant is None:
+        raise NotFound("grant", call.path["grant_id"])
+    claims = await queries.list_uses(
+        call.services.store, call.caller.tenant, grant.id, before=None, limit=CLAIMS_SHOWN_MAX
+    )
+    return Reply(200, grant_view(grant, _now(), claims.items))
+
+
+async def uses(call: Asked[PageQuery, None]) -> Reply:
+    store, tenant, query = call.services.store, call.caller.tenant, call.query
+    grant = await queries.read_grant(store, tenant, call.path["grant_id"])
+    if grant is None:
+        raise NotFound("grant", call.path["grant_id"])
+    found = await queries.list_uses(store, tenant, grant.id, before=query.cursor, limit=query.limit)
+    return Reply(200, Page(items=[use_view(use) for use in found.items], next_cursor=found.next_cursor))
+
+
+async def ledger(call: Asked[PageQuery, None]) -> Reply:
+    query = call.query
+    found = await queries.read_ledger(
+        call.services.store, call.caller.tenant, now=_now(), before=query.cursor, limit=query.limit
+    )
+    return Reply(200, ledger_view(found))
+
+
+def _claimed(result: GrantUse | NotClaimed) -> Reply:
+    if isinstance(result, NotClaimed):
+        return Reply(200, ClaimView(claimed=False, reason=result.reason))
+    return Reply(200, ClaimView(claimed=True, grant_id=result.grant_id, use=result.use, fence=result.fence))
+
+
+def _check_times(body: IssueBody) -> None:
+    if body.expires_in and body.expires_at:
+        raise invalid(Fault("/expires_in", "give expires_in or expires_at, not both"))
+    if body.expires_at and body.expires_at.tzinfo is None:
+        raise invalid(Fault("/expires_at", "lacks a time zone; write it like 2030-01-01T12:00:00Z"))
+    if body.signature and not (body.expires_at and body.nonce):
+        raise invalid(Fault("/signature", "needs the expires_at and the nonce that were signed"))
+
+
+def _pins(body: IssueBody) -> Any:
+    try:
+        return pins_of(body.pins)
+    except BadPin as error:
+        raise invalid(Fault(f"/pins/{error.path}", str(error))) from None
+
+
+def _limits(body: IssueBody) -> tuple[SpendLimit, ...]:
+    given = [*body.limits, *([body.budget] if body.budget else [])]
+    paths = [limit.path for limit in given]
+    if len(set(paths)) != len(paths):
+        raise invalid(Fault("/limits", "limits one path twice"))
+    return tuple(SpendLimit(path=limit.path, total_max=limit.total_max) for limit in given)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+_TAG = "Grants"
+_GRANT_ID = {"grant_id": "The id that issuing the grant returned."}
+_CLAIMANTS = ("submit", "work", "operate", "admin")
+
+OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
+    Operation(
+        id="issue_grant", method="POST", path="/api/v1/grants", tag=_TAG, roles=("review", "admin"),
+        summary="Permit a task, so many times, until a moment", body=IssueBody,
+        description="People only. Pins and limits only narrow. With a signature, the server checks it against "
+        "the registered keys of the person who issues.",
+        answers={201: GrantView}, answer=issue, problems=("people_only", "not_actionable", "bad_signature"),
+        example={"task": "deploy", "pins": {"repo": "billing", "amount_cents": {"max": 500}}, "uses": 1},
+    ),
+    Operation(
+        id="list_grants", method="GET", path="/api/v1/grants", tag=_TAG, roles=READERS, query=GrantsQuery,
+        summary="List grants, newest first", answers={200: Page[GrantView]}, answer=listed,
+    ),
+    Operation(
+        id="claim_grant", method="POST", path="/api/v1/grants/claim", tag=_TAG, roles=_CLAIMANTS,
+        summary="Find a fitting grant and consume one use", body=ClaimBody, answers={200: ClaimView}, answer=claim,
+        description="One decision: n claimants on k uses give exactly min(n, k) winners. A claim that does not "
+        "fit consumes nothing, says which check failed, and is audited.",
+        example={"task": "deploy", "args": {"repo": "billing"}, "execution_id": "run-7"},
+    ),
+    Operation(
+        id="grants_ledger", method="GET", path="/api/v1/grants/ledger", tag=_TAG, query=PageQuery,
+        roles=("audit", "operate", "admin"), summary="What became of all uses, a page of grants at a time",
+        answers={200: LedgerView}, answer=ledger,
+    ),
+    Operation(
+        id="get_grant", method="GET", path="/api/v1/grants/{grant_id}", tag=_TAG, roles=READERS,
+        parameters=_GRANT_ID, summary="Read a grant, with some of its uses", answers={200: GrantView}, answer=read,
+    ),
+    Operation(
+        id="grant_uses", method="GET", path="/api/v1/grants/{grant_id}/uses", tag=_TAG, roles=READERS,
+        parameters=_GRANT_ID, summary="List the uses of a grant", query=PageQuery,
+        answers={200: Page[UseView]}, answer=uses,
+    ),
+    Operation(
+        id="revoke_grant", method="POST", path="/api/v1/grants/{grant_id}/revoke", tag=_TAG,
+        roles=("review", "operate", "admin"), parameters=_GRANT_ID, body=RevokeBody,
+        summary="End what is left of a grant", answers={200: GrantView}, answer=revoke,
+        problems=("not_actionable",),
+    ),
+)  # fmt: skip

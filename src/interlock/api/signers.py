@@ -1,0 +1,109 @@
+"""Signers over HTTP: whose keys grants may be signed with, and which tasks need a signed grant."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from interlock.api.grant_views import SignerView, TermsView, signer_view
+from interlock.api.identity import Name
+from interlock.api.jobs import READERS
+from interlock.api.listing import Page, PageQuery
+from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.service_calls import Asked, caller_of, decide
+from interlock.grants import queries
+from interlock.grants.keys import read_public_key
+from interlock.grants.model import GrantTerms
+from interlock.grants.signing import AddSigner, RevokeSigner, SetGrantTerms
+from interlock.kernel.ids import new_id
+from interlock.runtime.keyring import Known
+from interlock.runtime.service import Service
+
+TaskGlob = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9_.:/*\-]+$(?!\n)")]
+
+
+class SignerBody(Body, frozen=True, kw_only=True):
+    """`public_key`: an OpenSSH line (`ssh-ed25519 AAAA…`), a PEM block, or base64. `person`: the caller if left out."""
+
+    public_key: Annotated[str, msgspec.Meta(min_length=1, max_length=4000)]
+    person: Name | None = None
+
+
+class TermsBody(Body, frozen=True, kw_only=True):
+    """Tasks whose grants must be signed: exact names or globs; `*` is every task."""
+
+    signed_tasks: Annotated[list[TaskGlob], msgspec.Meta(max_length=200)]
+
+
+async def add(call: Asked[None, SignerBody]) -> Answer:
+    command = AddSigner(
+        caller=caller_of(call),
+        public_key=read_public_key(call.body.public_key),
+        person=call.body.person or call.caller.principal,
+    )
+    return await decide(call, command, lambda signer: Reply(201, signer_view(signer)))
+
+
+async def revoke(call: Asked[None, None]) -> Answer:
+    command = RevokeSigner(caller=caller_of(call), fingerprint=call.path["fingerprint"])
+    return await decide(call, command, lambda signer: Reply(200, signer_view(signer)))
+
+
+async def listed(call: Asked[PageQuery, None]) -> Reply:
+    query = call.query
+    found = await queries.list_signers(
+        call.services.store, call.caller.tenant, after=query.cursor, limit=query.limit
+    )
+    cursor = found[-1].id if len(found) == query.limit else None
+    return Reply(200, Page(items=[signer_view(signer) for signer in found], next_cursor=cursor))
+
+
+async def set_terms(call: Asked[None, TermsBody]) -> Answer:
+    command = SetGrantTerms(caller=caller_of(call), signed_tasks=tuple(call.body.signed_tasks))
+    return await decide(call, command, lambda terms: Reply(200, _terms_view(call, terms)))
+
+
+async def terms(call: Asked[None, None]) -> Reply:
+    kept = await queries.read_terms(call.services.store, call.caller.tenant)
+    return Reply(200, _terms_view(call, kept))
+
+
+def _terms_view(call: Asked[None, Any], kept: GrantTerms) -> TermsView:
+    # The service's clock and a fresh id: what somebody signs must not hang on their own machine's clock.
+    return TermsView(
+        signed_tasks=list(kept.signed_tasks),
+        tenant=call.caller.tenant,
+        approver=call.caller.principal,
+        nonce=new_id("gnt"),
+        now=datetime.now(UTC),
+    )
+
+
+_TAG = "Grants"
+
+OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
+    Operation(
+        id="get_grant_terms", method="GET", path="/api/v1/grants/terms", tag=_TAG, roles=READERS,
+        summary="Which tasks need a signed grant, and what to write into one", answers={200: TermsView}, answer=terms,
+    ),
+    Operation(
+        id="set_grant_terms", method="PUT", path="/api/v1/grants/terms", tag=_TAG, roles=("admin",),
+        summary="Say which tasks need a signed grant", body=TermsBody, answers={200: TermsView}, answer=set_terms,
+        example={"signed_tasks": ["deploy", "prod.*"]},
+    ),
+    Operation(
+        id="list_signers", method="GET", path="/api/v1/signers", tag=_TAG, roles=READERS, query=PageQuery,
+        summary="List the keys that grants may be signed with", answers={200: Page[SignerView]}, answer=listed,
+    ),
+    Operation(
+        id="add_signer", method="POST", path="/api/v1/signers", tag=_TAG, roles=("admin",), body=SignerBody,
+        summary="Register a person's public key", answers={201: SignerView}, answer=add, problems=("conflict",),
+    ),
+    Operation(
+        id="revoke_signer", method="POST", path="/api/v1/signers/{fingerprint}/revoke", tag=_TAG, roles=("admin",),
+        parameters={"fingerprint": "The key's fingerprint, with its slashes percent-encoded."},
+        summary="Stop trusting a key", answers={200: SignerView}, answer=revoke,
+    ),
+)  # fmt: skip

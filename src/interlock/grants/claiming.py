@@ -1,0 +1,199 @@
+"""Find a grant that fits and take one use of it, in one decision.
+
+Every check comes first: task, state and time, signature, pins, limits. A claim that fails one consumes nothing,
+says which, and is audited. The oldest fitting grant wins unless one is named; a named grant that does not fit
+never falls back to another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from interlock.codec.canonical import digest
+from interlock.grants.fitting import misfit_of_args, misfit_of_signature, value_at
+from interlock.grants.model import (
+    GRANT_TERMS,
+    GRANT_USES,
+    GRANTS,
+    SIGNERS,
+    TERMS_ID,
+    TRANSITIONS,
+    Grant,
+    GrantState,
+    GrantUse,
+)
+from interlock.grants.picks import OpenGrants
+from interlock.grants.recording import record, record_refused
+from interlock.identity.model import Caller, Role
+from interlock.identity.rules import caller_reads, require
+from interlock.kernel.command import Command
+from interlock.kernel.record import PICKED_MAX, Reads, micros
+from interlock.kernel.refusal import Refusal
+from interlock.kernel.world import World
+from interlock.outbox.rules import announce
+
+CANDIDATES_MAX = 16
+_REASONS_MAX = 5
+
+
+class NotClaimed(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing was consumed, and why. An expected answer, not an error."""
+
+    reason: str
+
+
+class LookFurther(Refusal):
+    """The oldest grants do not fit, and there are more: claim again with this `after`."""
+
+    def __init__(self, after: tuple[int, str]) -> None:
+        super().__init__("the oldest grants of this task do not fit; look further")
+        self.after = after
+
+
+class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
+    """Find a fitting grant and consume one use.
+
+    A repeat of a claim that won (same claimant, task, execution id and arguments) gets the same use again. A
+    "no" is not remembered: nothing happened. `signed_only` narrows to signed grants. `after` goes on where
+    `LookFurther` stopped; the last look says no instead.
+    """
+
+    caller: Caller
+    task: str
+    args: msgspec.Raw
+    execution_id: str
+    grant_id: str | None = None
+    signed_only: bool = False
+    after: tuple[int, str] = (0, "")
+    is_last_look: bool = False
+
+    def reads(self) -> Reads:
+        tenant = self.caller.tenant
+        own = [GRANT_USES.key(tenant, self._use_id())]
+        if self.grant_id is not None:
+            own.append(GRANTS.key(tenant, self.grant_id))
+        picks = () if self.grant_id is not None else (self._pick(),)
+        return caller_reads(self.caller) | Reads(
+            own=tuple(own), see=(GRANT_TERMS.key(tenant, TERMS_ID),), picks=picks
+        )
+
+    def more(self, world: World) -> Reads:
+        """The keys that the candidates are signed with."""
+        return signer_reads(self._candidates(world, PICKED_MAX))
+
+    def decide(self, world: World) -> GrantUse | NotClaimed:
+        require(world, self.caller, Role.SUBMIT, Role.WORK, Role.OPERATE, Role.ADMIN)
+        args = msgspec.json.decode(self.args)
+        known = world.get(GRANT_USES, self.caller.tenant, self._use_id())
+        if known is not None:
+            return self._again(world, known, args)
+        candidates = self._candidates(world)
+        misfits: list[str] = []
+        for grant in candidates:
+            why = self._misfit(world, grant, args)
+            if why is None:
+                return consume(world, self.caller, grant, args, self.execution_id)
+            misfits.append(f"{grant.id}: {why}")
+        if len(candidates) == CANDIDATES_MAX and not self.is_last_look:
+            raise LookFurther(_place(candidates[-1]))
+        return self._refuse(world, misfits)
+
+    def _again(self, world: World, known: GrantUse, args: Any) -> GrantUse | NotClaimed:
+        """The use that this execution has, unless it is shown for something else than it was claimed for."""
+        if known.args_digest != args_digest(args):
+            return self._refuse(world, [f"execution_id {self.execution_id} was claimed for other arguments"])
+        if self.grant_id not in (None, known.grant_id):
+            return self._refuse(world, [f"execution_id {self.execution_id} used grant {known.grant_id}"])
+        return known
+
+    def _misfit(self, world: World, grant: Grant, args: Any) -> str | None:
+        if grant.standing:
+            return "standing: it is honoured where jobs are submitted, not by claims"
+        if self.signed_only and grant.signature is None:
+            return "signature: this task needs a signed grant"
+        return misfit(world, grant, self.task, args)
+
+    def _refuse(self, world: World, misfits: list[str]) -> NotClaimed:
+        reason = "; ".join(misfits[:_REASONS_MAX])
+        if not misfits and self.grant_id is not None:
+            reason = f"there is no grant {self.grant_id}"
+        elif not misfits:
+            reason = f"no open grant for {self.task}; ask a person to issue one with `interlock grant`"
+        subject = self.grant_id or self.task
+        record_refused(world, self.caller, "grant_claim", subject, reason, execution_id=self.execution_id)
+        return NotClaimed(reason=reason)
+
+    def _candidates(self, world: World, most: int = CANDIDATES_MAX) -> tuple[Grant, ...]:
+        if self.grant_id is None:
+            return world.pick(self._pick(most))
+        named = world.get(GRANTS, self.caller.tenant, self.grant_id)
+        return () if named is None else (named,)
+
+    def _pick(self, most: int = CANDIDATES_MAX) -> OpenGrants:
+        return OpenGrants(tenant=self.caller.tenant, task=self.task, after=self.after, limit=most)
+
+    def _use_id(self) -> str:
+        return use_id(self.task, self.caller.principal, self.execution_id)
+
+
+def misfit(world: World, grant: Grant, task: str, args: Any) -> str | None:
+    """Which check this grant fails for this task and these arguments; None if it fits."""
+    if grant.task != task:
+        return f"task: it is for {grant.task}"
+    state = grant.state_at(world.now)
+    if state is not GrantState.OPEN or grant.used >= grant.uses:
+        return f"state: it is {state.value}"
+    signer = world.get(SIGNERS, grant.tenant, grant.signature.signer) if grant.signature else None
+    unsigned = misfit_of_signature(grant, signer, world.get(GRANT_TERMS, grant.tenant, TERMS_ID))
+    return unsigned or misfit_of_args(grant, args)
+
+
+def consume(world: World, by: Caller, grant: Grant, args: Any, execution_id: str) -> GrantUse:
+    """Take one use of a grant that fits. Needs the grant and the use's key owned."""
+    used = grant.used + 1
+    verb = "spend" if used == grant.uses else "claim"
+    spent = dict(grant.spent)
+    for limit in grant.limits:
+        spent[limit.path] = spent.get(limit.path, 0) + value_at(args, limit.path)
+    world.put(
+        GRANTS,
+        msgspec.structs.replace(grant, used=used, spent=spent, state=TRANSITIONS[grant.state, verb]),
+    )
+    use = GrantUse(
+        tenant=grant.tenant,
+        id=use_id(grant.task, by.principal, execution_id),
+        grant_id=grant.id,
+        task=grant.task,
+        execution_id=execution_id,
+        use=used,
+        fence=used,
+        claimed_by=by.principal,
+        claimed_at=world.now,
+        args_digest=args_digest(args),
+    )
+    record(world, by, "grant_claim", grant.id, use=used, execution_id=execution_id, args=use.args_digest)
+    announce(world, grant.tenant, "grant.claimed", grant.id, {"task": grant.task, "use": used})
+    return world.put(GRANT_USES, use)
+
+
+def signer_reads(candidates: tuple[Grant, ...]) -> Reads:
+    """The keys that these grants are signed with, to see."""
+    keys = {SIGNERS.key(grant.tenant, grant.signature.signer) for grant in candidates if grant.signature}
+    return Reads(see=tuple(sorted(keys, key=lambda key: key.rank)))
+
+
+def use_id(task: str, principal: str, execution_id: str) -> str:
+    """Where the answer to an execution id is kept; nobody finds somebody else's."""
+    return hashlib.sha256(f"{task}\0{principal}\0{execution_id}".encode()).hexdigest()
+
+
+def args_digest(args: Any) -> str:
+    """What a use was claimed for."""
+    return digest("grant-args/v1", args)
+
+
+def _place(grant: Grant) -> tuple[int, str]:
+    return (micros(grant.issued_at), grant.id)

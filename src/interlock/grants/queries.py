@@ -1,0 +1,107 @@
+"""Reading grants, their uses and their signers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from interlock.grants.model import (
+    GRANT_TERMS,
+    GRANT_USES,
+    GRANTS,
+    SIGNERS,
+    TERMS_ID,
+    Grant,
+    GrantState,
+    GrantTerms,
+    GrantUse,
+    Signer,
+)
+from interlock.kernel.record import micros
+from interlock.store.contract import Store
+from interlock.store.paging import NEWEST, Records, page_of
+
+
+class Ledger(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the uses of some grants. `claimed` counts recorded uses, not what the grants say.
+
+    Conserved: issued = open + claimed + expired + revoked. `uneven` are grants for which that does not hold.
+    """
+
+    grants: int
+    issued: int
+    open: int
+    claimed: int
+    expired: int
+    revoked: int
+    uneven: tuple[str, ...]
+    next_cursor: str | None
+
+
+async def read_grant(store: Store, tenant: str, grant_id: str) -> Grant | None:
+    return await store.get(GRANTS, tenant, grant_id)
+
+
+async def read_terms(store: Store, tenant: str) -> GrantTerms:
+    kept = await store.get(GRANT_TERMS, tenant, TERMS_ID)
+    return kept or GrantTerms(tenant=tenant, id=TERMS_ID)
+
+
+async def list_grants(
+    store: Store,
+    tenant: str,
+    *,
+    task: str | None,
+    state: GrantState | None,
+    now: datetime,
+    before: str | None,
+    limit: int,
+) -> Records[Grant]:
+    """Grants, newest first, narrowed by task and by state as of `now`."""
+    by = [name for name, value in (("task", task), ("state", state)) if value is not None]
+    name = f"grants.list_grants{'_by_' if by else ''}{'_and_'.join(by)}"
+    params: dict[str, str | int | None] = {"tenant": tenant}
+    if task is not None:
+        params["task"] = task
+    if state is not None:
+        params |= {"state": state.value, "now": micros(now)}
+    return await page_of(store, GRANTS, name, params, before, limit)
+
+
+async def list_uses(
+    store: Store, tenant: str, grant_id: str, *, before: str | None, limit: int
+) -> Records[GrantUse]:
+    """Uses of one grant, a page at a time."""
+    params = {"tenant": tenant, "grant_id": grant_id}
+    return await page_of(store, GRANT_USES, "grants.list_uses", params, before, limit)
+
+
+async def list_signers(store: Store, tenant: str, *, after: str | None, limit: int) -> list[Signer]:
+    """Signers by fingerprint."""
+    params = {"tenant": tenant, "after": after or "", "limit": limit}
+    return [SIGNERS.decode(row[0]) for row in await store.query("grants.list_signers", params)]
+
+
+async def read_ledger(store: Store, tenant: str, *, now: datetime, before: str | None, limit: int) -> Ledger:
+    """The law of conservation over one page of grants, newest first."""
+    params = {"tenant": tenant, "before": before or NEWEST, "limit": limit}
+    rows = await store.query("grants.account_grants", params)
+    counted = [(GRANTS.decode(body), int(recorded)) for body, recorded in rows]
+    tallies = [(grant.tally(now), recorded) for grant, recorded in counted]
+    return Ledger(
+        grants=len(counted),
+        issued=sum(tally["issued"] for tally, _ in tallies),
+        open=sum(tally["open"] for tally, _ in tallies),
+        claimed=sum(recorded for _, recorded in tallies),
+        expired=sum(tally["expired"] for tally, _ in tallies),
+        revoked=sum(tally["revoked"] for tally, _ in tallies),
+        uneven=tuple(grant.id for grant, recorded in counted if not _is_even(grant, recorded, now)),
+        next_cursor=counted[-1][0].id if len(counted) == limit else None,
+    )
+
+
+def _is_even(grant: Grant, recorded: int, now: datetime) -> bool:
+    tally = grant.tally(now)
+    left = tally["open"] + tally["expired"] + tally["revoked"]
+    return recorded == grant.used and grant.uses == left + recorded and min(left, recorded) >= 0
