@@ -84,7 +84,7 @@ class Deployment:
 
     async def account(self, subject: str) -> tuple[Counter[str], Counter[str]]:
         """What the store itself holds about a job: its events by type, its audit entries by action."""
-        return await read_store(self.store, lambda service: _account(service, subject))
+        return await read_store(self.store, lambda service: account_of(service, subject))
 
     def _decision(self, job: str, verb: str, body: object, reviewer: int, key: str | None = None) -> Request:
         headers = dict(self.reviewers[reviewer % REVIEWERS].headers)
@@ -122,7 +122,7 @@ def in_thread(work: Coroutine[Any, Any, T]) -> T:
         return pool.submit(asyncio.run, work).result()
 
 
-async def _account(service: Service, subject: str) -> tuple[Counter[str], Counter[str]]:
+async def account_of(service: Service, subject: str) -> tuple[Counter[str], Counter[str]]:
     params = {"tenant": "default", "subject": subject, "after": 0, "limit": 10_000}
     rows = await service.store.query("outbox.list_events_of_subject", params)
     entries = await list_entries(service.store, "default", subject=subject, limit=10_000)

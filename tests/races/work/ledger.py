@@ -41,6 +41,10 @@ class Ledger:
     def count(self, action: str) -> int:
         return sum(entry["action"] == action for entries in self.entries.values() for entry in entries)
 
+    def stale(self) -> int:
+        """How many calls were refused for their fence."""
+        return sum(entry["outcome"] == "FenceStale" for entries in self.entries.values() for entry in entries)
+
     def states(self) -> Counter[str]:
         return Counter(job["state"] for job in self.jobs.values())
 
