@@ -1,0 +1,144 @@
+"""End to end over HTTP: durable submits and approvals against the same server without a store, and one hot job."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from urllib.request import urlopen
+
+from bench.report import figure, interleaved, quantile, ratio, title
+from bench.scene import PAYLOAD, POLICY, folder
+from tests.harness.load import Answer, Request, fire, post
+from tests.harness.postgres import PostgresServer
+from tests.harness.processes import pick_port
+from tests.harness.server import InterlockServer
+
+CONNECTIONS = 64
+COUNT = 3000
+HOT = 500
+
+
+class Contestant:
+    """A server to be measured, and how its callers name themselves."""
+
+    def __init__(self, url: str, submit_as: dict[str, str], review_as: dict[str, str]) -> None:
+        self.url = url
+        self._submit_as = submit_as
+        self._review_as = review_as
+        self._jobs: list[str] = []
+
+    def submits(self) -> float:
+        """Submit many distinct jobs; returns how many a second were answered."""
+        requests = [self._submit(n) for n in range(COUNT)]
+        answers, seconds = self._timed(requests)
+        self._jobs = [answer.json()["id"] for answer in answers]
+        return COUNT / seconds
+
+    def approvals(self) -> float:
+        """Approve each of them."""
+        _, seconds = self._timed([self._approve(job) for job in self._jobs])
+        return COUNT / seconds
+
+    def hot_p95(self) -> float:
+        """The p95 of many concurrent approvals of one job."""
+        job = self._timed([self._submit(0)])[0][0].json()["id"]
+        return self._p95([self._approve(job)] * HOT)
+
+    def distinct_p95(self) -> float:
+        """The p95 of as many concurrent approvals of distinct jobs."""
+        jobs = [answer.json()["id"] for answer in self._timed([self._submit(n) for n in range(HOT)])[0]]
+        return self._p95([self._approve(job) for job in jobs])
+
+    def _submit(self, number: int) -> Request:
+        document = {
+            "topic": "finance.payment.execute",
+            "env": "production",
+            "payload": {**PAYLOAD, "n": number},
+        }
+        return post("/api/v1/jobs", document, headers=self._submit_as)
+
+    def _approve(self, job: str) -> Request:
+        return post(f"/api/v1/approvals/{job}/approve", {"reason": "fine"}, headers=self._review_as)
+
+    def _timed(self, requests: Sequence[Request]) -> tuple[list[Answer], float]:
+        started = time.perf_counter()
+        answers = asyncio.run(fire(self.url, requests, connections=CONNECTIONS))
+        seconds = time.perf_counter() - started
+        wrong = [answer for answer in answers if answer.status not in (200, 201, 202)]
+        if wrong:
+            raise SystemExit(f"{len(wrong)} answers were not what was asked for: {wrong[0]}")
+        return answers, seconds
+
+    def _p95(self, requests: Sequence[Request]) -> float:
+        answers = asyncio.run(fire(self.url, requests, connections=HOT))
+        return quantile([answer.seconds for answer in answers], 0.95) * 1000
+
+
+def run() -> bool:
+    """Both stores; True if every goal was met."""
+    postgres = PostgresServer()
+    postgres.start()
+    try:
+        with folder() as here:
+            policy = here / "policy.yaml"
+            policy.write_text(POLICY)
+            met = _compare("SQLite", f"sqlite:///{here}/interlock.db", policy)
+            return met & _compare("PostgreSQL", postgres.create_database(), policy)
+    finally:
+        postgres.close()
+
+
+def _compare(name: str, store: str, policy: Path) -> bool:
+    server = InterlockServer(store, policy=policy, env={"INTERLOCK_LOG_LEVEL": "error"})
+    server.start()
+    port = pick_port()
+    bare = subprocess.Popen([sys.executable, "-m", "bench.null_server", str(port)])
+    try:
+        bot = server.create_key("bot", kind="agent", roles="submit").headers
+        ann = server.create_key("ann", kind="person", roles="review").headers
+        durable = Contestant(server.url, dict(bot), dict(ann))
+        null = Contestant(f"http://127.0.0.1:{port}", {}, {})
+        _wait(null.url)
+        return _told(name, durable, null)
+    finally:
+        bare.kill()
+        bare.wait()
+        server.close()
+
+
+def _told(name: str, durable: Contestant, null: Contestant) -> bool:
+    contestants: dict[str, Callable[[], float]] = {
+        "null submits": null.submits,
+        "submits": durable.submits,
+        "null approvals": null.approvals,
+        "approvals": durable.approvals,
+        "distinct p95": durable.distinct_p95,
+        "hot p95": durable.hot_p95,
+    }
+    found = interleaved(contestants)
+    title(f"HTTP on {name}: {CONNECTIONS} connections")
+    for what in ("submits", "approvals"):
+        figure(f"the same route without a store: {what}", found[f"null {what}"], "a second")
+        figure(f"durable {what}", found[what], "a second")
+    figure(f"{HOT} approvals of distinct jobs at once, p95", found["distinct p95"], "ms")
+    figure(f"{HOT} approvals of one job at once, p95", found["hot p95"], "ms")
+    met = ratio("durable submits over none", found["submits"] / found["null submits"], 0.6)
+    met &= ratio("durable approvals over none", found["approvals"] / found["null approvals"], 0.6)
+    return met & ratio(
+        "one hot job over distinct jobs, p95", found["hot p95"] / found["distinct p95"], 3, at_most=True
+    )
+
+
+def _wait(url: str) -> None:
+    for _ in range(100):
+        try:
+            urlopen(f"{url}/healthz").read()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    raise SystemExit("the server without a store did not start")
