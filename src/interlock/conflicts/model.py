@@ -1,17 +1,22 @@
 """A conflict: who collided over what, what it touches, and the safest next step.
 
-The next step is looked up in `SAFEST`, one line a kind, so that a reader can check why it was suggested.
+The next step is looked up in `SAFEST`, one line a kind, so that a reader can check why it was suggested. What
+a resolution sets in motion is looked up in `CARRIED_OUT`.
+
+Somebody who repeats the same mistake a hundred thousand times makes one conflict, not as many: while it is open,
+a group counts the repeats of its kind, target and actor.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 
 import msgspec
 
-from interlock.kernel.record import Kind, Record
+from interlock.kernel.record import Kind, Record, micros
 
 
 class ConflictKind(StrEnum):
@@ -40,6 +45,36 @@ class Resolution(StrEnum):
     MERGE = "merge"
     RETRY = "retry"
     DISCARD = "discard"
+
+
+class FollowUp(StrEnum):
+    """What carrying a resolution out means for the job, effect or lease it concerns."""
+
+    RETRY_JOB = "retry_job"
+    ASK_AGAIN = "ask_again"
+    CANCEL_JOB = "cancel_job"
+    RETRY_EFFECT = "retry_effect"
+    SETTLE_LEASE = "settle_lease"
+    END_LEASE = "end_lease"
+
+
+# By resolution and by what is affected in which state; absent means: recorded, and nothing else happens.
+CARRIED_OUT: Mapping[tuple[Resolution, str, str], FollowUp] = {
+    (Resolution.RETRY, "job", "FAILED"): FollowUp.RETRY_JOB,
+    (Resolution.RETRY, "job", "APPROVAL"): FollowUp.ASK_AGAIN,
+    (Resolution.RETRY, "job", "EXPIRED"): FollowUp.ASK_AGAIN,
+    (Resolution.MERGE, "job", "APPROVAL"): FollowUp.ASK_AGAIN,
+    **{
+        (Resolution.DISCARD, "job", state): FollowUp.CANCEL_JOB
+        for state in ("APPROVAL", "PENDING", "RUNNING", "FAILED")
+    },
+    (Resolution.RETRY, "effect", "AMBIGUOUS"): FollowUp.RETRY_EFFECT,
+    **{
+        (resolution, "lease", "conflict_detected"): FollowUp.SETTLE_LEASE
+        for resolution in (Resolution.KEEP_FIRST, Resolution.KEEP_SECOND, Resolution.MERGE, Resolution.RETRY)
+    },
+    (Resolution.DISCARD, "lease", "conflict_detected"): FollowUp.END_LEASE,
+}
 
 
 class Advice(msgspec.Struct, frozen=True):
@@ -99,7 +134,7 @@ class Affected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Conflict(Record, frozen=True, kw_only=True):
-    """One collision, open until somebody says how it was settled."""
+    """One collision, open until somebody says how it was settled. `group` counts its repeats, if it has any."""
 
     kind: ConflictKind
     state: ConflictState = ConflictState.OPEN
@@ -108,10 +143,39 @@ class Conflict(Record, frozen=True, kw_only=True):
     affected: Affected = Affected()
     safest_next_step: str
     opened_at: datetime
+    group: str | None = None
+    count: int = 1
+    last_seen_at: datetime | None = None
     resolution: Resolution | None = None
     note: str = ""
     resolved_by: str | None = None
     resolved_at: datetime | None = None
+    carried_out: tuple[FollowUp, ...] = ()
+
+
+class Group(Record, frozen=True, kw_only=True):
+    """Repeats of one kind, target and actor: the open conflict that stands for them, and how many there were.
+
+    It ends when the conflict is resolved; what comes later is a new conflict.
+    """
+
+    conflict_id: str
+    last_seen_at: datetime
+    count: int = 1
+
+
+class Repeat(msgspec.Struct, frozen=True, kw_only=True):
+    """What makes two collisions the same one again."""
+
+    tenant: str
+    kind: ConflictKind
+    target: str
+    actor: str = ""
+
+    @property
+    def group_id(self) -> str:
+        said = "\0".join((self.kind.value, self.target, self.actor))
+        return hashlib.sha256(said.encode()).hexdigest()
 
 
 CONFLICTS = Kind(
@@ -122,5 +186,15 @@ CONFLICTS = Kind(
         "state": lambda conflict: conflict.state.value,
         "kind": lambda conflict: conflict.kind.value,
         "target": lambda conflict: conflict.target,
+    },
+)
+GROUPS = Kind(
+    "conflict_group",
+    Group,
+    table="conflict_groups",
+    columns={
+        "conflict_id": lambda group: group.conflict_id,
+        "repeats": lambda group: group.count,
+        "last_seen_at": lambda group: micros(group.last_seen_at),
     },
 )

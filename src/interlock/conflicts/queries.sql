@@ -1,23 +1,35 @@
 -- name: list_conflicts
--- A tenant's conflicts, newest first.
-SELECT body FROM conflicts WHERE tenant = :tenant AND id < :before ORDER BY id DESC LIMIT :limit;
+-- A tenant's conflicts, newest first, with the count of their open groups.
+SELECT c.body, g.repeats, g.last_seen_at FROM conflicts c
+LEFT JOIN conflict_groups g ON g.tenant = c.tenant AND g.conflict_id = c.id
+WHERE c.tenant = :tenant AND c.id < :before ORDER BY c.id DESC LIMIT :limit;
 
 -- name: list_conflicts_by_state
--- A tenant's conflicts in one state, newest first.
-SELECT body FROM conflicts WHERE tenant = :tenant AND state = :state AND id < :before
-ORDER BY id DESC LIMIT :limit;
+-- A tenant's conflicts in one state, newest first, with the count of their open groups.
+SELECT c.body, g.repeats, g.last_seen_at FROM conflicts c
+LEFT JOIN conflict_groups g ON g.tenant = c.tenant AND g.conflict_id = c.id
+WHERE c.tenant = :tenant AND c.state = :state AND c.id < :before ORDER BY c.id DESC LIMIT :limit;
 
 -- name: list_conflicts_by_kind
--- A tenant's conflicts of one kind, newest first.
-SELECT body FROM conflicts WHERE tenant = :tenant AND kind = :kind AND id < :before
-ORDER BY id DESC LIMIT :limit;
+-- A tenant's conflicts of one kind, newest first, with the count of their open groups.
+SELECT c.body, g.repeats, g.last_seen_at FROM conflicts c
+LEFT JOIN conflict_groups g ON g.tenant = c.tenant AND g.conflict_id = c.id
+WHERE c.tenant = :tenant AND c.kind = :kind AND c.id < :before ORDER BY c.id DESC LIMIT :limit;
 
 -- name: list_conflicts_by_state_and_kind
--- A tenant's conflicts of one kind in one state, newest first.
-SELECT body FROM conflicts WHERE tenant = :tenant AND state = :state AND kind = :kind AND id < :before
-ORDER BY id DESC LIMIT :limit;
+-- A tenant's conflicts of one kind in one state, newest first, with the count of their open groups.
+SELECT c.body, g.repeats, g.last_seen_at FROM conflicts c
+LEFT JOIN conflict_groups g ON g.tenant = c.tenant AND g.conflict_id = c.id
+WHERE c.tenant = :tenant AND c.state = :state AND c.kind = :kind AND c.id < :before
+ORDER BY c.id DESC LIMIT :limit;
 
 -- name: list_open_conflicts_of_target
--- Open conflicts over one target, newest first.
-SELECT body FROM conflicts WHERE tenant = :tenant AND target = :target AND state = 'open' AND id < :before
-ORDER BY id DESC LIMIT :limit;
+-- Open conflicts over one target, newest first, with the count of their groups.
+SELECT c.body, g.repeats, g.last_seen_at FROM conflicts c
+LEFT JOIN conflict_groups g ON g.tenant = c.tenant AND g.conflict_id = c.id
+WHERE c.tenant = :tenant AND c.target = :target AND c.state = 'open' AND c.id < :before
+ORDER BY c.id DESC LIMIT :limit;
+
+-- name: group_of_conflict
+-- How often the collision of one open conflict was repeated, and when last.
+SELECT repeats, last_seen_at FROM conflict_groups WHERE tenant = :tenant AND conflict_id = :conflict_id LIMIT 1;

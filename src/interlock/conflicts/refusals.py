@@ -7,5 +7,7 @@ from interlock.kernel.refusal import Refusal
 
 class AlreadyResolved(Refusal):
     def __init__(self, conflict_id: str, by: str, resolution: str) -> None:
-        super().__init__(f"conflict {conflict_id} was resolved by {by} as '{resolution}'; nothing is left to do")
+        super().__init__(
+            f"conflict {conflict_id} was resolved by {by} as '{resolution}'; nothing is left to do"
+        )
         self.state = "resolved"

@@ -1,18 +1,28 @@
-"""How rooms record a collision, and how people settle one."""
+"""How rooms record a collision, and how people settle one.
+
+A room that records repeats asks for the group only once it sees that it will refuse (`repeat_reads` in its
+command's `more`), so that whoever does nothing wrong pays nothing for it.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import msgspec
 
 from interlock.audit.rules import Note, note
 from interlock.conflicts.model import (
     CONFLICTS,
+    GROUPS,
     SAFEST,
     TRANSITIONS,
     Affected,
     Competing,
     Conflict,
     ConflictKind,
+    FollowUp,
+    Group,
+    Repeat,
     Resolution,
 )
 from interlock.conflicts.refusals import AlreadyResolved
@@ -21,8 +31,11 @@ from interlock.identity.refusals import NotFound
 from interlock.identity.rules import caller_reads, require
 from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
+from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 from interlock.outbox.rules import announce
+
+_SIDES_MAX = 50
 
 
 def record_conflict(
@@ -34,6 +47,7 @@ def record_conflict(
     competing: tuple[Competing, ...],
     affected: Affected,
     conflict_id: str | None = None,
+    group: str | None = None,
 ) -> Conflict:
     """Keep a collision for review, with the safest next step of its kind."""
     conflict = world.add(
@@ -43,59 +57,153 @@ def record_conflict(
             id=conflict_id or world.new_id("cnf"),
             kind=kind,
             target=target,
-            competing=competing,
+            competing=competing[:_SIDES_MAX],
             affected=affected,
             safest_next_step=SAFEST[kind].next_step,
             opened_at=world.now,
+            group=group,
         ),
     )
-    facts = {"kind": kind.value, "target": target, "actors": [side.actor for side in competing]}
+    facts = {"kind": kind.value, "target": target, "actors": [side.actor for side in conflict.competing]}
     announce(world, tenant, "conflict.opened", conflict.id, facts)
     return conflict
 
 
+def add_to_conflict(world: World, conflict: Conflict, side: Competing) -> Conflict:
+    """Put one more thing that happened into an open conflict, which must be owned."""
+    if len(conflict.competing) < _SIDES_MAX:
+        sides = (*conflict.competing, side)
+    else:
+        sides = (*conflict.competing[: _SIDES_MAX - 1], side)
+    seen = msgspec.structs.replace(
+        conflict, competing=sides, count=conflict.count + 1, last_seen_at=world.now
+    )
+    return world.put(CONFLICTS, seen)
+
+
+def repeat_reads(repeat: Repeat) -> Reads:
+    """What `record_repeat` and `conflict_of_repeat` need."""
+    return Reads(own=(GROUPS.key(repeat.tenant, repeat.group_id),))
+
+
+def conflict_of_repeat(world: World, repeat: Repeat) -> str | None:
+    """The open conflict that one more repeat would be counted into, if there is one."""
+    group = world.get(GROUPS, repeat.tenant, repeat.group_id)
+    return group.conflict_id if group is not None else None
+
+
+def record_repeat(
+    world: World,
+    repeat: Repeat,
+    competing: tuple[Competing, ...],
+    affected: Affected,
+    *,
+    conflict_id: str | None = None,
+) -> str:
+    """Count a collision into the open conflict of its group, or open one; returns the conflict's id."""
+    group = world.get(GROUPS, repeat.tenant, repeat.group_id)
+    if group is not None:
+        seen = msgspec.structs.replace(group, count=group.count + 1, last_seen_at=world.now)
+        return world.put(GROUPS, seen).conflict_id
+    conflict = record_conflict(
+        world,
+        tenant=repeat.tenant,
+        kind=repeat.kind,
+        target=repeat.target,
+        competing=competing,
+        affected=affected,
+        conflict_id=conflict_id,
+        group=repeat.group_id,
+    )
+    world.put(
+        GROUPS,
+        Group(tenant=repeat.tenant, id=repeat.group_id, conflict_id=conflict.id, last_seen_at=world.now),
+    )
+    return conflict.id
+
+
 class ResolveConflict(Command[Conflict], frozen=True, kw_only=True):
-    """Say how a collision was settled."""
+    """Say how a collision was settled, and carry that out.
+
+    `steps` are the commands of other rooms that the resolution means (`CARRIED_OUT`), by the same caller. They
+    are decided here, so the resolution is recorded if and only if all of it could be done.
+    """
 
     caller: Caller
     conflict_id: str
     resolution: Resolution
-    note: str = ""
+    note: str
+    steps: tuple[tuple[FollowUp, Command[Any]], ...] = ()
 
     def reads(self) -> Reads:
-        return caller_reads(self.caller) | Reads(own=(CONFLICTS.key(self.caller.tenant, self.conflict_id),))
+        own = Reads(own=(CONFLICTS.key(self.caller.tenant, self.conflict_id),))
+        reads = caller_reads(self.caller) | own
+        for _, step in self.steps:
+            reads |= step.reads()
+        return reads
+
+    def more(self, world: World) -> Reads:
+        conflict = self._found(world)
+        reads = Reads()
+        if conflict.group is not None:
+            reads = Reads(own=(GROUPS.key(conflict.tenant, conflict.group),))
+        for _, step in self.steps:
+            reads |= step.more(world)
+        return reads
 
     def decide(self, world: World) -> Conflict:
         by = require(world, self.caller, Role.REVIEW, Role.OPERATE, Role.ADMIN)
-        conflict = world.get(CONFLICTS, self.caller.tenant, self.conflict_id)
-        if conflict is None:
-            raise NotFound("conflict", self.conflict_id)
+        conflict = self._found(world)
         state = TRANSITIONS.get((conflict.state, "resolve"))
         if state is None:
             settled = conflict.resolution.value if conflict.resolution else ""
             raise AlreadyResolved(conflict.id, conflict.resolved_by or "", settled)
+        for _, step in self.steps:
+            step.decide(world)
+        settled = msgspec.structs.replace(
+            self._counted(world, conflict),
+            state=state,
+            resolution=self.resolution,
+            note=self.note,
+            resolved_by=by.id,
+            resolved_at=world.now,
+            carried_out=tuple(follow_up for follow_up, _ in self.steps),
+        )
+        stored = world.put(CONFLICTS, settled)
+        self._record(world, stored)
+        return stored
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        for _, step in self.steps:
+            step.refused(world, refusal)
+
+    def _found(self, world: World) -> Conflict:
+        conflict = world.get(CONFLICTS, self.caller.tenant, self.conflict_id)
+        if conflict is None:
+            raise NotFound("conflict", self.conflict_id)
+        return conflict
+
+    def _counted(self, world: World, conflict: Conflict) -> Conflict:
+        """The conflict with the count of its group, which ends here."""
+        group = world.get(GROUPS, conflict.tenant, conflict.group) if conflict.group else None
+        if group is None or group.conflict_id != conflict.id:
+            return conflict
+        world.delete(GROUPS, group)
+        return msgspec.structs.replace(conflict, count=group.count, last_seen_at=group.last_seen_at)
+
+    def _record(self, world: World, conflict: Conflict) -> None:
+        carried_out = [follow_up.value for follow_up in conflict.carried_out]
+        facts = {"resolution": self.resolution.value, "carried_out": carried_out}
         note(
             world,
             Note(
                 tenant=conflict.tenant,
-                actor=by.id,
+                actor=self.caller.principal,
                 action="conflict_resolve",
                 subject=conflict.id,
+                subject_version=conflict.version,
                 request_id=self.caller.request_id,
-                details={"resolution": self.resolution.value, "note": self.note},
+                details={**facts, "note": self.note},
             ),
         )
-        announce(
-            world, conflict.tenant, "conflict.resolved", conflict.id, {"resolution": self.resolution.value}
-        )
-        return world.put(
-            CONFLICTS,
-            msgspec.structs.replace(
-                conflict,
-                state=state,
-                resolution=self.resolution,
-                note=self.note,
-                resolved_by=by.id,
-                resolved_at=world.now,
-            ),
-        )
+        announce(world, conflict.tenant, "conflict.resolved", conflict.id, facts)

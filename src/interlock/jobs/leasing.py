@@ -16,7 +16,7 @@ from interlock.approvals.recording import announce_job, find_job, record_change
 from interlock.identity.model import Caller, Role
 from interlock.identity.rules import caller_reads, require
 from interlock.jobs.model import JOBS, TRANSITIONS, Job, JobLease, JobState, LeaseEnd
-from interlock.jobs.recording import record_stale_fence
+from interlock.jobs.recording import record_stale_fence, stale_fence_reads
 from interlock.jobs.refusals import FenceStale
 from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
@@ -124,6 +124,9 @@ class HolderCommand(Command[Job], frozen=True, kw_only=True):
 
     def reads(self) -> Reads:
         return caller_reads(self.caller) | Reads(own=(JOBS.key(self.caller.tenant, self.job_id),))
+
+    def more(self, world: World) -> Reads:
+        return stale_fence_reads(world, self.caller, self.job_id, self.fence)
 
     def decide(self, world: World) -> Job:
         require(world, self.caller, Role.WORK, Role.SUBMIT)

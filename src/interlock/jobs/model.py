@@ -209,6 +209,11 @@ class Job(Record, frozen=True, kw_only=True):
         """Whether what is stored is still what was hashed."""
         return self.action.hash(self.tenant) == self.job_hash
 
+    @property
+    def conflict_target(self) -> str:
+        """What collisions over this job are about: its target, or else the job among those of its topic."""
+        return self.action.target.key if self.action.target else f"job:{self.action.topic}/{self.id}"
+
     def is_over_at(self, now: datetime) -> bool:
         """Whether the job's own time is up, swept or not."""
         return self.expires_at is not None and now >= self.expires_at
@@ -274,6 +279,8 @@ JOBS = Kind(
         "runnable_at": lambda job: _micros(job.runnable_at),
         "lease_until": lambda job: _micros(job.lease_until),
         "offer_again_at": lambda job: _micros(job.offer_again_at),
+        "target": lambda job: job.action.target.key if job.action.target else None,
+        "target_version": lambda job: job.action.target.version if job.action.target else None,
     },
 )
 

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 from interlock.audit.rules import Note, note
+from interlock.conflicts.model import Affected, Competing, ConflictKind, Repeat
+from interlock.conflicts.rules import record_repeat, repeat_reads
 from interlock.identity.model import Caller
+from interlock.jobs.model import JOBS, Job
 from interlock.jobs.refusals import FenceStale
+from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.world import World
 
 
+def stale_fence_reads(world: World, by: Caller, job_id: str, fence: int) -> Reads:
+    """What a stale fence is recorded in, if this one looks stale; a holder in good standing pays nothing."""
+    job = world.get(JOBS, by.tenant, job_id)
+    if job is None:
+        return NOTHING
+    lease = job.lease if job.lease_until and job.fence == fence else None
+    holds = lease is not None and lease.worker == by.principal and world.now < lease.expires_at
+    return NOTHING if holds else repeat_reads(_repeat(by, job))
+
+
 def record_stale_fence(world: World, by: Caller, verb: str, stale: FenceStale) -> None:
-    """Audit that somebody came with a fence that no longer holds. Nothing of what it wanted is kept."""
+    """Audit that somebody came with a fence that no longer holds, and keep the collision for review.
+
+    Nothing of what it wanted is kept.
+    """
     note(
         world,
         Note(
@@ -26,4 +43,20 @@ def record_stale_fence(world: World, by: Caller, verb: str, stale: FenceStale) -
                 "holder": stale.holder,
             },
         ),
+    )
+    job = world.get(JOBS, by.tenant, stale.job_id)
+    if job is None:
+        return
+    late = Competing(actor=by.principal, at=world.now, what=f"came to {verb} with fence {stale.fence}")
+    stands = Competing(actor=_owner(job), at=job.updated_at, what=f"{job.state.value} at fence {job.fence}")
+    stale.conflict_id = record_repeat(world, _repeat(by, job), (stands, late), Affected(job=job.id))
+
+
+def _owner(job: Job) -> str:
+    return job.lease.worker if job.lease and job.lease.ended is None else "interlock"
+
+
+def _repeat(by: Caller, job: Job) -> Repeat:
+    return Repeat(
+        tenant=by.tenant, kind=ConflictKind.STALE_FENCE, target=job.conflict_target, actor=by.principal
     )

@@ -19,6 +19,7 @@ class FenceStale(Refusal):
         )
         self.job_id, self.fence, self.current_fence = job_id, fence, current_fence
         self.state, self.holder = state, holder
+        self.conflict_id: str | None = None
 
 
 class HeldElsewhere(Refusal):

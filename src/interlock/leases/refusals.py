@@ -37,6 +37,7 @@ class LeaseFenceStale(Refusal):
             f"lease {lease_id} is {state}; the resource's fence is {current_fence}. Stop writing, and acquire it again"
         )
         self.state, self.current_fence = state, current_fence
+        self.conflict_id: str | None = None
 
 
 class LeaseNotActionable(Refusal):

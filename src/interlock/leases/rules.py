@@ -12,11 +12,13 @@ from typing import TypeVar
 import msgspec
 
 from interlock.audit.rules import Note, note
+from interlock.conflicts.model import Affected, Competing, ConflictKind, Repeat
+from interlock.conflicts.rules import record_repeat, repeat_reads
 from interlock.identity.model import Caller, Role
 from interlock.identity.refusals import NotFound
 from interlock.identity.rules import caller_reads, require
 from interlock.kernel.command import Command
-from interlock.kernel.record import Reads
+from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 from interlock.leases.ending import end_lease
@@ -56,10 +58,13 @@ class _OwnLease(Command[T], frozen=True, kw_only=True):
         own = (LEASES.key(tenant, self.lease_id), NODES.key(tenant, path_of(self.resource)[0]))
         return caller_reads(self.caller) | Reads(own=own, see=(TERMS.key(tenant, TERMS_ID),))
 
+    def more(self, world: World) -> Reads:
+        return stale_lease_reads(world, self.caller, self.lease_id, self.resource, self.fence)
+
     def refused(self, world: World, refusal: Refusal) -> None:
         """A stale fence leaves a record: somebody went on working after losing the lease."""
         if isinstance(refusal, LeaseFenceStale):
-            record_stale_lease(world, self.caller, self.lease_id, self.resource, self.fence)
+            record_stale_lease(world, self.caller, self.lease_id, self.resource, self.fence, refusal)
 
     def _current(self, world: World) -> Lease:
         require(world, self.caller)
@@ -296,8 +301,19 @@ def current_lease(world: World, caller: Caller, lease_id: str, resource: str, fe
     return lease
 
 
-def record_stale_lease(world: World, caller: Caller, lease_id: str, resource: str, fence: int) -> None:
-    """Audit that a fence was used after it had lost its meaning."""
+def stale_lease_reads(world: World, caller: Caller, lease_id: str, resource: str, fence: int) -> Reads:
+    """What a stale fence is recorded in, if this one looks stale; an owner in good standing pays nothing."""
+    lease = world.get(LEASES, caller.tenant, lease_id)
+    if lease is None or lease.resource != resource:
+        return NOTHING
+    holds = lease.fence == fence and lease.owner == caller.principal and lease.is_live_at(world.now)
+    return NOTHING if holds else repeat_reads(_stale(caller, resource))
+
+
+def record_stale_lease(
+    world: World, caller: Caller, lease_id: str, resource: str, fence: int, stale: LeaseFenceStale
+) -> None:
+    """Audit that a fence was used after it had lost its meaning, and keep the collision for review."""
     note(
         world,
         Note(
@@ -309,4 +325,19 @@ def record_stale_lease(world: World, caller: Caller, lease_id: str, resource: st
             request_id=caller.request_id,
             details={"lease_id": lease_id, "fence": fence},
         ),
+    )
+    lease = find_lease(world, caller.tenant, lease_id, resource)
+    late = Competing(actor=caller.principal, at=world.now, what=f"came with fence {fence}")
+    stands = Competing(
+        actor=lease.owner,
+        at=lease.ended_at or lease.expires_at,
+        what=f"{lease.state.value}, fence {lease.fence}",
+    )
+    affected = Affected(lease=lease.id)
+    stale.conflict_id = record_repeat(world, _stale(caller, resource), (stands, late), affected)
+
+
+def _stale(caller: Caller, resource: str) -> Repeat:
+    return Repeat(
+        tenant=caller.tenant, kind=ConflictKind.STALE_FENCE, target=resource, actor=caller.principal
     )

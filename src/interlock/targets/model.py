@@ -1,4 +1,8 @@
-"""A target: anything that actors change, with the version that its owner gives it."""
+"""A target: anything that actors change, with the version that its owner gives it.
+
+A version is the caller's own word for it: an etag, a digest, a number. Versions are compared for being the same,
+never for which is newer.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,25 @@ import msgspec
 
 from interlock.kernel.record import Kind, Record
 
+TOUCHES_KEPT = 20
+
 
 class Touch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One change, made through Interlock or outside it."""
+    """One change, made through Interlock or outside it.
+
+    `previous_version` is what was known here before it, `based_on` what whoever made it had started from.
+    `named` are the actors of the conflict that it led to.
+    """
 
     actor: str
     kind: str
     version: str
     previous_version: str | None = None
+    based_on: str | None = None
     summary: str = ""
     at: datetime
     conflict_id: str | None = None
+    named: tuple[str, ...] = ()
 
 
 class Target(Record, frozen=True, kw_only=True):
@@ -29,10 +41,12 @@ class Target(Record, frozen=True, kw_only=True):
     touched_by: str
     touches: tuple[Touch, ...] = ()
 
-    def conflict_of(self, version: str) -> str | None:
-        """The conflict that a touch opened when it moved the target away from this version, if one did."""
-        moved = [touch.conflict_id for touch in self.touches if touch.previous_version == version]
-        return next((conflict_id for conflict_id in moved if conflict_id), None)
+    def conflict_of(self, version: str, *, naming: str) -> str | None:
+        """The conflict, naming this actor, that moving the target away from this version led to, if any."""
+        for touch in self.touches:
+            if touch.previous_version == version and touch.conflict_id and naming in touch.named:
+                return touch.conflict_id
+        return None
 
 
 TARGETS = Kind("target", Target, table="targets")

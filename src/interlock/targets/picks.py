@@ -12,10 +12,11 @@ _WAITING = (JobState.APPROVAL, JobState.PENDING)
 
 
 class JobsWaitingOn(Pick[Job], frozen=True, kw_only=True):
-    """Jobs that have not run yet and would change this target, oldest first. Only looked at."""
+    """Jobs that have not run yet and are bound to another version of this target, oldest first. Only looked at."""
 
     tenant: str
     target: str
+    current: str
     own: bool = False
 
     @property
@@ -27,7 +28,7 @@ class JobsWaitingOn(Pick[Job], frozen=True, kw_only=True):
         return "targets.jobs_waiting_on"
 
     def params(self, now: datetime) -> Params:
-        return {"tenant": self.tenant, "target": self.target}
+        return {"tenant": self.tenant, "target": self.target, "current": self.current}
 
     def matches(self, record: Job, now: datetime) -> bool:
         target = record.action.target
@@ -35,6 +36,8 @@ class JobsWaitingOn(Pick[Job], frozen=True, kw_only=True):
             record.tenant == self.tenant
             and target is not None
             and target.key == self.target
+            and target.version is not None
+            and target.version != self.current
             and record.state in _WAITING
         )
 

@@ -1,161 +1,166 @@
-"""Touching a target: a fact, recorded whoever made it; collisions with a lease or a pending approval become conflicts."""
+"""Touching a target: a fact, recorded whoever made it.
+
+A touch is never refused for being unwelcome: it has happened. Those whose work it undercuts are told: the holder
+of a lease (`conflict_detected`, at its next renewal), and whoever waits with a job for the old version. One
+conflict names them all, and further touches by the same actor go into the same conflict while it is open.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
 from interlock.audit.rules import Note, note
-from interlock.conflicts.model import Affected, Competing, Conflict, ConflictKind
-from interlock.conflicts.rules import record_conflict
-from interlock.identity.model import Caller, Principal, PrincipalKind, Role
+from interlock.conflicts.model import CONFLICTS, Conflict
+from interlock.identity.model import Caller, Principal, Role
 from interlock.identity.rules import caller_reads, require
-from interlock.jobs.model import Job
 from interlock.kernel.command import Command
-from interlock.kernel.record import Key, Reads
+from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.world import World
-from interlock.leases.model import LEASES, NODES, TRANSITIONS, Lease, Mode, ancestors_of
+from interlock.leases.model import NODES, ancestors_of
 from interlock.outbox.rules import announce
-from interlock.targets.model import TARGETS, Target, Touch
+from interlock.targets.colliding import Collision, holders_reads, leases_held_by_others
+from interlock.targets.model import TARGETS, TOUCHES_KEPT, Target, Touch
 from interlock.targets.picks import JobsWaitingOn
 
-_TOUCHES_MAX = 20
 _JOBS_MAX = 20
+TOUCHERS = (Role.SUBMIT, Role.WORK, Role.REVIEW, Role.OPERATE, Role.ADMIN)
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody did to a target."""
+
+    key: str
+    version: str
+    based_on: str | None = None
+    summary: str = ""
 
 
 class TouchTarget(Command[Target], frozen=True, kw_only=True):
-    """Record that the caller changed a target to `version`.
-
-    Whoever holds a lease on it learns of it (`conflict_detected`), and approvals bound to the old version no
-    longer hold. One conflict names the toucher, the holder and the waiting jobs.
-    """
+    """Record that the caller changed a target. Reporting a version that is known already changes nothing."""
 
     caller: Caller
-    key: str
-    target_version: str
-    previous_version: str | None = None
-    summary: str = ""
+    change: Change
 
     def reads(self) -> Reads:
-        tenant = self.caller.tenant
-        nodes = tuple(NODES.key(tenant, path) for path in (*ancestors_of(self.key), self.key))
-        return caller_reads(self.caller) | Reads(
-            own=(TARGETS.key(tenant, self.key),), see=nodes, picks=(self._waiting(),)
-        )
+        tenant, key = self.caller.tenant, self.change.key
+        nodes = tuple(NODES.key(tenant, path) for path in (*ancestors_of(key), key))
+        # Nodes are owned, so that nobody takes a lease between the look and the touch.
+        own = (TARGETS.key(tenant, key), *nodes)
+        return caller_reads(self.caller) | Reads(own=own, picks=(self._waiting(),))
 
     def more(self, world: World) -> Reads:
-        """The leases that cover this target."""
-        tenant, keys = self.caller.tenant, list[Key]()
-        for path in (*ancestors_of(self.key), self.key):
-            node = world.get(NODES, tenant, path)
-            for holder in node.holders if node else ():
-                if holder.tree or path == self.key:
-                    keys.append(LEASES.key(tenant, holder.lease_id))
-        return Reads(own=tuple(dict.fromkeys(keys)))
+        """The leases that cover this target, and the conflict that the touch before this one led to."""
+        reads = holders_reads(world, self.caller.tenant, self.change.key)
+        before = world.get(TARGETS, self.caller.tenant, self.change.key)
+        last = before.touches[0].conflict_id if before and before.touches else None
+        return reads | (Reads(own=(CONFLICTS.key(self.caller.tenant, last),)) if last else NOTHING)
 
     def decide(self, world: World) -> Target:
-        toucher = require(world, self.caller, Role.SUBMIT, Role.WORK, Role.REVIEW, Role.OPERATE, Role.ADMIN)
-        before = world.get(TARGETS, self.caller.tenant, self.key)
-        if before is not None and before.current == self.target_version:
+        toucher = require(world, self.caller, *TOUCHERS)
+        before = world.get(TARGETS, self.caller.tenant, self.change.key)
+        if before is not None and before.current == self.change.version:
             return before
         conflict = self._collide(world, toucher, before)
-        target = self._touched(world, toucher, before, conflict.id if conflict else None)
-        details = {"version": self.target_version, "summary": self.summary}
+        target = world.put(TARGETS, self._touched(world, toucher, before, conflict))
+        self._record(world, target)
+        return target
+
+    def _collide(self, world: World, toucher: Principal, before: Target | None) -> Conflict | None:
+        change = self.change
+        collision = Collision(
+            tenant=self.caller.tenant,
+            key=change.key,
+            version=change.version,
+            old_version=before.current if before else change.based_on,
+            toucher=toucher,
+            leases=leases_held_by_others(world, self.caller.tenant, change.key, toucher.id),
+            jobs=tuple(job for job in world.pick(self._waiting()) if job.submitted_by != toucher.id),
+            overwritten=_overwritten(before, change, toucher.id),
+        )
+        last = before.touches[0] if before and before.touches else None
+        return collision.record(world, last)
+
+    def _touched(
+        self, world: World, toucher: Principal, before: Target | None, conflict: Conflict | None
+    ) -> Target:
+        known = before.current if before else self.change.based_on
+        based_on = self.change.based_on
+        touch = Touch(
+            actor=toucher.id,
+            kind=toucher.kind.value,
+            version=self.change.version,
+            previous_version=known,
+            based_on=based_on if based_on != known else None,
+            summary=self.change.summary,
+            at=world.now,
+            conflict_id=conflict.id if conflict else None,
+            named=tuple(sorted({side.actor for side in conflict.competing})) if conflict else (),
+        )
+        return Target(
+            tenant=self.caller.tenant,
+            id=self.change.key,
+            current=self.change.version,
+            touched_at=world.now,
+            touched_by=toucher.id,
+            touches=(touch, *(before.touches if before else ()))[:TOUCHES_KEPT],
+        )
+
+    def _record(self, world: World, target: Target) -> None:
+        touch = target.touches[0]
+        details = {
+            "version": touch.version,
+            "previous_version": touch.previous_version,
+            "summary": touch.summary,
+            "conflict_id": touch.conflict_id,
+        }
         note(
             world,
             Note(
                 tenant=target.tenant,
-                actor=toucher.id,
+                actor=touch.actor,
                 action="target_touch",
-                subject=self.key,
+                subject=target.id,
+                subject_version=target.version,
                 request_id=self.caller.request_id,
-                details=details,
+                details={name: value for name, value in details.items() if value},
             ),
         )
-        announce(world, target.tenant, "target.touched", self.key, {"by": toucher.id, **details})
-        return target
-
-    def _touched(self, world: World, toucher: Principal, before: Target | None, conflict_id: str | None) -> Target:
-        touch = Touch(
-            actor=toucher.id,
-            kind=toucher.kind.value,
-            version=self.target_version,
-            previous_version=self.previous_version or (before.current if before else None),
-            summary=self.summary,
-            at=world.now,
-            conflict_id=conflict_id,
-        )
-        return world.put(
-            TARGETS,
-            Target(
-                tenant=self.caller.tenant,
-                id=self.key,
-                current=self.target_version,
-                touched_at=world.now,
-                touched_by=toucher.id,
-                touches=(touch, *(before.touches if before else ()))[:_TOUCHES_MAX],
-            ),
-        )
-
-    def _collide(self, world: World, toucher: Principal, before: Target | None) -> Conflict | None:
-        """One conflict for everyone whose work this change undercuts; None if there is nobody."""
-        leases = [lease for lease in self._live_leases(world) if lease.owner != toucher.id]
-        jobs = [job for job in world.pick(self._waiting()) if self._is_bound_elsewhere(job)]
-        if not leases and not jobs:
-            return None
-        conflict = record_conflict(
-            world,
-            tenant=self.caller.tenant,
-            kind=self._kind(toucher, leases),
-            target=self.key,
-            competing=self._competing(world, toucher, before, leases, jobs),
-            affected=Affected(
-                job=jobs[0].id if jobs else None, lease=leases[0].id if leases else None
-            ),
-        )
-        for lease in leases:
-            state = TRANSITIONS[lease.state, "touch"]
-            world.put(LEASES, msgspec.structs.replace(lease, state=state, conflict_id=conflict.id))
-            facts = {"resource": lease.resource, "owner": lease.owner, "conflict_id": conflict.id}
-            announce(world, lease.tenant, "lease.conflict_detected", lease.id, facts)
-        return conflict
-
-    def _kind(self, toucher: Principal, leases: list[Lease]) -> ConflictKind:
-        if leases and toucher.kind is PrincipalKind.PERSON:
-            return ConflictKind.HUMAN_EDIT_DURING_LEASE
-        return ConflictKind.DUPLICATE_WORK if leases else ConflictKind.TARGET_CHANGED_AFTER_DRAFT
-
-    def _competing(
-        self, world: World, toucher: Principal, before: Target | None, leases: list[Lease], jobs: list[Job]
-    ) -> tuple[Competing, ...]:
-        old = before.current if before else self.previous_version
-        holders = [Competing(actor=each.owner, version=old, at=each.since, what="holds the lease") for each in leases]
-        drafts = [
-            Competing(
-                actor=job.submitted_by,
-                version=job.action.target.version if job.action.target else None,
-                at=job.submitted_at,
-                what=f"waits with {job.id}",
-            )
-            for job in jobs
-        ]
-        change = Competing(actor=toucher.id, version=self.target_version, at=world.now, what="changed it")
-        return (*holders, *drafts, change)
-
-    def _live_leases(self, world: World) -> list[Lease]:
-        found: list[Lease] = []
-        for path in (*ancestors_of(self.key), self.key):
-            node = world.get(NODES, self.caller.tenant, path)
-            for holder in node.holders if node else ():
-                if holder.mode is Mode.SHARED or not (holder.tree or path == self.key):
-                    continue
-                lease = world.get(LEASES, self.caller.tenant, holder.lease_id)
-                if lease is not None and lease.is_live_at(world.now):
-                    found.append(lease)
-        return found
-
-    def _is_bound_elsewhere(self, job: Job) -> bool:
-        target = job.action.target
-        return target is not None and target.version is not None and target.version != self.target_version
+        announce(world, target.tenant, "target.touched", target.id, {"by": touch.actor, **details})
 
     def _waiting(self) -> JobsWaitingOn:
-        return JobsWaitingOn(tenant=self.caller.tenant, target=self.key, limit=_JOBS_MAX)
+        return JobsWaitingOn(
+            tenant=self.caller.tenant, target=self.change.key, current=self.change.version, limit=_JOBS_MAX
+        )
+
+
+class TouchTargets(Command[tuple[Target, ...]], frozen=True, kw_only=True):
+    """Several touches as one decision, such as all paths of a commit. Each target may appear once."""
+
+    caller: Caller
+    changes: tuple[Change, ...]
+
+    def reads(self) -> Reads:
+        reads = NOTHING
+        for touch in self._touches():
+            reads |= touch.reads()
+        return reads
+
+    def more(self, world: World) -> Reads:
+        reads = NOTHING
+        for touch in self._touches():
+            reads |= touch.more(world)
+        return reads
+
+    def decide(self, world: World) -> tuple[Target, ...]:
+        return tuple(touch.decide(world) for touch in self._touches())
+
+    def _touches(self) -> tuple[TouchTarget, ...]:
+        return tuple(TouchTarget(caller=self.caller, change=change) for change in self.changes)
+
+
+def _overwritten(before: Target | None, change: Change, toucher: str) -> Touch | None:
+    """The last touch by somebody else, if this change was made without having seen it."""
+    if before is None or change.based_on is None or change.based_on == before.current:
+        return None
+    last = before.touches[0]
+    return last if last.actor != toucher else None

@@ -1,0 +1,1 @@
+"""Effects: side effects that happen once."""

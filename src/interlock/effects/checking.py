@@ -1,0 +1,228 @@
+"""What must hold for an effect to begin: the job is held, the lease is current, the target has not moved.
+
+Each record is owned by the command that checks it, so on every store the check and the begin are one moment.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from interlock.audit.rules import Note, note
+from interlock.conflicts.model import Affected, Competing, ConflictKind, Repeat
+from interlock.conflicts.rules import conflict_of_repeat, record_repeat, repeat_reads
+from interlock.effects.model import EffectTarget, LeaseRef
+from interlock.effects.refusals import (
+    ActionIdReused,
+    EffectAmbiguous,
+    JobNotHeld,
+    PermitMismatch,
+    Superseded,
+)
+from interlock.identity.model import Caller
+from interlock.identity.refusals import NotFound
+from interlock.jobs.model import JOBS, Job, JobState
+from interlock.kernel.record import NOTHING, Key, Reads
+from interlock.kernel.refusal import Refusal
+from interlock.kernel.world import World
+from interlock.leases.model import LEASES, NODES, TRANSITIONS, Lease, LeaseState, path_of
+from interlock.leases.refusals import LeaseFenceStale, LeaseNotActionable
+from interlock.leases.rules import current_lease, record_stale_lease, stale_lease_reads
+from interlock.targets.model import TARGETS, Target
+
+_AUDITED = (ActionIdReused, EffectAmbiguous, JobNotHeld, PermitMismatch, Superseded, LeaseNotActionable)
+
+
+class PermitClaims(msgspec.Struct, frozen=True, kw_only=True):
+    """What a permit with a good signature says."""
+
+    job_id: str
+    job_hash: str
+    fence: int
+
+
+class HeldLease(msgspec.Struct, frozen=True):
+    """A lease that is current, and not in the way of an effect."""
+
+    lease: Lease
+
+    def begin_applying(self, world: World) -> None:
+        """Show that its holder is changing the resource. Whoever names the new version has seen the conflict."""
+        state = TRANSITIONS[self.lease.state, "apply"]
+        world.put(LEASES, msgspec.structs.replace(self.lease, state=state, conflict_id=None))
+
+
+def conditions_reads(
+    tenant: str, job_id: str | None, lease: LeaseRef | None, target: EffectTarget | None
+) -> Reads:
+    reads = NOTHING
+    if job_id is not None:
+        reads |= Reads(own=(JOBS.key(tenant, job_id),))
+    if lease is not None:
+        reads |= Reads(own=(LEASES.key(tenant, lease.id),), see=(_node(tenant, lease),))
+    if target is not None:
+        reads |= Reads(own=(TARGETS.key(tenant, target.key),))
+    return reads
+
+
+def doubts_reads(
+    world: World,
+    caller: Caller,
+    job_id: str | None,
+    permit: PermitClaims | None,
+    lease: LeaseRef | None,
+    target: EffectTarget | None,
+) -> Reads:
+    """The groups that a refusal will be counted into, as far as one can be foreseen, and the job's own target."""
+    reads = NOTHING
+    job = world.get(JOBS, caller.tenant, job_id) if job_id else None
+    if job is not None and not _is_held(world, caller, job, permit):
+        reads |= repeat_reads(_stale_job(caller, job))
+    if lease is not None:
+        reads |= stale_lease_reads(world, caller, lease.id, lease.resource, lease.fence)
+    if target is not None:
+        moved = _moved(world.get(TARGETS, caller.tenant, target.key), target)
+        return reads | repeat_reads(_drifted(caller, target.key)) if moved else reads
+    named = _target_of(job)
+    if named is None:
+        return reads
+    return (
+        reads
+        | Reads(own=(TARGETS.key(caller.tenant, named.key),))
+        | repeat_reads(_drifted(caller, named.key))
+    )
+
+
+def check_job(world: World, caller: Caller, job_id: str, permit: PermitClaims | None) -> Job:
+    """The job, if the caller or the bearer of the permit holds it now, exactly as it was permitted."""
+    job = world.get(JOBS, caller.tenant, job_id)
+    if job is None:
+        raise NotFound("job", job_id)
+    if not job.is_intact:
+        raise PermitMismatch(job.id, "what is stored no longer matches its hash")
+    if permit is not None and (permit.job_id, permit.job_hash) != (job.id, job.job_hash):
+        raise PermitMismatch(job.id, "it was issued for another version of the job")
+    if not _is_held(world, caller, job, permit):
+        fence = permit.fence if permit else None
+        raise JobNotHeld(job.id, job.state.value, fence=fence, current_fence=job.fence)
+    return job
+
+
+def check_lease(world: World, caller: Caller, ref: LeaseRef | None, *, has_target: bool) -> HeldLease | None:
+    """The caller's lease, if its fence is current and nobody undercut it.
+
+    After somebody else changed the resource, only an effect that names the new version may go on.
+    """
+    if ref is None:
+        return None
+    lease = current_lease(world, caller, ref.id, ref.resource, ref.fence)
+    undercut = lease.state is LeaseState.CONFLICT_DETECTED and not has_target
+    if undercut or (lease.state, "apply") not in TRANSITIONS:
+        raise LeaseNotActionable(lease.id, lease.state.value, "apply an effect")
+    return HeldLease(lease)
+
+
+def check_target(
+    world: World, caller: Caller, job: Job | None, target: EffectTarget | None
+) -> EffectTarget | None:
+    """The target that the effect is for, if it is still at the version that the effect was prepared for."""
+    wanted = target or _target_of(job)
+    if wanted is None:
+        return None
+    found = world.get(TARGETS, caller.tenant, wanted.key)
+    if found is None or not _moved(found, wanted):
+        return wanted
+    known = found.conflict_of(wanted.version, naming=caller.principal)
+    known = known or conflict_of_repeat(world, _drifted(caller, wanted.key))
+    conflict_id = known or world.new_id("cnf")
+    raise Superseded(wanted.key, wanted.version, found.current, conflict_id, is_known=known is not None)
+
+
+def record_refused_begin(
+    world: World, caller: Caller, action_id: str, lease: LeaseRef | None, refusal: Refusal
+) -> None:
+    """Audit a refusal that matters, and keep the collision behind it."""
+    if isinstance(refusal, LeaseFenceStale) and lease is not None:
+        record_stale_lease(world, caller, lease.id, lease.resource, lease.fence, refusal)
+        return
+    if not isinstance(refusal, _AUDITED):
+        return
+    note(
+        world,
+        Note(
+            tenant=caller.tenant,
+            actor=caller.principal,
+            action="effect_begin_refused",
+            subject=action_id,
+            outcome=type(refusal).__name__,
+            request_id=caller.request_id,
+            details={"detail": refusal.detail},
+        ),
+    )
+    if isinstance(refusal, Superseded) and not refusal.is_known:
+        _record_drift(world, caller, action_id, refusal)
+    if isinstance(refusal, JobNotHeld):
+        _record_stale_job(world, caller, action_id, refusal)
+
+
+def _record_drift(world: World, caller: Caller, action_id: str, refusal: Superseded) -> None:
+    found = world.get(TARGETS, caller.tenant, refusal.target)
+    sides = [
+        Competing(actor=caller.principal, version=refusal.expected, at=world.now, what=f"began {action_id}")
+    ]
+    if found is not None:
+        changed = Competing(
+            actor=found.touched_by, version=found.current, at=found.touched_at, what="changed it"
+        )
+        sides.insert(0, changed)
+    record_repeat(
+        world,
+        _drifted(caller, refusal.target),
+        tuple(sides),
+        Affected(effect=action_id),
+        conflict_id=refusal.conflict_id,
+    )
+
+
+def _record_stale_job(world: World, caller: Caller, action_id: str, refusal: JobNotHeld) -> None:
+    job = world.get(JOBS, caller.tenant, refusal.job_id)
+    if job is None:
+        return
+    late = Competing(actor=caller.principal, at=world.now, what=f"began {action_id} at fence {refusal.fence}")
+    holder = job.lease.worker if job.lease and job.lease.ended is None else "nobody"
+    now = Competing(actor=holder, at=job.updated_at, what=f"holds it at fence {job.fence}")
+    sides, affected = (now, late), Affected(job=job.id, effect=action_id)
+    refusal.conflict_id = record_repeat(world, _stale_job(caller, job), sides, affected)
+
+
+def _is_held(world: World, caller: Caller, job: Job, permit: PermitClaims | None) -> bool:
+    lease = job.lease
+    if job.state is not JobState.RUNNING or lease is None or lease.ended is not None:
+        return False
+    if world.now >= lease.expires_at:
+        return False
+    return permit.fence == job.fence if permit else lease.worker == caller.principal
+
+
+def _moved(found: Target | None, wanted: EffectTarget) -> bool:
+    return found is not None and found.current != wanted.version
+
+
+def _target_of(job: Job | None) -> EffectTarget | None:
+    named = job.action.target if job else None
+    if named is None or named.version is None:
+        return None
+    return EffectTarget(key=named.key, version=named.version)
+
+
+def _drifted(caller: Caller, target: str) -> Repeat:
+    kind = ConflictKind.TARGET_CHANGED_AFTER_DRAFT
+    return Repeat(tenant=caller.tenant, kind=kind, target=target, actor=caller.principal)
+
+
+def _stale_job(caller: Caller, job: Job) -> Repeat:
+    kind = ConflictKind.STALE_FENCE
+    return Repeat(tenant=caller.tenant, kind=kind, target=job.conflict_target, actor=caller.principal)
+
+
+def _node(tenant: str, lease: LeaseRef) -> Key:
+    return NODES.key(tenant, path_of(lease.resource)[0])

@@ -1,0 +1,149 @@
+"""An effect: one action on a remote system, recorded before it is tried.
+
+Interlock cannot make a remote system act once. It records the intent first, hands over a stable key and a fence
+for the remote side to check, and calls an unknown outcome unknown: an effect that neither committed nor failed
+in time is `AMBIGUOUS` by the clock, and is not tried again until somebody says what happened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from interlock.kernel.record import Kind, Record, micros
+
+NULL = msgspec.Raw(b"null")
+INLINE_BYTES_MAX = 64 * 1024
+TTL_SECONDS_DEFAULT = 60
+
+
+class EffectState(StrEnum):
+    IN_PROGRESS = "IN_PROGRESS"
+    COMMITTED = "COMMITTED"
+    FAILED = "FAILED"
+    AMBIGUOUS = "AMBIGUOUS"
+
+
+TRANSITIONS: Mapping[tuple[EffectState, str], EffectState] = {
+    (EffectState.IN_PROGRESS, "commit"): EffectState.COMMITTED,
+    (EffectState.IN_PROGRESS, "fail"): EffectState.FAILED,
+    (EffectState.IN_PROGRESS, "doubt"): EffectState.AMBIGUOUS,
+    (EffectState.FAILED, "begin"): EffectState.IN_PROGRESS,
+    (EffectState.FAILED, "doubt"): EffectState.AMBIGUOUS,
+    (EffectState.AMBIGUOUS, "commit"): EffectState.COMMITTED,
+    (EffectState.AMBIGUOUS, "fail"): EffectState.FAILED,
+    (EffectState.AMBIGUOUS, "doubt"): EffectState.AMBIGUOUS,
+    (EffectState.AMBIGUOUS, "resolve_committed"): EffectState.COMMITTED,
+    (EffectState.AMBIGUOUS, "resolve_not_committed"): EffectState.FAILED,
+}
+
+
+class Outcome(StrEnum):
+    """What somebody found out about an effect whose outcome was unknown."""
+
+    COMMITTED = "committed"
+    NOT_COMMITTED = "not_committed"
+
+
+class Doubt(StrEnum):
+    """Why an outcome is unknown."""
+
+    TIME = "time"
+    REPORTED = "reported"
+    CONTRADICTED = "contradicted"
+
+
+class LeaseRef(msgspec.Struct, frozen=True, kw_only=True):
+    """The lease under which it is done. `resource` is what the lease is on."""
+
+    id: str
+    fence: int
+    resource: str
+
+
+class EffectTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """What it changes, and the version that it was prepared for."""
+
+    key: str
+    version: str
+
+
+class StoredResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a result is kept that is too large to be part of the record."""
+
+    id: str
+    digest: str
+    size: int
+
+
+class Resolved(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who said what had happened, and how they know."""
+
+    outcome: Outcome
+    by: str
+    at: datetime
+    evidence: msgspec.Raw = NULL
+
+
+class Effect(Record, frozen=True, kw_only=True):
+    """One action by its id. `fence` counts its attempts and only grows; `uid` orders effects by their first."""
+
+    uid: str
+    request_hash: str
+    state: EffectState
+    fence: int
+    downstream_key: str
+    ttl_seconds: int
+    first_begun_at: datetime
+    begun_at: datetime
+    begun_by: str
+    expires_at: datetime
+    ended_at: datetime | None = None
+    result: msgspec.Raw = NULL
+    stored_result: StoredResult | None = None
+    error: msgspec.Raw = NULL
+    doubt: Doubt | None = None
+    job_id: str | None = None
+    job_hash: str | None = None
+    lease: LeaseRef | None = None
+    target: EffectTarget | None = None
+    resolved: Resolved | None = None
+
+    def state_at(self, now: datetime) -> EffectState:
+        """The state by the clock: an attempt past its time is ambiguous even if no sweep has run."""
+        overdue = self.state is EffectState.IN_PROGRESS and now >= self.expires_at
+        return EffectState.AMBIGUOUS if overdue else self.state
+
+
+class EffectResult(Record, frozen=True, kw_only=True):
+    """A large result, written once."""
+
+    action_id: str
+    digest: str
+    size: int
+    result: msgspec.Raw
+
+
+def downstream_key(tenant: str, action_id: str) -> str:
+    """The same for every attempt of one action, so that the remote side can tell a repeat."""
+    said = b"interlock:effect/v1\n" + f"{tenant}\0{action_id}".encode()
+    return f"ilk_{hashlib.sha256(said).hexdigest()[:40]}"
+
+
+EFFECTS = Kind(
+    "effect",
+    Effect,
+    table="effects",
+    columns={
+        "uid": lambda effect: effect.uid,
+        "state": lambda effect: effect.state.value,
+        "overdue_at": lambda effect: (
+            micros(effect.expires_at) if effect.state is EffectState.IN_PROGRESS else None
+        ),
+    },
+)
+RESULTS = Kind("effect_result", EffectResult, table="effect_results")

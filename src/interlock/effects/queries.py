@@ -1,0 +1,26 @@
+"""Reading effects."""
+
+from __future__ import annotations
+
+from interlock.effects.model import EFFECTS, RESULTS, Effect, EffectResult, EffectState
+from interlock.store.contract import Store
+from interlock.store.paging import NEWEST, Records
+
+
+async def read_effect(store: Store, tenant: str, action_id: str) -> Effect | None:
+    return await store.get(EFFECTS, tenant, action_id)
+
+
+async def read_result(store: Store, tenant: str, result_id: str) -> EffectResult | None:
+    return await store.get(RESULTS, tenant, result_id)
+
+
+async def list_effects(
+    store: Store, tenant: str, *, state: EffectState | None, before: str | None, limit: int
+) -> Records[Effect]:
+    """Effects, newest first by their first attempt; the cursor is not the caller's own id but ours."""
+    name = "effects.list_effects_by_state" if state else "effects.list_effects"
+    params = {"tenant": tenant, **({"state": state.value} if state else {})}
+    rows = await store.query(name, {**params, "before": before or NEWEST, "limit": limit})
+    items = [EFFECTS.decode(row[0]) for row in rows]
+    return Records(items, items[-1].uid if len(items) == limit else None)

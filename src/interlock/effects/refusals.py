@@ -1,0 +1,91 @@
+"""Why an effect may not be tried, or can no longer be settled this way."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from interlock.kernel.refusal import Refusal
+
+
+class ActionIdReused(Refusal):
+    def __init__(self, action_id: str, stored: str) -> None:
+        super().__init__(
+            f"action {action_id} was begun for another request; a new request needs an action id of its own"
+        )
+        self.request_hash = stored
+
+
+class EffectInProgress(Refusal):
+    def __init__(self, action_id: str, by: str, expires_at: datetime, retry_after_seconds: float) -> None:
+        super().__init__(
+            f"{by} is carrying {action_id} out until {expires_at:%Y-%m-%dT%H:%M:%SZ}; "
+            f"begin again in {retry_after_seconds:.1f} s, when it has committed, failed or become ambiguous"
+        )
+        self.state, self.begun_by = "IN_PROGRESS", by
+        self.retry_after_seconds = retry_after_seconds
+
+
+class EffectAmbiguous(Refusal):
+    def __init__(self, action_id: str, by: str, begun_at: datetime, fence: int, downstream_key: str) -> None:
+        super().__init__(
+            f"whether {action_id} happened is not known ({by} began it at {begun_at:%Y-%m-%dT%H:%M:%SZ}); ask the "
+            f"remote side about {downstream_key}, then POST /api/v1/effects/{action_id}/resolve with the evidence"
+        )
+        self.state, self.begun_by, self.fence, self.downstream_key = "AMBIGUOUS", by, fence, downstream_key
+
+
+class EffectFenceStale(Refusal):
+    """This attempt is not the one that may settle the effect. `contradicts` if it says what was resolved is wrong."""
+
+    def __init__(
+        self, action_id: str, *, fence: int, current_fence: int, state: str, contradicts: bool = False
+    ) -> None:
+        super().__init__(
+            f"attempt {fence} of {action_id} can no longer settle it (it is {state} at attempt {current_fence}); "
+            f"stop, and have what you know recorded with POST /api/v1/effects/{action_id}/resolve"
+        )
+        self.fence, self.current_fence, self.state, self.contradicts = (
+            fence,
+            current_fence,
+            state,
+            contradicts,
+        )
+        self.conflict_id: str | None = None
+
+
+class EffectNotActionable(Refusal):
+    def __init__(self, action_id: str, state: str, verb: str) -> None:
+        super().__init__(
+            f"{action_id} is {state}, so there is nothing to {verb}; read it with GET /api/v1/effects/{action_id}"
+        )
+        self.state = state
+
+
+class Superseded(Refusal):
+    def __init__(self, target: str, expected: str, found: str, conflict_id: str, *, is_known: bool) -> None:
+        super().__init__(
+            f"{target} moved from {expected} to {found}; read it again and prepare the change for {found}. "
+            f"See conflict {conflict_id}"
+        )
+        self.target, self.expected, self.found, self.conflict_id = target, expected, found, conflict_id
+        self.is_known = is_known
+
+
+class JobNotHeld(Refusal):
+    """The job that permits this effect is not held in the way that the caller says."""
+
+    def __init__(self, job_id: str, state: str, *, fence: int | None, current_fence: int) -> None:
+        super().__init__(
+            f"{job_id} is {state} at fence {current_fence} and not held by this caller or permit; claim it again, "
+            "and begin the effect under the new fence"
+        )
+        self.job_id, self.state, self.fence, self.current_fence = job_id, state, fence, current_fence
+        self.conflict_id: str | None = None
+
+
+class PermitMismatch(Refusal):
+    def __init__(self, job_id: str, why: str) -> None:
+        super().__init__(
+            f"the permit does not allow this effect of {job_id}: {why}; claim the job again for a new one"
+        )
+        self.job_id = job_id

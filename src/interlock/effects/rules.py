@@ -1,0 +1,132 @@
+"""Beginning an effect: everything that must hold before somebody may act, in one decision.
+
+The intent is durable before the caller learns its fence, so whatever happens to the caller after that leaves a
+trace. A repeat finds out what became of the first attempt instead of acting again.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+from interlock.effects.checking import (
+    PermitClaims,
+    check_job,
+    check_lease,
+    check_target,
+    conditions_reads,
+    doubts_reads,
+    record_refused_begin,
+)
+from interlock.effects.model import (
+    EFFECTS,
+    NULL,
+    TRANSITIONS,
+    TTL_SECONDS_DEFAULT,
+    Effect,
+    EffectState,
+    EffectTarget,
+    LeaseRef,
+    downstream_key,
+)
+from interlock.effects.recording import record_effect
+from interlock.effects.refusals import ActionIdReused, EffectAmbiguous, EffectInProgress
+from interlock.identity.model import Caller, Role
+from interlock.identity.rules import caller_reads, require
+from interlock.kernel.command import Command
+from interlock.kernel.record import Reads
+from interlock.kernel.refusal import Refusal
+from interlock.kernel.world import World
+
+BEGINNERS = (Role.SUBMIT, Role.WORK, Role.OPERATE, Role.ADMIN)
+
+
+class Begun(msgspec.Struct, frozen=True, kw_only=True):
+    """The effect; `replayed` if it was done before, so that there is nothing to do."""
+
+    effect: Effect
+    replayed: bool
+
+
+class BeginEffect(Command[Begun], frozen=True, kw_only=True):
+    """Take the right to carry an action out, once, or learn what became of it.
+
+    The shell has checked the permit's signature; here it is held against the job as it stands now.
+    """
+
+    caller: Caller
+    action_id: str
+    request_hash: str
+    ttl_seconds: int = TTL_SECONDS_DEFAULT
+    job_id: str | None = None
+    permit: PermitClaims | None = None
+    lease: LeaseRef | None = None
+    target: EffectTarget | None = None
+
+    def reads(self) -> Reads:
+        own = Reads(own=(EFFECTS.key(self.caller.tenant, self.action_id),))
+        conditions = conditions_reads(self.caller.tenant, self.job_id, self.lease, self.target)
+        return caller_reads(self.caller) | own | conditions
+
+    def more(self, world: World) -> Reads:
+        """What a refusal would be recorded in, and the target that the job names."""
+        return doubts_reads(world, self.caller, self.job_id, self.permit, self.lease, self.target)
+
+    def decide(self, world: World) -> Begun:
+        require(world, self.caller, *BEGINNERS)
+        before = world.get(EFFECTS, self.caller.tenant, self.action_id)
+        if before is not None:
+            self._check_past(world, before)
+            if before.state is EffectState.COMMITTED:
+                return Begun(effect=before, replayed=True)
+        job = check_job(world, self.caller, self.job_id, self.permit) if self.job_id else None
+        target = check_target(world, self.caller, job, self.target)
+        lease = check_lease(world, self.caller, self.lease, has_target=target is not None)
+        if lease is not None:
+            lease.begin_applying(world)
+        effect = self._attempt(world, before, job.job_hash if job else None, target)
+        stored = world.put(EFFECTS, effect)
+        record_effect(world, stored, self.caller, "begin")
+        return Begun(effect=stored, replayed=False)
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        record_refused_begin(world, self.caller, self.action_id, self.lease, refusal)
+
+    def _check_past(self, world: World, before: Effect) -> None:
+        """Raise unless the last attempt is over and known to have done nothing, or is done."""
+        if before.request_hash != self.request_hash:
+            raise ActionIdReused(before.id, before.request_hash)
+        match before.state_at(world.now):
+            case EffectState.IN_PROGRESS:
+                left = (before.expires_at - world.now).total_seconds()
+                raise EffectInProgress(before.id, before.begun_by, before.expires_at, left)
+            case EffectState.AMBIGUOUS:
+                raise EffectAmbiguous(
+                    before.id, before.begun_by, before.begun_at, before.fence, before.downstream_key
+                )
+            case EffectState.COMMITTED | EffectState.FAILED:
+                return
+
+    def _attempt(
+        self, world: World, before: Effect | None, job_hash: str | None, target: EffectTarget | None
+    ) -> Effect:
+        return Effect(
+            tenant=self.caller.tenant,
+            id=self.action_id,
+            uid=before.uid if before else world.new_id("eff"),
+            request_hash=self.request_hash,
+            state=TRANSITIONS[before.state, "begin"] if before else EffectState.IN_PROGRESS,
+            fence=before.fence + 1 if before else 1,
+            downstream_key=downstream_key(self.caller.tenant, self.action_id),
+            ttl_seconds=self.ttl_seconds,
+            first_begun_at=before.first_begun_at if before else world.now,
+            begun_at=world.now,
+            begun_by=self.caller.principal,
+            expires_at=world.now + timedelta(seconds=self.ttl_seconds),
+            error=before.error if before else NULL,
+            job_id=self.job_id,
+            job_hash=job_hash,
+            lease=self.lease,
+            target=target,
+        )

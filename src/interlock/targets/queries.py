@@ -1,0 +1,50 @@
+"""Reading targets: what they are at, who holds them, and what waits for them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from interlock.jobs.model import JOBS, Job
+from interlock.leases.model import LEASES, NODES, Lease, ancestors_of
+from interlock.store.contract import Store
+from interlock.store.paging import Records
+from interlock.targets.model import TARGETS, Target
+
+# Sorts after every character that a key may have.
+_AFTER_ALL = "\U0010ffff"
+
+
+async def read_target(store: Store, tenant: str, key: str) -> Target | None:
+    return await store.get(TARGETS, tenant, key)
+
+
+async def list_targets(
+    store: Store, tenant: str, *, prefix: str | None, after: str | None, limit: int
+) -> Records[Target]:
+    """Targets by key; with `prefix`, those whose keys begin with it."""
+    params = {"tenant": tenant, "after": after or "", "limit": limit}
+    if prefix:
+        bounds = {"low": prefix, "high": prefix + _AFTER_ALL}
+        rows = await store.query("targets.list_targets_under", {**params, **bounds})
+    else:
+        rows = await store.query("targets.list_targets", params)
+    items = [TARGETS.decode(row[0]) for row in rows]
+    return Records(items, items[-1].id if len(items) == limit else None)
+
+
+async def list_waiting_on(store: Store, tenant: str, key: str, *, limit: int) -> list[Job]:
+    """Jobs that have not run yet and would change a target, newest first."""
+    params = {"tenant": tenant, "target": key, "limit": limit}
+    return [JOBS.decode(row[0]) for row in await store.query("targets.list_jobs_waiting_on", params)]
+
+
+async def list_holders(store: Store, tenant: str, key: str, now: datetime) -> list[Lease]:
+    """The live leases that cover a target: on it, or on everything above it."""
+    found: list[Lease] = []
+    for path in (*ancestors_of(key), key):
+        node = await store.get(NODES, tenant, path)
+        for holder in node.holders if node else ():
+            lease = await store.get(LEASES, tenant, holder.lease_id)
+            if lease and lease.is_live_at(now) and (holder.tree or path == key):
+                found.append(lease)
+    return found
