@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from interlock.approvals.drifting import rebased, target_reads
 from interlock.approvals.placing import Placed, Proposal, place, placing_reads
 from interlock.approvals.recording import (
     DECISION_REFUSALS,
@@ -48,7 +49,7 @@ class _AskAgain(Command[Job], frozen=True, kw_only=True):
 
     def more(self, world: World) -> Reads:
         job = find_job(world, self.caller.tenant, self.job_id)
-        return placing_reads(world, self._proposal(world, job))
+        return placing_reads(world, self._proposal(world, job)) | target_reads(job)
 
     def decide(self, world: World) -> Job:
         by = identify(world, self.caller)
@@ -71,6 +72,8 @@ class _AskAgain(Command[Job], frozen=True, kw_only=True):
     def _ask_again(self, world: World, by: Principal, job: Job) -> Job:
         round_number = job.approval.round + 1 if job.approval else 1
         proposal = self._proposal(world, job)
+        action = rebased(world, proposal.action, job.tenant)
+        proposal = msgspec.structs.replace(proposal, action=action)
         job_hash = proposal.action.hash(job.tenant)
         placed = place(world, proposal, job_hash=job_hash, ends_at=job.expires_at, round_number=round_number)
         stored = world.put(JOBS, self._renewed(world, by, job, proposal.action, placed, job_hash))
@@ -127,7 +130,7 @@ class _AskAgain(Command[Job], frozen=True, kw_only=True):
 
 
 class RefreshApproval(_AskAgain, frozen=True, kw_only=True):
-    """Put a drifted or expired request back on the current policy and hash."""
+    """Put a drifted or expired request back on the current policy, hash and version of its target."""
 
 
 class EditJob(_AskAgain, frozen=True, kw_only=True):

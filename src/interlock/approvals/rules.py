@@ -13,6 +13,7 @@ from enum import StrEnum
 
 import msgspec
 
+from interlock.approvals.drifting import check_target, drift_reads, race_reads, record_collision
 from interlock.approvals.eligibility import (
     check_eligible,
     eligibility_reads,
@@ -82,7 +83,8 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
         )
 
     def more(self, world: World) -> Reads:
-        return eligibility_reads(find_job(world, self.caller.tenant, self.job_id))
+        job = find_job(world, self.caller.tenant, self.job_id)
+        return eligibility_reads(job) | drift_reads(job) | race_reads(job)
 
     def decide(self, world: World) -> Decided:
         reviewer, job, approval = _open_request(world, self.caller, self.job_id, "approve")
@@ -100,6 +102,7 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
     def refused(self, world: World, refusal: Refusal) -> None:
         if isinstance(refusal, DECISION_REFUSALS):
             record_refusal(world, self.caller, "approve", self.job_id, refusal)
+            _record_collision(world, self.caller, self.job_id, refusal)
 
     def _vote(self, world: World, job: Job, approval: Approval, reviewer: Principal) -> Approval:
         """The request with this person's vote; voting again changes nothing while the first vote counts."""
@@ -159,7 +162,8 @@ class RejectJob(Command[Decided], frozen=True, kw_only=True):
         return caller_reads(self.caller) | Reads(own=(JOBS.key(self.caller.tenant, self.job_id),))
 
     def more(self, world: World) -> Reads:
-        return eligibility_reads(find_job(world, self.caller.tenant, self.job_id))
+        job = find_job(world, self.caller.tenant, self.job_id)
+        return eligibility_reads(job) | race_reads(job)
 
     def decide(self, world: World) -> Decided:
         _, job, approval = _open_request(world, self.caller, self.job_id, "reject")
@@ -190,6 +194,7 @@ class RejectJob(Command[Decided], frozen=True, kw_only=True):
     def refused(self, world: World, refusal: Refusal) -> None:
         if isinstance(refusal, DECISION_REFUSALS):
             record_refusal(world, self.caller, "reject", self.job_id, refusal)
+            _record_collision(world, self.caller, self.job_id, refusal)
 
 
 def _open_request(world: World, caller: Caller, job_id: str, verb: str) -> tuple[Principal, Job, Approval]:
@@ -217,11 +222,12 @@ def _check_time(job: Job, approval: Approval, now: datetime) -> None:
 
 
 def _check_binding(world: World, job: Job, approval: Approval, seen_hash: str | None) -> None:
-    """What is approved must be what was stored, what was seen, and what the policy still asks about."""
+    """What is approved must be what was stored, what was seen, for what is there now, and still be asked about."""
     if not job.is_intact or approval.job_hash != job.job_hash:
         raise JobChanged(job.id, approval.job_hash, job.action.hash(job.tenant))
     if seen_hash is not None and seen_hash != job.job_hash:
         raise HashMismatch(job.id, job.job_hash)
+    check_target(world, job)
     head = world.get(HEADS, job.tenant, HEAD_ID)
     current = head.snapshot if head else None
     if current == approval.policy_snapshot:
@@ -237,6 +243,12 @@ def _asks_the_same(world: World, job: Job, approval: Approval) -> bool:
         return False
     proposal = Proposal(tenant=job.tenant, action=job.action, actor=submitter, priority=job.priority)
     return judged_requirement(world, proposal) == (approval.rule, approval.requirement)
+
+
+def _record_collision(world: World, caller: Caller, job_id: str, refusal: Refusal) -> None:
+    job = world.get(JOBS, caller.tenant, job_id)
+    if job is not None:
+        record_collision(world, caller, job, refusal)
 
 
 def _settled(

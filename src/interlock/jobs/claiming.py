@@ -12,16 +12,19 @@ from typing import Any
 
 import msgspec
 
+from interlock.approvals.drifting import target_reads
 from interlock.approvals.recording import announce_job, find_job, record_change
 from interlock.approvals.refusals import NotActionable
 from interlock.identity.model import PRINCIPALS, Caller, Principal, Role
 from interlock.identity.refusals import Forbidden
 from interlock.identity.rules import caller_reads, identify, require
+from interlock.jobs.drift import why_drifted
 from interlock.jobs.leasing import Backoff, is_lost, lose, take
 from interlock.jobs.model import JOBS, RANKS, Job, JobState
 from interlock.jobs.permission import (
     UNCLEAR_SECONDS,
     Blocked,
+    Drifted,
     Granted,
     Overdue,
     Unasked,
@@ -107,9 +110,9 @@ class ClaimJobs(Command[tuple[Claimed, ...]], frozen=True, kw_only=True):
         )
 
     def more(self, world: World) -> Reads:
-        """The submitters of everything found: what others leave of it may be this command's in the end."""
-        found = {job.submitted_by for pick in self._picks(PICKED_MAX) for job in world.pick(pick)}
-        return Reads(see=tuple(PRINCIPALS.key(self.caller.tenant, name) for name in sorted(found)))
+        """Submitters and targets of everything found: what others leave of it may be this command's in the end."""
+        found = (job for pick in self._picks(PICKED_MAX) for job in world.pick(pick))
+        return Reads(see=tuple({key: None for job in found for key in _standing_reads(job).see}))
 
     def decide(self, world: World) -> tuple[Claimed, ...]:
         require(world, self.caller, Role.WORK)
@@ -155,7 +158,7 @@ class ClaimJob(Command[Claimed], frozen=True, kw_only=True):
 
     def more(self, world: World) -> Reads:
         job = find_job(world, self.caller.tenant, self.job_id)
-        return Reads(see=(PRINCIPALS.key(job.tenant, job.submitted_by),))
+        return _standing_reads(job)
 
     def decide(self, world: World) -> Claimed:
         principal = identify(world, self.caller)
@@ -195,6 +198,10 @@ def _clear(world: World, blocked: Any, by: Caller) -> None:
         move_away(world, waiting, why, by)
 
 
+def _standing_reads(job: Job) -> Reads:
+    return Reads(see=(PRINCIPALS.key(job.tenant, job.submitted_by),)) | target_reads(job)
+
+
 def _check_may_claim(principal: Principal, job: Job) -> None:
     is_submitter = principal.id == job.submitted_by and Role.SUBMIT in principal.roles
     if Role.WORK not in principal.roles and not is_submitter:
@@ -211,3 +218,6 @@ def _refusal_of(job: Job, blocked: Blocked) -> Refusal:
             return PermissionUnclear(job.id, why, UNCLEAR_SECONDS)
         case Overdue():
             return PermissionMissing(job.id, JobState.EXPIRED.value, "its time to begin has passed")
+        case Drifted(target=target, evaluation=evaluation):
+            state = JobState.APPROVAL if evaluation is not None else JobState.DENIED
+            return PermissionMissing(job.id, state.value, why_drifted(job, target))

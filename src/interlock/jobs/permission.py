@@ -12,16 +12,19 @@ from typing import TypeAlias, assert_never
 
 import msgspec
 
+from interlock.approvals.drifting import moved_target
 from interlock.approvals.model import Approval, ApprovalState, Requirement
 from interlock.approvals.placing import request_people, requirement_of
 from interlock.approvals.recording import announce_job, record_change
 from interlock.identity.model import PRINCIPALS, Caller
+from interlock.jobs.drift import record_drift, why_drifted
 from interlock.jobs.model import GRANTED_LABEL, JOBS, TRANSITIONS, Job, Revision, Verdict
 from interlock.kernel.world import World
 from interlock.policy.evaluate import Evaluation, past_throttle
 from interlock.policy.language import Decision
 from interlock.policy.refusals import PolicyUnavailable
 from interlock.policy.rules import judge, policy_in_force
+from interlock.targets.model import Target
 
 UNCLEAR_SECONDS = 15
 _REVISIONS_MAX = 20
@@ -56,12 +59,20 @@ class Overdue(msgspec.Struct, frozen=True):
     """Its time to begin has passed."""
 
 
-Blocked: TypeAlias = Withdrawn | Unasked | Unclear | Overdue
+class Drifted(msgspec.Struct, frozen=True, kw_only=True):
+    """Its target moved since it was drafted. If the policy asks people, they decide again, on what is there now."""
+
+    target: Target
+    evaluation: Evaluation | None = None
+    snapshot: str = ""
+
+
+Blocked: TypeAlias = Withdrawn | Unasked | Unclear | Overdue | Drifted
 Standing: TypeAlias = Granted | Blocked
 
 
 def standing(world: World, job: Job) -> Standing:
-    """Where a job that waits for a worker stands now. Needs the policy's head and the submitter loaded."""
+    """Where a job that waits for a worker stands now. Needs the policy's head, the submitter and the target loaded."""
     if job.expires_at is not None and world.now >= job.expires_at:
         return Overdue()
     if not job.is_intact:
@@ -70,12 +81,16 @@ def standing(world: World, job: Job) -> Standing:
     if submitter is None:
         return _refuse(job, f"its submitter {job.submitted_by} is unknown")
     policy = policy_in_force(world, job.tenant)
+    moved = moved_target(world, job)
     if policy.observing:
-        return Granted()
+        return Granted() if moved is None else Drifted(target=moved)
     try:
         evaluation = past_throttle(judge(world, job.tenant, job.action, submitter, job.priority))
     except PolicyUnavailable as failed:
         return Unclear(why=failed.detail)
+    if moved is not None and evaluation.decision is not Decision.DENY:
+        asks = evaluation.decision is Decision.REQUIRE_HUMAN
+        return Drifted(target=moved, evaluation=evaluation if asks else None, snapshot=policy.snapshot)
     return _weigh(job, evaluation, policy.snapshot)
 
 
@@ -90,6 +105,8 @@ def move_away(world: World, job: Job, blocked: Blocked, by: Caller) -> Job:
             return _hold_up(world, job, blocked, by)
         case Overdue():
             return _expire(world, job)
+        case Drifted():
+            return _send_back(world, job, blocked, by)
         case _:
             assert_never(blocked)
 
@@ -168,6 +185,14 @@ def _ask(world: World, job: Job, unasked: Unasked, by: Caller) -> Job:
     record_change(world, stored, by, "ask_again", why=why, when="claim")
     announce_job(world, stored, "approval.requested", round=round_number)
     return stored
+
+
+def _send_back(world: World, job: Job, drifted: Drifted, by: Caller) -> Job:
+    """People decide again where the policy asks them; else it is denied, to be drafted for the new version."""
+    record_drift(world, job, drifted.target)
+    if drifted.evaluation is not None:
+        return _ask(world, job, Unasked(evaluation=drifted.evaluation, snapshot=drifted.snapshot), by)
+    return _deny(world, job, _refuse(job, why_drifted(job, drifted.target)), by)
 
 
 def _hold_up(world: World, job: Job, unclear: Unclear, by: Caller) -> Job:
