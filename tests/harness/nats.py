@@ -67,6 +67,16 @@ class NatsServer:
         assert self._process is None, "kill it first"
         shutil.rmtree(self._folder / "data", ignore_errors=True)
 
+    def set_aside(self) -> None:
+        """Copy what it stored, for `put_back`; it must not be running."""
+        assert self._process is None, "kill it first"
+        shutil.copytree(self._folder / "data", self._folder / "aside")
+
+    def put_back(self) -> None:
+        """Store again what was set aside, as if nothing had been written since; it must not be running."""
+        self.wipe()
+        shutil.move(self._folder / "aside", self._folder / "data")
+
     def close(self) -> None:
         """End it and remove what it left."""
         self.kill()

@@ -52,6 +52,7 @@ class Receiver:
         self.port = 0
         self._server: asyncio.Server | None = None
         self._arrived = asyncio.Event()
+        self._open: set[asyncio.StreamWriter] = set()
 
     async def start(self, *, port: int = 0, ssl: Any = None) -> Receiver:
         """Listen; on the same port again after `stop`, if it is given."""
@@ -60,10 +61,12 @@ class Receiver:
         return self
 
     async def stop(self) -> None:
-        """Refuse connections."""
+        """Refuse connections, and end those that are open."""
         if self._server is not None:
             self._server.close()
             self._server = None
+        for writer in self._open:
+            writer.close()
 
     @property
     def url(self) -> str:
@@ -89,6 +92,7 @@ class Receiver:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self._open.add(writer)
         try:
             while (request := await _read(reader)) is not None:
                 if not await self._answer(request, writer):
@@ -96,6 +100,7 @@ class Receiver:
         except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
+            self._open.discard(writer)
             writer.close()
 
     async def _answer(self, request: Received, writer: asyncio.StreamWriter) -> bool:

@@ -106,7 +106,6 @@ class EventFeed:
 
     async def close(self) -> None:
         """End every reader, and the loop."""
-        self._is_closed = True
         self.end_readers()
         if self._task:
             self._task.cancel()
@@ -114,7 +113,8 @@ class EventFeed:
                 await self._task
 
     def end_readers(self) -> None:
-        """Let every reader take what it has and go."""
+        """Let every reader, and whoever comes later, take what it has and go."""
+        self._is_closed = True
         for reader in self._every_reader():
             reader.end()
 

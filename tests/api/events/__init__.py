@@ -1,0 +1,3 @@
+"""Events over HTTP."""
+
+from __future__ import annotations

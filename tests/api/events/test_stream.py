@@ -1,0 +1,259 @@
+"""`GET /events`: resumable, per tenant, fast, and bounded for readers that do not keep up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from interlock.api import events as api_events
+from interlock.api.app import App
+from interlock.api.assembly import assemble
+from interlock.api.http import Request, Response
+from interlock.api.logs import Log
+from interlock.identity.model import EVERY_ROLE, PrincipalKind
+from interlock.runtime.keyring import Known
+from interlock.runtime.operating import issue_key, revoke_key
+from interlock.runtime.service import Service
+from tests.api.events.reading import Block, blocks
+from tests.relays.rig import Rig, rigged
+
+
+class Client:
+    """A caller of the whole API, without a socket."""
+
+    def __init__(self, rig: Rig, key: str, key_id: str) -> None:
+        self.rig = rig
+        self.key_id = key_id
+        self._key = key
+        self._app: App[Known, Service] = assemble(rig.service, Log(level="error"))
+
+    async def get(self, path: str, query: str = "", **headers: str) -> Response:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        sent = {"authorization": f"Bearer {self._key}", **named}
+        return await self._app.respond(Request(method="GET", path=path, query=query, headers=sent))
+
+    async def stream(self, query: str = "", **headers: str) -> AsyncIterator[Block]:
+        response = await self.get("/api/v1/events", query, **headers)
+        assert response.status == 200, response.body
+        assert response.header("content-type") == "text/event-stream"
+        assert response.stream is not None
+        return blocks(response.stream)
+
+
+async def client_of(rig: Rig, name: str = "reader", tenant: str = "default") -> Client:
+    made = await issue_key(rig.service, name, kind=PrincipalKind.PERSON, roles=EVERY_ROLE, tenant=tenant)
+    return Client(rig, made.key, made.key_id)
+
+
+@pytest.fixture(params=["sqlite", "postgres", "memory"])
+def any_store(request: pytest.FixtureRequest) -> str:
+    return "memory:" if request.param == "memory" else request.getfixturevalue(f"{request.param}_url")
+
+
+async def take(stream: AsyncIterator[Block], count: int) -> list[Block]:
+    """The next `count` blocks with data."""
+    found: list[Block] = []
+    async with asyncio.timeout(30):
+        async for block in stream:
+            if block.data is not None:
+                found.append(block)
+                if len(found) == count:
+                    break
+    return found
+
+
+def told(found: list[Block]) -> list[tuple[str, int]]:
+    return [(block.data["subject"], block.data["data"]["n"]) for block in found if block.data]
+
+
+async def test_a_stream_begins_now_and_brings_what_comes(any_store: str) -> None:
+    async with rigged(any_store, relaying=False) as rig:
+        client = await client_of(rig)
+        await rig.tell("before")
+        await rig.until_placed(1)
+        stream = await client.stream()
+        first = await anext(stream)
+        await rig.tell("after")
+        found = await take(stream, 1)
+    assert first.id == "1"
+    assert told(found) == [("after", 1)]
+    assert (found[0].id, found[0].event) == ("2", "dev.interlock.story.told")
+
+
+async def test_a_stream_goes_on_after_the_last_event_id(any_store: str) -> None:
+    async with rigged(any_store, relaying=False) as rig:
+        client = await client_of(rig)
+        await rig.tell("a", times=5)
+        await rig.until_placed(5)
+        stream = await client.stream(last_event_id="2")
+        await rig.tell("a", times=2)
+        found = await take(stream, 5)
+    assert told(found) == [("a", n) for n in range(3, 8)]
+
+
+async def test_the_header_wins_over_the_query_as_browsers_repeat_the_url(sqlite_url: str) -> None:
+    async with rigged(sqlite_url, relaying=False) as rig:
+        client = await client_of(rig)
+        await rig.tell("a", times=3)
+        found = await take(await client.stream("after=0", last_event_id="2"), 1)
+    assert told(found) == [("a", 3)]
+
+
+async def test_a_long_history_and_what_comes_meanwhile_arrive_without_gap_or_repeat(any_store: str) -> None:
+    async with rigged(any_store, relaying=False) as rig:
+        client = await client_of(rig)
+        await rig.tell_all(subjects=50, times=10)
+        await rig.until_placed(500)
+        stream = await client.stream("after=0")
+        telling = asyncio.create_task(rig.tell_all(subjects=50, times=4))
+        found = await take(stream, 700)
+        await telling
+    assert [int(block.id or 0) for block in found] == list(range(1, 701))
+
+
+async def test_another_tenants_events_are_not_streamed(sqlite_url: str) -> None:
+    async with rigged(sqlite_url, relaying=False) as rig:
+        client = await client_of(rig, tenant="elsewhere")
+        stream = await client.stream("after=0")
+        await rig.tell("secret", times=3)
+        await rig.tell("own", tenant="elsewhere")
+        found = await take(stream, 1)
+    assert told(found) == [("own", 1)]
+
+
+async def test_only_wanted_types_are_streamed(sqlite_url: str) -> None:
+    async with rigged(sqlite_url, relaying=False) as rig:
+        client = await client_of(rig)
+        await rig.tell("a", type="story.told")
+        await rig.tell("b", type="job.denied")
+        await rig.tell("c", type="approval.approved")
+        stream = await client.stream("after=0&types=job.denied,dev.interlock.approval.*")
+        await rig.tell("d", type="story.told")
+        await rig.tell("e", type="approval.rejected")
+        found = await take(stream, 3)
+    assert [subject for subject, _ in told(found)] == ["b", "c", "e"]
+
+
+@pytest.mark.parametrize(
+    ("query", "headers", "path"),
+    [
+        ("after=7", {}, "query/after"),
+        ("", {"last_event_id": "7"}, "query/after"),
+        ("", {"last_event_id": "x"}, "header/last-event-id"),
+        ("types=NOT%20A%20TYPE", {}, "query/types"),
+        ("after=-1", {}, "query/after"),
+    ],
+)
+async def test_a_position_or_type_that_cannot_be_is_refused(
+    sqlite_url: str, query: str, headers: dict[str, str], path: str
+) -> None:
+    async with rigged(sqlite_url, relaying=False) as rig:
+        client = await client_of(rig)
+        response = await client.get("/api/v1/events", query, **headers)
+    assert response.status == 400
+    assert json.loads(response.body)["errors"][0]["path"] == path
+
+
+async def test_a_reader_that_does_not_keep_up_is_dropped_with_a_place_to_come_back_to(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rigged(sqlite_url, relaying=False) as rig:
+        rig.service.feed._buffered_max = 10
+        client = await client_of(rig)
+        stream = await client.stream()
+        await anext(stream)
+        await rig.tell("a")
+        first = await take(stream, 1)
+        # It reads nothing more while more events come than its buffer holds.
+        await rig.tell("a", times=20)
+        await rig.until_placed(21)
+        async with asyncio.timeout(30):
+            while rig.service.feed.position < 21:
+                await asyncio.sleep(0.01)
+            rest = [block async for block in stream if block.data is not None]
+        assert [block.event for block in rest] == ["interlock.dropped"]
+        resume = rest[0].id or ""
+        back = await take(await client.stream(last_event_id=resume), 20)
+    assert told(first + back) == [("a", n) for n in range(1, 22)]
+    assert rig.service.feed.dropped.value() == 1
+
+
+async def test_a_reader_behind_what_is_kept_is_told_of_the_gap(sqlite_url: str) -> None:
+    async with rigged(sqlite_url, relaying=False) as rig:
+        client = await client_of(rig)
+        await rig.tell("a", times=6)
+        await forget(rig, 4)
+        found = await take(await client.stream("after=1"), 3)
+    assert found[0].event == "interlock.gap"
+    assert found[0].data == {"forgotten_after": 1, "oldest_kept": 5}
+    assert told(found[1:]) == [("a", 5), ("a", 6)]
+
+
+async def test_an_idle_stream_beats_and_ends_when_its_key_is_revoked(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_events, "HEARTBEAT_SECONDS", 0.05)
+    async with rigged(sqlite_url, relaying=False) as rig:
+        client = await client_of(rig)
+        stream = await client.stream()
+        await anext(stream)
+        assert (await anext(stream)).comment
+        await revoke_key(rig.service, client.key_id)
+        async with asyncio.timeout(30):
+            assert not [block async for block in stream if block.data is not None]
+
+
+async def test_a_stopping_server_ends_its_streams(sqlite_url: str) -> None:
+    async with rigged(sqlite_url, relaying=False) as rig:
+        stream = await (await client_of(rig)).stream()
+        await anext(stream)
+        rig.service.stop_waiting()
+        async with asyncio.timeout(30):
+            rest = [block async for block in stream]
+    assert not [block for block in rest if block.data is not None]
+
+
+async def test_pages_hold_the_same_events_and_wait_for_the_first(any_store: str) -> None:
+    async with rigged(any_store, relaying=False) as rig:
+        client = await client_of(rig)
+        await rig.tell("a", times=5)
+        await rig.until_placed(5)
+        newest = await page(client, "limit=2")
+        rest = await page(client, "after=1&limit=3")
+        waiting = asyncio.create_task(page(client, "after=5&wait_seconds=30"))
+        await asyncio.sleep(0.05)
+        await rig.tell("b")
+        async with asyncio.timeout(20):
+            waited = await waiting
+    assert [item["position"] for item in newest["items"]] == ["4", "5"]
+    assert newest["next_after"] == 5
+    assert ([item["position"] for item in rest["items"]], rest["next_after"]) == (["2", "3", "4"], 4)
+    assert [item["subject"] for item in waited["items"]] == ["b"]
+
+
+async def test_pages_of_some_types_go_on_where_they_looked(sqlite_url: str) -> None:
+    async with rigged(sqlite_url, relaying=False) as rig:
+        client = await client_of(rig)
+        await rig.tell("a", times=5)
+        await rig.tell("b", type="job.denied")
+        await rig.tell("a", times=5)
+        found = await page(client, "after=0&types=job.*")
+    assert ([item["subject"] for item in found["items"]], found["next_after"]) == (["b"], 11)
+
+
+async def page(client: Client, query: str) -> dict[str, Any]:
+    response = await client.get("/api/v1/events/page", query)
+    assert response.status == 200, response.body
+    return json.loads(response.body)
+
+
+async def forget(rig: Rig, up_to: int) -> None:
+    from interlock.outbox.model import EVENTS
+    from interlock.outbox.rules import ForgetEvents
+
+    old = [placed for placed in await rig.placed() if placed.position <= up_to]
+    await rig.service.kernel.run(ForgetEvents(keys=tuple(EVENTS.key_of(placed.event) for placed in old)))
