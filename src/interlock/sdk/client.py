@@ -13,16 +13,22 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from interlock.sdk.base import ClientBase
 from interlock.sdk.flow import AsyncTransport, Flow, Request, Response, Transport, drive, drive_async
 from interlock.sdk.gating import Drivers
+from interlock.sdk.holding import AsyncHold, Hold
+from interlock.sdk.holds import lease_verbs, run_verbs
+from interlock.sdk.operations import admission as on_admission
 from interlock.sdk.operations import approvals as on_approvals
 from interlock.sdk.operations import audit as on_audit
 from interlock.sdk.operations import jobs as on_jobs
+from interlock.sdk.operations import leases as on_leases
 from interlock.sdk.operations import policy as on_policy
 from interlock.sdk.operations import waiting as on_waiting
 from interlock.sdk.operations import work as on_work
 from interlock.sdk.session import Session
 
 if TYPE_CHECKING:
-    from typing import Self
+    from typing import Literal, Self
+
+    from interlock.sdk.models import Lease, Run
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -94,9 +100,61 @@ class Interlock(ClientBase):
     policy_rollback = blocking(on_policy.policy_rollback)
     policy_evaluate = blocking(on_policy.policy_evaluate)
     policy_simulate = blocking(on_policy.policy_simulate)
+    start_run = blocking(on_admission.start_run)
+    workflow_run = blocking(on_admission.run)
+    runs = blocking(on_admission.runs)
+    renew_run = blocking(on_admission.renew_run)
+    complete_run = blocking(on_admission.complete_run)
+    fail_run = blocking(on_admission.fail_run)
+    cancel_run = blocking(on_admission.cancel_run)
+    set_limit = blocking(on_admission.set_limit)
+    limits = blocking(on_admission.limits)
+    acquire_lease = blocking(on_leases.acquire_lease)
+    leases = blocking(on_leases.leases)
+    renew_lease = blocking(on_leases.renew_lease)
+    checkpoint = blocking(on_leases.checkpoint)
+    suspend_lease = blocking(on_leases.suspend_lease)
+    resume_lease = blocking(on_leases.resume_lease)
+    hand_off_lease = blocking(on_leases.hand_off_lease)
+    release_lease = blocking(on_leases.release_lease)
+    check_lease = blocking(on_leases.check_lease)
     audit = blocking(on_audit.audit)
     health = blocking(on_audit.health)
     call = blocking(on_jobs.call)
+
+    def admit(
+        self,
+        workflow: str,
+        *,
+        ttl: int = 60,
+        wait: float = 0,
+        input: Any = None,  # noqa: A002 - the API's own word
+        key: str | None = None,
+    ) -> Hold[Run]:
+        """`with il.admit("nightly-report") as run:` holds a slot for the block, renewed in the background.
+
+        Raises `Full` when there is no room. The run is completed at the end, or failed if the block raises.
+        """
+        return Hold(self.run, run_verbs(self.session, workflow, ttl=ttl, wait=wait, input=input, key=key))
+
+    def lease(
+        self,
+        resource: str,
+        *,
+        ttl: int = 60,
+        wait: float = 0,
+        purpose: str = "",
+        mode: Literal["exclusive", "shared"] = "exclusive",
+        session: str = "",
+    ) -> Hold[Lease]:
+        """`with il.lease("repo:billing/invoice.py") as held:` owns a resource for the block.
+
+        Raises `Busy`, naming the holder, when it is taken. `held.now.predecessor` has the last checkpoint.
+        """
+        verbs = lease_verbs(
+            self.session, resource, ttl=ttl, wait=wait, purpose=purpose, mode=mode, as_session=session
+        )
+        return Hold(self.run, verbs)
 
     def run(self, flow: Flow[T]) -> T:
         """Drive any flow of the SDK to its result."""
@@ -161,9 +219,63 @@ class AsyncInterlock(ClientBase):
     policy_rollback = awaited(on_policy.policy_rollback)
     policy_evaluate = awaited(on_policy.policy_evaluate)
     policy_simulate = awaited(on_policy.policy_simulate)
+    start_run = awaited(on_admission.start_run)
+    workflow_run = awaited(on_admission.run)
+    runs = awaited(on_admission.runs)
+    renew_run = awaited(on_admission.renew_run)
+    complete_run = awaited(on_admission.complete_run)
+    fail_run = awaited(on_admission.fail_run)
+    cancel_run = awaited(on_admission.cancel_run)
+    set_limit = awaited(on_admission.set_limit)
+    limits = awaited(on_admission.limits)
+    acquire_lease = awaited(on_leases.acquire_lease)
+    leases = awaited(on_leases.leases)
+    renew_lease = awaited(on_leases.renew_lease)
+    checkpoint = awaited(on_leases.checkpoint)
+    suspend_lease = awaited(on_leases.suspend_lease)
+    resume_lease = awaited(on_leases.resume_lease)
+    hand_off_lease = awaited(on_leases.hand_off_lease)
+    release_lease = awaited(on_leases.release_lease)
+    check_lease = awaited(on_leases.check_lease)
     audit = awaited(on_audit.audit)
     health = awaited(on_audit.health)
     call = awaited(on_jobs.call)
+
+    def admit(
+        self,
+        workflow: str,
+        *,
+        ttl: int = 60,
+        wait: float = 0,
+        input: Any = None,  # noqa: A002 - the API's own word
+        key: str | None = None,
+    ) -> AsyncHold[Run]:
+        """`async with il.admit("nightly-report") as run:` holds a slot for the block, renewed in the background.
+
+        Raises `Full` when there is no room. The run is completed at the end, or failed if the block raises.
+        """
+        return AsyncHold(
+            self.run, run_verbs(self.session, workflow, ttl=ttl, wait=wait, input=input, key=key)
+        )
+
+    def lease(
+        self,
+        resource: str,
+        *,
+        ttl: int = 60,
+        wait: float = 0,
+        purpose: str = "",
+        mode: Literal["exclusive", "shared"] = "exclusive",
+        session: str = "",
+    ) -> AsyncHold[Lease]:
+        """`async with il.lease("repo:billing/invoice.py") as held:` owns a resource for the block.
+
+        Raises `Busy`, naming the holder, when it is taken. `held.now.predecessor` has the last checkpoint.
+        """
+        verbs = lease_verbs(
+            self.session, resource, ttl=ttl, wait=wait, purpose=purpose, mode=mode, as_session=session
+        )
+        return AsyncHold(self.run, verbs)
 
     async def run(self, flow: Flow[T]) -> T:
         """Drive any flow of the SDK to its result."""

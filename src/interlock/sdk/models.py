@@ -124,6 +124,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: datetime | None = None
     attempt: int = 0
     max_attempts: int | None = None
+    fence: int = 0
+    leased_by: str | None = None
+    lease_expires_at: datetime | None = None
+    not_before: datetime | None = None
+    held_up: str | None = None
+    checkpoint: Any = None
+    finished_at: datetime | None = None
     run_id: str | None = None
     result: Any = None
     error: Any = None
@@ -148,10 +155,7 @@ class HeldJob(Job, frozen=True, kw_only=True):
     `checkpoint` is what the attempt before left behind.
     """
 
-    fence: int
-    lease_expires_at: datetime
     permit: str
-    checkpoint: Any = None
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
@@ -283,3 +287,84 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
     status: str = "ok"
     version: str | None = None
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of a workflow and the slot it holds until `slot_expires_at`."""
+
+    run_id: str
+    workflow: str
+    state: str
+    fence: int
+    ttl_seconds: int = 60
+    slot_expires_at: datetime | None = None
+    input: Any = None
+    result: Any = None
+    error: str = ""
+    started_by: str | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+
+class Limit(msgspec.Struct, frozen=True, kw_only=True):
+    """How many runs a scope may have at once."""
+
+    scope: str
+    max_concurrent_runs: int
+    set_by: str | None = None
+    set_at: datetime | None = None
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits in force."""
+
+    items: tuple[Limit, ...]
+    next_cursor: str | None = None
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """How far an owner got."""
+
+    number: int
+    at: datetime | None = None
+    by: str | None = None
+    done: Any = None
+    partial: Any = None
+    evidence: Any = None
+    validation: Any = None
+    open_questions: Any = None
+
+
+class Predecessor(msgspec.Struct, frozen=True, kw_only=True):
+    """Who had the resource before, how that ended, and how far they got."""
+
+    owner: str
+    ended: str
+    lease_id: str | None = None
+    checkpoint: Checkpoint | None = None
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """One owner's hold on one resource."""
+
+    lease_id: str
+    resource: str
+    state: str
+    fence: int
+    owner: str
+    mode: str = "exclusive"
+    purpose: str = ""
+    ttl_seconds: int = 60
+    since: datetime | None = None
+    expires_at: datetime | None = None
+    conflict_id: str | None = None
+    checkpoint: Checkpoint | None = None
+    predecessor: Predecessor | None = None
+
+
+class CheckedFence(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a fence is current."""
+
+    current: bool
+    state: str
+    current_fence: int

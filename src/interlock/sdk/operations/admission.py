@@ -1,0 +1,89 @@
+"""Admission: start runs while there is room, keep their slots, and say how they ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interlock.sdk.calls import change, fetch, path
+from interlock.sdk.flow import Flow
+from interlock.sdk.models import Limit, Limits, Page, Run
+from interlock.sdk.session import Session
+
+
+def start_run(
+    session: Session,
+    workflow: str,
+    *,
+    input: Any = None,  # noqa: A002 - the API's own word
+    ttl_seconds: int = 60,
+    wait_seconds: float = 0,
+    key: str | None = None,
+) -> Flow[Run]:
+    """Start a run if its tenant and workflow have room; wait in line for `wait_seconds` if not.
+
+    Raises `Full` when there is no room, `Unavailable` when that could not be found out. `key` names the
+    intent: starting it again finds the same run.
+    """
+    body = {"input": input, "ttl_seconds": ttl_seconds, "wait_seconds": wait_seconds}
+    where = path("workflows", workflow, "runs")
+    return (yield from change(session, where, Run, body, key=key, hold_seconds=wait_seconds))
+
+
+def run(session: Session, run_id: str) -> Flow[Run]:
+    """Read one run."""
+    return (yield from fetch(session, path("workflow-runs", run_id), Run))
+
+
+def runs(
+    session: Session,
+    *,
+    state: str | None = None,
+    workflow: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Flow[Page[Run]]:
+    """List runs, newest first."""
+    query = {"state": state, "workflow": workflow, "limit": limit, "cursor": cursor}
+    return (yield from fetch(session, path("workflow-runs"), Page[Run], query))
+
+
+def renew_run(session: Session, run_id: str, fence: int, *, key: str | None = None) -> Flow[Run]:
+    """Keep a run's slot for another period. `Conflict` (`fence_stale`) if it is lost."""
+    return (
+        yield from change(session, path("workflow-runs", run_id, "renew"), Run, {"fence": fence}, key=key)
+    )
+
+
+def complete_run(
+    session: Session, run_id: str, fence: int, *, result: Any = None, key: str | None = None
+) -> Flow[Run]:
+    """End a run well and free its slot."""
+    body = {"fence": fence, "result": result}
+    return (yield from change(session, path("workflow-runs", run_id, "complete"), Run, body, key=key))
+
+
+def fail_run(
+    session: Session, run_id: str, fence: int, *, error: str = "", key: str | None = None
+) -> Flow[Run]:
+    """End a run badly and free its slot."""
+    body = {"fence": fence, "error": error}
+    return (yield from change(session, path("workflow-runs", run_id, "fail"), Run, body, key=key))
+
+
+def cancel_run(
+    session: Session, run_id: str, *, fence: int | None = None, reason: str = "", key: str | None = None
+) -> Flow[Run]:
+    """Stop a run and free its slot; an operator needs no fence."""
+    body = {"fence": fence, "reason": reason}
+    return (yield from change(session, path("workflow-runs", run_id, "cancel"), Run, body, key=key))
+
+
+def set_limit(session: Session, scope: str, max_concurrent_runs: int) -> Flow[Limit]:
+    """Change how many runs `tenant`, or one workflow, may have at once."""
+    body = {"max_concurrent_runs": max_concurrent_runs}
+    return (yield from change(session, path("limits", scope), Limit, body, key=None, method="PUT"))
+
+
+def limits(session: Session) -> Flow[Limits]:
+    """List the limits in force."""
+    return (yield from fetch(session, path("limits"), Limits))

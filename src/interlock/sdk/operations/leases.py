@@ -1,0 +1,134 @@
+"""Leases: take a resource, keep it, leave a checkpoint, hand it on."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from interlock.sdk.calls import change, fetch, path
+from interlock.sdk.flow import Flow
+from interlock.sdk.models import CheckedFence, Lease, Page
+from interlock.sdk.session import Session
+
+
+def acquire_lease(
+    session: Session,
+    resource: str,
+    *,
+    purpose: str = "",
+    mode: Literal["exclusive", "shared"] = "exclusive",
+    ttl_seconds: int = 60,
+    wait_seconds: float = 0,
+    as_session: str = "",
+    key: str | None = None,
+) -> Flow[Lease]:
+    """Take a resource; `repo:billing/**` takes everything under it. Raises `Busy`, naming the holder.
+
+    The lease says who had it before (`predecessor`) and how far they got.
+    """
+    body = {
+        "resource": resource,
+        "purpose": purpose,
+        "mode": mode,
+        "ttl_seconds": ttl_seconds,
+        "wait_seconds": wait_seconds,
+        "session": as_session,
+    }
+    return (yield from change(session, path("leases"), Lease, body, key=key, hold_seconds=wait_seconds))
+
+
+def leases(
+    session: Session,
+    *,
+    resource: str | None = None,
+    owner: str | None = None,
+    live: bool = False,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Flow[Page[Lease]]:
+    """List leases, newest first; `live` ones only, if asked."""
+    query = {
+        "resource": resource,
+        "owner": owner,
+        "live": "true" if live else None,
+        "limit": limit,
+        "cursor": cursor,
+    }
+    return (yield from fetch(session, path("leases"), Page[Lease], query))
+
+
+def renew_lease(
+    session: Session, lease_id: str, fence: int, *, progress: Any = None, key: str | None = None
+) -> Flow[Lease]:
+    """Keep a lease for another period. `Conflict` (`fence_stale`) if it is lost."""
+    body = {"fence": fence, "progress": progress}
+    return (yield from change(session, path("leases", lease_id, "renew"), Lease, body, key=key))
+
+
+def checkpoint(
+    session: Session,
+    lease_id: str,
+    fence: int,
+    *,
+    done: Any,
+    partial: Any = None,
+    evidence: Any = None,
+    validation: Any = None,
+    open_questions: Any = None,
+    key: str | None = None,
+) -> Flow[Lease]:
+    """Record how far the work has come; whoever takes over receives it whole."""
+    body = {
+        "fence": fence,
+        "done": done,
+        "partial": partial,
+        "evidence": evidence,
+        "validation": validation,
+        "open_questions": open_questions,
+    }
+    return (yield from change(session, path("leases", lease_id, "checkpoint"), Lease, body, key=key))
+
+
+def suspend_lease(
+    session: Session,
+    lease_id: str,
+    fence: int,
+    *,
+    reason: Literal["waiting_on_review", "paused_by_policy"] = "waiting_on_review",
+    key: str | None = None,
+) -> Flow[Lease]:
+    """Wait for a person without renewing."""
+    body = {"fence": fence, "reason": reason}
+    return (yield from change(session, path("leases", lease_id, "suspend"), Lease, body, key=key))
+
+
+def resume_lease(session: Session, lease_id: str, fence: int, *, key: str | None = None) -> Flow[Lease]:
+    """Go on after a suspension."""
+    return (yield from change(session, path("leases", lease_id, "resume"), Lease, {"fence": fence}, key=key))
+
+
+def hand_off_lease(
+    session: Session,
+    lease_id: str,
+    fence: int,
+    *,
+    to: str | None = None,
+    checkpoint: Any = None,
+    key: str | None = None,
+) -> Flow[Lease]:
+    """Give a resource to somebody, or to whoever comes next, with a checkpoint."""
+    body = {"fence": fence, "to": to, "checkpoint": checkpoint}
+    return (yield from change(session, path("leases", lease_id, "handoff"), Lease, body, key=key))
+
+
+def release_lease(session: Session, lease_id: str, fence: int, *, key: str | None = None) -> Flow[Lease]:
+    """Give a resource back."""
+    return (yield from change(session, path("leases", lease_id, "release"), Lease, {"fence": fence}, key=key))
+
+
+def check_lease(session: Session, lease_id: str, fence: int) -> Flow[CheckedFence]:
+    """Whether a sink may write under this fence."""
+    return (
+        yield from change(
+            session, path("leases", lease_id, "check"), CheckedFence, {"fence": fence}, key=None
+        )
+    )
