@@ -10,4 +10,4 @@ ORDER BY id DESC LIMIT :limit;
 
 -- name: due_jobs
 -- Jobs whose time has come (expiry or escalation), the longest overdue first, in every tenant.
-SELECT body FROM jobs WHERE due_at <= :now ORDER BY due_at LIMIT :limit;
+SELECT body FROM jobs WHERE due_at <= :now ORDER BY due_at, tenant, id LIMIT :limit;

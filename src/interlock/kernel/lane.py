@@ -132,8 +132,6 @@ class Lane:
             raise _outcome_unknown(f"the store could not confirm a COMMIT ({unconfirmed})") from unconfirmed
         finally:
             self._flight = None
-        if not batch.is_decided:
-            raise RuntimeError("the store took a batch and decided only a part of it")
 
     async def _settle(self, batch: Batch, lost: CommitUnknown, began: float) -> None:
         """Return if the batch committed; `StoreDown` if it never can; `OutcomeUnknown` if nobody can say."""
@@ -157,6 +155,8 @@ class Lane:
         self._put_back_undecided(batch)
         if batch.outcomes:
             self._shared.observer.committed(len(batch.outcomes), loop.time() - self._departed_at)
+        if not batch.is_decided:
+            raise RuntimeError("the store took a batch and decided only a part of it")
 
     def _leave_unknown(self, batch: Batch, unknown: OutcomeUnknown) -> None:
         undecided = set(batch.undecided)

@@ -20,7 +20,7 @@ from interlock.store.clock import Clock, utc_now
 from interlock.store.contract import Row
 from interlock.store.migrations import migrations
 from interlock.store.named_sql import named_sql
-from interlock.store.sqlite_driver import connect, roll_back
+from interlock.store.sqlite_driver import connect, is_taken, roll_back
 
 R = TypeVar("R", bound=Record)
 
@@ -35,6 +35,7 @@ class MemoryStore:
         self._last_now = from_micros(0)
         self._bodies: dict[Key, bytes] = {}
         self._batches: dict[str, datetime] = {}
+        self._abandoned: set[str] = set()
         self._mirror = connect(":memory:")
 
     async def open(self) -> None:
@@ -54,6 +55,8 @@ class MemoryStore:
             self._write(transaction.batch_id, changes)
 
     async def committed(self, batch_id: str, within_seconds: float) -> bool:
+        if batch_id not in self._batches:
+            self._abandoned.add(batch_id)
         return batch_id in self._batches
 
     async def get(self, kind: Kind[R], tenant: str, record_id: str) -> R | None:
@@ -99,6 +102,7 @@ class MemoryStore:
         return None if body is None else key.kind.decode(body)
 
     def _write(self, batch_id: str, changes: Changes) -> None:
+        self._expect(batch_id in self._abandoned or batch_id in self._batches, found=False)
         after: dict[Key, bytes | None] = {}
         self._mirror.execute("BEGIN")
         try:
@@ -116,8 +120,10 @@ class MemoryStore:
                 after[key] = None
                 self._mirror.execute(statements.delete_one(key.kind), (key.tenant, key.id, version))
                 self._expect(self._mirror.changes() == 1, found=True)
-        except BaseException:
+        except BaseException as error:
             roll_back(self._mirror)
+            if is_taken(error):
+                raise WriteConflict(str(error)) from error
             raise
         self._mirror.execute("COMMIT")
         self._batches[batch_id] = self._last_now

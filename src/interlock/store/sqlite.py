@@ -17,8 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-import apsw
-
 from interlock.kernel.record import Kind, Params, Record, micros
 from interlock.kernel.storage import CommitUnknown, LockTimeout, StoreDown, Transaction, WriteConflict
 from interlock.store import pruning
@@ -240,7 +238,7 @@ def _all_or_nothing(writer: Database) -> Generator[None]:
     except BaseException as error:
         with contextlib.suppress(FAILED):
             roll_back(writer)
-        if isinstance(error, apsw.ConstraintError) and is_taken(error):
+        if is_taken(error):
             raise WriteConflict(str(error)) from error
         if isinstance(error, BROKEN):
             raise StoreDown(f"the database file does not answer: {error}") from error

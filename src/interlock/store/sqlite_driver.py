@@ -85,9 +85,9 @@ def connect_durably(path: Path) -> Database:
     return database
 
 
-def is_taken(error: apsw.ConstraintError) -> bool:
-    """Whether the constraint says that the key exists, and not that a value is bad."""
-    return cast("Any", error).extendedresult in _TAKEN
+def is_taken(error: BaseException) -> bool:
+    """Whether the error says that a key exists, and not that a value is bad."""
+    return isinstance(error, apsw.ConstraintError) and cast("Any", error).extendedresult in _TAKEN
 
 
 def roll_back(database: Database) -> None:

@@ -1,0 +1,83 @@
+"""What a store forgets: old batch ids and expired answers, a bounded number at a time, and nothing else."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from interlock.kernel.idempotency import Once, Rendered
+from tests.conformance.places import Place, Server, serving
+from tests.kernel.counters import TENANT, Counter, Raise
+
+BATCHES = "SELECT id FROM batches"
+ANSWERS = "SELECT id FROM answers"
+
+
+def once(key: str, *, hours: float) -> Once[Counter]:
+    return Once(
+        inner=Raise(name="a"),
+        tenant=TENANT,
+        answer_id=key,
+        request_digest="d",
+        keep_for=timedelta(hours=hours),
+        render=lambda counter: Rendered(200, str(counter.count).encode()),
+    )
+
+
+async def fill(server: Server, batches: int) -> None:
+    for _ in range(batches):
+        await server.kernel.run(Raise(name="a"))
+
+
+async def test_batch_ids_are_forgotten_after_an_hour_but_never_the_newest(place: Place) -> None:
+    async with serving(place.store()) as server:
+        await fill(server, 3)
+        newest = (await place.rows(BATCHES))[-1]
+        await place.age(2)
+        assert await server.store.prune() == 2
+        assert await place.rows(BATCHES) == [newest]
+        assert await server.store.prune() == 0
+
+
+async def test_a_recent_batch_id_is_kept(place: Place) -> None:
+    async with serving(place.store()) as server:
+        await fill(server, 3)
+        await place.age(0.9)
+        assert await server.store.prune() == 0
+        assert len(await place.rows(BATCHES)) == 3
+
+
+async def test_a_pass_is_bounded_and_the_next_one_goes_on(place: Place) -> None:
+    async with serving(place.store()) as server:
+        await fill(server, 6)
+        await place.age(2)
+        gone = [await server.store.prune(rows_max=2) for _ in range(4)]
+        assert gone == [2, 2, 1, 0]
+
+
+async def test_expired_answers_go_and_the_others_stay(place: Place) -> None:
+    async with serving(place.store()) as server:
+        for key, hours in (("short", 0.1), ("brief", 0.2), ("long", 24)):
+            await server.kernel.run(once(key, hours=hours))
+        await place.age(0.5)
+        assert await server.store.prune(rows_max=1) == 1
+        assert await server.store.prune() == 1
+        assert await place.rows(ANSWERS) == [("long",)]
+        assert (await server.kernel.run(once("long", hours=24))).replayed
+        assert not (await server.kernel.run(once("short", hours=1))).replayed
+
+
+async def test_an_empty_store_has_nothing_to_forget(place: Place) -> None:
+    async with serving(place.store()) as server:
+        assert await server.store.prune() == 0
+
+
+async def test_pruning_and_deciding_do_not_get_in_each_others_way(place: Place) -> None:
+    async with serving(place.store()) as server:
+        for _ in range(10):
+            await fill(server, 1)
+            await place.age(2)
+            pruned = server.store.prune()
+            outcomes = await server.outcomes(*(Raise(name="b") for _ in range(5)))
+            await pruned
+            assert all(isinstance(outcome, Counter) for outcome in outcomes)
+        assert await server.counts("b") == [50]
