@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 
+from interlock.api.assembly import assemble
+from interlock.api.logs import Log
 from interlock.identity.model import Caller
 from interlock.identity.rules import EnsureLocalPerson
 from interlock.kernel.command import Command
@@ -67,6 +69,7 @@ class Rig:
     def __init__(self, service: Service, relaying: Relaying) -> None:
         self.service = service
         self.relaying = relaying
+        self.app = assemble(service, Log(level="error"))
 
     async def tell(self, subject: str, *, times: int = 1, **fields: str) -> None:
         """Tell about a subject, one batch after another."""

@@ -27,7 +27,7 @@ ORDER BY position LIMIT :limit;
 -- How many deliveries of a webhook are in one state, counted up to a bound.
 SELECT count(*) FROM (
   SELECT 1 FROM deliveries WHERE tenant = :tenant AND webhook = :webhook AND state = :state LIMIT :limit
-) AS some;
+) AS counted;
 
 -- name: old_deliveries
 -- Deliveries from before a time, whatever became of them, the oldest first, in every tenant.

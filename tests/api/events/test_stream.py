@@ -10,43 +10,10 @@ from typing import Any
 import pytest
 
 from interlock.api import events as api_events
-from interlock.api.app import App
-from interlock.api.assembly import assemble
-from interlock.api.http import Request, Response
-from interlock.api.logs import Log
-from interlock.identity.model import EVERY_ROLE, PrincipalKind
-from interlock.runtime.keyring import Known
-from interlock.runtime.operating import issue_key, revoke_key
-from interlock.runtime.service import Service
-from tests.api.events.reading import Block, blocks
+from interlock.runtime.operating import revoke_key
+from tests.api.events.caller import Client, client_of
+from tests.api.events.reading import Block
 from tests.relays.rig import Rig, rigged
-
-
-class Client:
-    """A caller of the whole API, without a socket."""
-
-    def __init__(self, rig: Rig, key: str, key_id: str) -> None:
-        self.rig = rig
-        self.key_id = key_id
-        self._key = key
-        self._app: App[Known, Service] = assemble(rig.service, Log(level="error"))
-
-    async def get(self, path: str, query: str = "", **headers: str) -> Response:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        sent = {"authorization": f"Bearer {self._key}", **named}
-        return await self._app.respond(Request(method="GET", path=path, query=query, headers=sent))
-
-    async def stream(self, query: str = "", **headers: str) -> AsyncIterator[Block]:
-        response = await self.get("/api/v1/events", query, **headers)
-        assert response.status == 200, response.body
-        assert response.header("content-type") == "text/event-stream"
-        assert response.stream is not None
-        return blocks(response.stream)
-
-
-async def client_of(rig: Rig, name: str = "reader", tenant: str = "default") -> Client:
-    made = await issue_key(rig.service, name, kind=PrincipalKind.PERSON, roles=EVERY_ROLE, tenant=tenant)
-    return Client(rig, made.key, made.key_id)
 
 
 @pytest.fixture(params=["sqlite", "postgres", "memory"])

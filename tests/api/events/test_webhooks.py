@@ -1,0 +1,183 @@
+"""Webhooks over HTTP: added with a secret shown once, watched, tried, rotated, removed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from interlock.identity.model import Role
+from interlock.relays.model import WEBHOOKS_MAX
+from interlock.relays.signing import signature
+from tests.api.events.caller import Client, client_of
+from tests.harness.receiver import Received, Receiver, Reply
+from tests.relays.rig import rigged
+
+ROOT = "/api/v1/webhooks"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest) -> str:
+    return request.getfixturevalue(f"{request.param}_url")
+
+
+async def add(client: Client, url: str, **fields: Any) -> dict[str, Any]:
+    status, made = await client.call("POST", ROOT, {"url": url, **fields})
+    assert status == 201, made
+    return made
+
+
+async def test_the_secret_is_shown_once_and_signs_what_is_sent(store_url: str) -> None:
+    receiver = await Receiver().start()
+    async with rigged(store_url) as rig:
+        client = await client_of(rig)
+        made = await add(client, receiver.url, types=["story.*"], description="a book")
+        await rig.tell("a")
+        await receiver.until_taken(1)
+        status, seen = await client.call("GET", f"{ROOT}/{made['id']}")
+        _, listed = await client.call("GET", ROOT)
+    await receiver.stop()
+    request = receiver.taken[0]
+    sent_at = int(request.headers["webhook-timestamp"])
+    expected = signature(made["secret"], request.headers["webhook-id"], sent_at, request.body)
+    assert request.headers["webhook-signature"] == expected
+    assert status == 200
+    assert "secret" not in seen
+    assert (seen["url"], seen["types"], seen["description"]) == (receiver.url, ["story.*"], "a book")
+    assert [item["id"] for item in listed["items"]] == [made["id"]]
+
+
+async def test_a_webhook_gets_what_happens_after_it_was_added(sqlite_url: str) -> None:
+    receiver = await Receiver().start()
+    async with rigged(sqlite_url) as rig:
+        client = await client_of(rig)
+        await rig.tell("before", times=3)
+        await add(client, receiver.url)
+        await rig.tell("after")
+        await receiver.until_taken(1)
+    await receiver.stop()
+    assert [event["subject"] for event in receiver.events()] == ["after"]
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({"url": "https://10.0.0.1/hook"}, "body/url"),
+        ({"url": "ftp://example.com"}, "body/url"),
+        ({"url": "https://example.com", "types": ["No Type"]}, "body/types"),
+        ({"url": "https://example.com", "secret": "whsec_c2hvcnQ="}, "body/secret"),
+        ({"url": "https://example.com", "secret": "word"}, "body/secret"),
+    ],
+)
+async def test_what_cannot_be_delivered_to_is_refused(
+    sqlite_url: str, body: dict[str, Any], path: str
+) -> None:
+    async with rigged(sqlite_url, relaying=False) as rig:
+        status, refused = await (await client_of(rig)).call("POST", ROOT, body)
+    assert (status, refused["errors"][0]["path"]) == (400, path)
+
+
+async def test_only_admins_add_and_remove_and_other_tenants_see_nothing(sqlite_url: str) -> None:
+    async with rigged(sqlite_url, relaying=False) as rig:
+        admin = await client_of(rig)
+        reviewer = await client_of(rig, "rita", roles=(Role.REVIEW,))
+        stranger = await client_of(rig, "sam", tenant="elsewhere")
+        made = await add(admin, "https://example.com/hook")
+        refused = await reviewer.call("POST", ROOT, {"url": "https://example.com/other"})
+        unseen = [
+            await stranger.call(method, f"{ROOT}/{made['id']}{rest}")
+            for method, rest in (("GET", ""), ("DELETE", ""), ("POST", "/test"), ("POST", "/rotate"))
+        ]
+        _, listed = await stranger.call("GET", ROOT)
+    assert refused[0] == 403
+    assert [(status, body["code"]) for status, body in unseen] == [(404, "not_found")] * 4
+    assert listed["items"] == []
+
+
+async def test_a_tenant_has_a_bounded_number_of_webhooks(sqlite_url: str) -> None:
+    async with rigged(sqlite_url, relaying=False) as rig:
+        client = await client_of(rig)
+        for n in range(WEBHOOKS_MAX):
+            await add(client, f"https://example.com/{n}")
+        status, refused = await client.call("POST", ROOT, {"url": "https://example.com/more"})
+    assert (status, refused["code"]) == (409, "conflict")
+
+
+async def test_a_test_says_what_the_receiver_answered(sqlite_url: str) -> None:
+    receiver = await Receiver().start()
+    async with rigged(sqlite_url, relaying=False) as rig:
+        client = await client_of(rig)
+        made = await add(client, receiver.url)
+        well = await client.call("POST", f"{ROOT}/{made['id']}/test")
+        receiver.behave = lambda _: Reply(status=418)
+        badly = await client.call("POST", f"{ROOT}/{made['id']}/test")
+    await receiver.stop()
+    assert (well[1]["delivered"], well[1]["status"]) == (True, 204)
+    assert (badly[1]["delivered"], badly[1]["error"]) == (False, "it answered 418")
+    assert receiver.received[0].event["type"] == "dev.interlock.webhook.test"
+
+
+async def test_after_a_rotation_both_secrets_sign(sqlite_url: str) -> None:
+    receiver = await Receiver().start()
+    async with rigged(sqlite_url) as rig:
+        client = await client_of(rig)
+        made = await add(client, receiver.url)
+        _, rotated = await client.call("POST", f"{ROOT}/{made['id']}/rotate")
+        await rig.tell("a")
+        await receiver.until_taken(1)
+    await receiver.stop()
+    request = receiver.taken[0]
+    sent_at = int(request.headers["webhook-timestamp"])
+    expected = [
+        signature(secret, request.headers["webhook-id"], sent_at, request.body)
+        for secret in (rotated["secret"], made["secret"])
+    ]
+    assert request.headers["webhook-signature"].split(" ") == expected
+    assert made["secret"] != rotated["secret"]
+
+
+async def test_a_dead_letter_is_listed_and_delivered_again_on_request(store_url: str) -> None:
+    sick = {"is": True}
+
+    def behave(_: Received) -> Reply:
+        return Reply(status=500) if sick["is"] else Reply()
+
+    receiver = await Receiver(behave).start()
+    async with rigged(store_url, webhook_attempts_max=2) as rig:
+        client = await client_of(rig)
+        made = await add(client, receiver.url)
+        await rig.tell("a")
+        listed: dict[str, Any] = {"items": []}
+        async with asyncio.timeout(30):
+            while not listed["items"]:
+                _, listed = await client.call("GET", f"{ROOT}/{made['id']}/dead-letters")
+                await asyncio.sleep(0.02)
+        letter = listed["items"][0]
+        _, view = await client.call("GET", f"{ROOT}/{made['id']}")
+        sick["is"] = False
+        again = f"{ROOT}/{made['id']}/dead-letters/{letter['event_id']}/redeliver"
+        status, _ = await client.call("POST", again)
+        await receiver.until_taken(1)
+        async with asyncio.timeout(30):
+            while (await client.call("POST", again))[0] != 404:
+                await asyncio.sleep(0.02)
+    await receiver.stop()
+    assert (letter["attempts"], letter["error"], letter["event"]["subject"]) == (2, "it answered 500", "a")
+    assert (view["dead"], view["waiting"], view["progress"]["state"]) == (1, 0, "failing")
+    assert status == 200
+    assert receiver.events()[0]["id"] == letter["event_id"]
+
+
+async def test_what_happens_to_webhooks_is_audited_without_secrets(sqlite_url: str) -> None:
+    async with rigged(sqlite_url, relaying=False) as rig:
+        client = await client_of(rig)
+        made = await add(client, "https://example.com/hook")
+        await client.call("POST", f"{ROOT}/{made['id']}/rotate")
+        await client.call("DELETE", f"{ROOT}/{made['id']}")
+        response = await client.get("/api/v1/audit", f"subject={made['id']}")
+    assert b"whsec_" not in response.body
+    actions = [
+        word for word in ("webhook_remove", "webhook_rotate", "webhook_add") if word.encode() in response.body
+    ]
+    assert actions == ["webhook_remove", "webhook_rotate", "webhook_add"]
