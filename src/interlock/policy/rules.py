@@ -17,12 +17,21 @@ from interlock.kernel.record import Key, Reads
 from interlock.kernel.world import World
 from interlock.outbox.rules import announce
 from interlock.policy.buckets import BucketLevel, Empty, take
-from interlock.policy.evaluate import Budget, CompiledPolicy, Evaluation, compiled, evaluate
+from interlock.policy.evaluate import Budget, CompiledPolicy, Evaluation, SnapshotAltered, compiled, evaluate
 from interlock.policy.expressions import ExpressionFailed
 from interlock.policy.language import Mode, PolicyDocument, canonical_policy, snapshot_id
-from interlock.policy.model import BUCKETS, HEAD_ID, HEADS, SNAPSHOTS, PolicyBucket, PolicyHead, PolicySnapshot
+from interlock.policy.model import (
+    BUCKETS,
+    HEAD_ID,
+    HEADS,
+    SNAPSHOTS,
+    PolicyBucket,
+    PolicyHead,
+    PolicySnapshot,
+)
 from interlock.policy.refusals import PolicyUnavailable
 from interlock.policy.request import Actor, PolicyInput
+from interlock.policy.source import PolicyInvalid
 
 OPERATOR = "operator"
 _BUDGET = Budget()
@@ -47,7 +56,10 @@ def policy_in_force(world: World, tenant: str) -> ActivePolicy:
 def active_policy(head: PolicyHead | None) -> ActivePolicy:
     """A head's policy, compiled; None is a tenant without a policy."""
     snapshot, document = (head.snapshot, head.document) if head else (NO_POLICY, _NOTHING_ALLOWED)
-    policy = compiled(snapshot, document.encode())
+    try:
+        policy = compiled(snapshot, document.encode())
+    except (SnapshotAltered, PolicyInvalid) as altered:
+        raise PolicyUnavailable("policy", str(altered)) from altered
     return ActivePolicy(snapshot, policy, policy.document.mode is Mode.OBSERVE)
 
 
@@ -58,6 +70,12 @@ def judge(world: World, tenant: str, action: Action, actor: Principal, priority:
         return evaluate(active.policy, policy_input(tenant, action, actor, priority), budget=_BUDGET)
     except ExpressionFailed as failed:
         raise PolicyUnavailable(failed.rule, failed.why) from failed
+
+
+def may_throttle(world: World, tenant: str, topic: str) -> bool:
+    """Whether any rule for this topic has a throttle, so that judging it may need a bucket."""
+    candidates = policy_in_force(world, tenant).policy.candidates(topic)
+    return any(candidate.rule.throttle is not None for candidate in candidates)
 
 
 def policy_input(tenant: str, action: Action, actor: Principal, priority: Priority) -> PolicyInput:
