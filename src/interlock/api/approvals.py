@@ -12,6 +12,7 @@ from interlock.api.listing import Page, PageQuery
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problems import code_of
 from interlock.api.service_calls import JOB_ID, Asked, caller_of, decide
+from interlock.api.targets import TouchView, touch_views
 from interlock.api.views import ApprovalView, JobView, approval_view, job_view
 from interlock.approvals import queries
 from interlock.approvals.model import Approval, ApprovalState
@@ -25,6 +26,8 @@ from interlock.kernel.refusal import Fault, Refusal
 from interlock.policy.model import HEAD_ID, HEADS
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
+from interlock.targets.model import Target
+from interlock.targets.queries import read_target
 
 Hash = Annotated[str, msgspec.Meta(max_length=100)]
 
@@ -73,12 +76,14 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
 
     policy_changed: bool
     job_changed: bool
+    target_changed: bool
     submitted_under: str
     current_snapshot: str | None
+    target_version: str | None
 
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a reviewer needs to decide."""
+    """Everything a reviewer needs to decide. `touches` are the last changes of what the job would change."""
 
     job_id: str
     state: str
@@ -86,6 +91,7 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     approval: ApprovalView
     payload: msgspec.Raw
     drift: Drift
+    touches: list[TouchView]
     votes_needed: int
     on_approve: str
 
@@ -101,8 +107,11 @@ async def listed(call: Asked[ApprovalsQuery, None]) -> Reply:
 
 async def read(call: Asked[None, None]) -> Reply:
     job, approval = await _request(call.services, call.caller.tenant, call.path["job_id"])
-    head = await call.services.store.get(HEADS, job.tenant, HEAD_ID)
-    return Reply(200, _request_view(job, approval, head.snapshot if head else None))
+    store = call.services.store
+    head = await store.get(HEADS, job.tenant, HEAD_ID)
+    named = job.action.target
+    target = await read_target(store, job.tenant, named.key) if named else None
+    return Reply(200, _request_view(job, approval, head.snapshot if head else None, target))
 
 
 async def approve(call: Asked[None, ApproveBody]) -> Answer:
@@ -188,7 +197,7 @@ def _decided_view(decided: Decided) -> DecidedView:
     )
 
 
-def _request_view(job: Job, approval: Approval, current: str | None) -> RequestView:
+def _request_view(job: Job, approval: Approval, current: str | None, target: Target | None) -> RequestView:
     shown = approval_view(approval, datetime.now(UTC))
     missing = max(0, approval.requirement.quorum - len(approval.votes))
     return RequestView(
@@ -200,12 +209,20 @@ def _request_view(job: Job, approval: Approval, current: str | None) -> RequestV
         drift=Drift(
             policy_changed=current != approval.policy_snapshot,
             job_changed=not job.is_intact,
+            target_changed=_is_elsewhere(job, target),
             submitted_under=approval.policy_snapshot,
             current_snapshot=current,
+            target_version=target.current if target else None,
         ),
+        touches=touch_views(target),
         votes_needed=missing,
         on_approve=_on_approve(job, approval, missing),
     )
+
+
+def _is_elsewhere(job: Job, target: Target | None) -> bool:
+    version = job.action.target.version if job.action.target else None
+    return version is not None and target is not None and target.current != version
 
 
 def _on_approve(job: Job, approval: Approval, missing: int) -> str:

@@ -11,6 +11,8 @@ import msgspec
 from interlock.admission import refusals as admission
 from interlock.api.problem import Problem, problem
 from interlock.approvals import refusals as approvals
+from interlock.conflicts import refusals as conflicts
+from interlock.effects import refusals as effects
 from interlock.grants import refusals as grants
 from interlock.identity import refusals as identity
 from interlock.jobs import refusals as jobs
@@ -66,6 +68,15 @@ CODES_OF: Mapping[type[Exception], str] = {
     grants.GrantOver: "not_actionable",
     grants.SignerTaken: "conflict",
     grants.NotAPublicKey: "invalid_request",
+    conflicts.AlreadyResolved: "conflict",
+    effects.ActionIdReused: "action_id_reused",
+    effects.EffectInProgress: "effect_in_progress",
+    effects.EffectAmbiguous: "effect_ambiguous",
+    effects.EffectFenceStale: "fence_stale",
+    effects.EffectNotActionable: "not_actionable",
+    effects.Superseded: "superseded",
+    effects.JobNotHeld: "fence_stale",
+    effects.PermitMismatch: "forbidden",
     LockBusy: "lock_busy",
     StoreUnavailable: "store_unavailable",
     StoreDown: "store_unavailable",
@@ -96,6 +107,9 @@ _MEMBERS: Mapping[str, str] = {
     "current_fence": "current_fence",
     "holder": "holder",
     "lease_expires_at": "lease_expires_at",
+    "request_hash": "request_hash",
+    "begun_by": "begun_by",
+    "downstream_key": "downstream_key",
 }
 
 

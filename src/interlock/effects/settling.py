@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from interlock.conflicts.model import Affected, Competing, ConflictKind, Repeat
-from interlock.conflicts.rules import record_repeat, repeat_reads
+from interlock.conflicts.rules import conflict_of_repeat, record_repeat, repeat_reads
 from interlock.effects.model import (
     EFFECTS,
     INLINE_BYTES_MAX,
@@ -300,9 +300,11 @@ def end_applying(world: World, effect: Effect) -> None:
 
 
 def record_outlived(world: World, effect: Effect) -> None:
-    """Record that a lease ran out while the result of an effect under it was pending."""
+    """Record, once, that a lease ran out while the result of an effect under it was pending."""
     lease = _lease_of(world, effect)
     if lease is None or lease.is_live_at(world.now):
+        return
+    if conflict_of_repeat(world, _outlived(effect, lease.resource)) is not None:
         return
     owner = Competing(actor=lease.owner, at=lease.expires_at, what=f"lost the lease at fence {lease.fence}")
     actor = Competing(actor=effect.begun_by, at=effect.begun_at, what=f"{effect.id} was in progress")

@@ -11,6 +11,7 @@ import time
 from interlock.admission.queries import tenants_with_expired_runs
 from interlock.admission.rules import ReclaimSlots
 from interlock.approvals.sweeping import SweepDueJobs
+from interlock.effects.sweeping import SweepOverdueEffects
 from interlock.grants.rules import SweepOverdueGrants
 from interlock.jobs.queries import count_dead
 from interlock.jobs.recovering import OfferUnclaimed, SweepLostLeases
@@ -67,6 +68,7 @@ class Sweeps:
                 self._measures.swept.add("due_jobs", amount=swept)
         await self._reclaim_slots()
         await self._end_overdue_leases()
+        await self._doubt_overdue_effects()
         await self._end_overdue_grants()
         await self._settle_lost_leases()
         await self._offer_unclaimed()
@@ -85,6 +87,13 @@ class Sweeps:
             count = await self._kernel.run(SweepOverdueGrants(most=_PASS_MAX))
             if count:
                 self._measures.swept.add("overdue_grants", amount=count)
+
+    async def _doubt_overdue_effects(self) -> None:
+        count = _PASS_MAX
+        while count == _PASS_MAX:
+            count = await self._kernel.run(SweepOverdueEffects(most=_PASS_MAX))
+            if count:
+                self._measures.swept.add("overdue_effects", amount=count)
 
     async def _reclaim_slots(self) -> None:
         # This clock only says where to look; the command judges by the store's.

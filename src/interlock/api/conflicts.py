@@ -1,0 +1,268 @@
+"""Conflicts over HTTP: list, read, resolve and see which ones keep coming back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from interlock.api.jobs import READERS, GivenReason
+from interlock.api.listing import Page, PageQuery
+from interlock.api.operations import Answer, Body, Operation, Query, Reply
+from interlock.api.service_calls import Asked, caller_of, decide
+from interlock.approvals.renewing import RefreshApproval
+from interlock.codec.canonical import canonical
+from interlock.conflicts import queries
+from interlock.conflicts.model import (
+    CARRIED_OUT,
+    SAFEST,
+    Conflict,
+    ConflictKind,
+    ConflictState,
+    FollowUp,
+    Resolution,
+)
+from interlock.conflicts.patterns import Pattern, patterns_of
+from interlock.conflicts.rules import ResolveConflict
+from interlock.effects.model import Effect, Outcome
+from interlock.effects.queries import read_effect
+from interlock.effects.settling import ResolveEffect
+from interlock.identity.model import Caller
+from interlock.identity.refusals import NotFound
+from interlock.jobs.finishing import RetryJob
+from interlock.jobs.model import Job
+from interlock.jobs.queries import read_job
+from interlock.jobs.rules import CancelJob
+from interlock.kernel.command import Command
+from interlock.leases.model import Lease
+from interlock.leases.queries import read_lease
+from interlock.leases.settling import EndLeaseInConflict, SettleLease
+from interlock.runtime.keyring import Known
+from interlock.runtime.service import Service
+
+
+class ResolveBody(Body, frozen=True, kw_only=True):
+    """`note` says why, and is the evidence if an effect's outcome is settled by it."""
+
+    resolution: Resolution
+    note: GivenReason
+
+
+class ConflictsQuery(PageQuery, frozen=True, kw_only=True):
+    state: ConflictState | None = None
+    kind: ConflictKind | None = None
+
+
+class PatternsQuery(Query, frozen=True, kw_only=True):
+    """`last`: over how many of the newest conflicts."""
+
+    last: Annotated[int, msgspec.Meta(ge=1, le=2000)] = 500
+
+
+class CompetingView(msgspec.Struct, frozen=True, kw_only=True):
+    actor: str
+    version: str | None
+    at: datetime
+    what: str
+
+
+class AffectedView(msgspec.Struct, frozen=True, kw_only=True):
+    job: str | None = None
+    effect: str | None = None
+    lease: str | None = None
+
+
+class ConflictView(msgspec.Struct, frozen=True, kw_only=True):
+    """A collision. `count` is how often it happened while the conflict was open."""
+
+    id: str
+    kind: str
+    state: str
+    target: str
+    competing: list[CompetingView]
+    affected: AffectedView
+    safest_next_step: str
+    prevention: str
+    opened_at: datetime
+    count: int
+    last_seen_at: datetime
+    resolution: str | None = None
+    note: str = ""
+    resolved_by: str | None = None
+    resolved_at: datetime | None = None
+    carried_out: list[str] = []
+
+
+class PatternView(msgspec.Struct, frozen=True, kw_only=True):
+    """Conflicts of one kind over one family of targets, and the line of the runbook that would prevent them."""
+
+    kind: str
+    target_prefix: str
+    conflicts: int
+    open: int
+    count: int
+    last_seen_at: datetime
+    targets: list[str]
+    prevention: str
+
+
+class PatternsView(msgspec.Struct, frozen=True, kw_only=True):
+    examined: int
+    items: list[PatternView]
+
+
+async def listed(call: Asked[ConflictsQuery, None]) -> Reply:
+    query = call.query
+    found = await queries.list_conflicts(
+        call.services.store,
+        call.caller.tenant,
+        state=query.state,
+        kind=query.kind,
+        before=query.cursor,
+        limit=query.limit,
+    )
+    return Reply(
+        200, Page(items=[conflict_view(each) for each in found.items], next_cursor=found.next_cursor)
+    )
+
+
+async def read(call: Asked[None, None]) -> Reply:
+    return Reply(200, conflict_view(await _read(call)))
+
+
+async def resolve(call: Asked[None, ResolveBody]) -> Answer:
+    conflict, body = await _read(call), call.body
+    command = ResolveConflict(
+        caller=caller_of(call),
+        conflict_id=conflict.id,
+        resolution=body.resolution,
+        note=body.note,
+        steps=await _steps(call, conflict),
+    )
+    return await decide(call, command, lambda resolved: Reply(200, conflict_view(resolved)))
+
+
+async def patterns(call: Asked[PatternsQuery, None]) -> Reply:
+    found = await queries.list_conflicts(
+        call.services.store, call.caller.tenant, state=None, kind=None, before=None, limit=call.query.last
+    )
+    items = [_pattern_view(pattern) for pattern in patterns_of(found.items)]
+    return Reply(200, PatternsView(examined=len(found.items), items=items))
+
+
+async def _steps(
+    call: Asked[None, ResolveBody], conflict: Conflict
+) -> tuple[tuple[FollowUp, Command[Any]], ...]:
+    """What the resolution means for what is affected, as it stands now; each command checks that again."""
+    store, tenant, affected = call.services.store, call.caller.tenant, conflict.affected
+    now = datetime.now(UTC)
+    resolution, by = call.body.resolution, caller_of(call)
+    steps: list[tuple[FollowUp, Command[Any]]] = []
+    if affected.job and (job := await read_job(store, tenant, affected.job)):
+        follow_up = CARRIED_OUT.get((resolution, "job", job.state.value))
+        if follow_up:
+            steps.append((follow_up, _about_job(follow_up, by, job, call.body.note)))
+    if affected.effect and (effect := await read_effect(store, tenant, affected.effect)):
+        follow_up = CARRIED_OUT.get((resolution, "effect", effect.state_at(now).value))
+        if follow_up:
+            steps.append((follow_up, _about_effect(by, effect, conflict.id, call.body.note)))
+    if affected.lease and (lease := await read_lease(store, tenant, affected.lease)):
+        follow_up = CARRIED_OUT.get((resolution, "lease", lease.state_at(now).value))
+        if follow_up:
+            steps.append((follow_up, _about_lease(follow_up, by, lease)))
+    return tuple(steps)
+
+
+def _about_job(follow_up: FollowUp, by: Caller, job: Job, note: str) -> Command[Job]:
+    if follow_up is FollowUp.RETRY_JOB:
+        return RetryJob(caller=by, job_id=job.id, reason=note)
+    if follow_up is FollowUp.ASK_AGAIN:
+        return RefreshApproval(caller=by, job_id=job.id, submitter=job.submitted_by)
+    return CancelJob(caller=by, job_id=job.id, reason=note)
+
+
+def _about_effect(by: Caller, effect: Effect, conflict_id: str, note: str) -> Command[Effect]:
+    evidence = msgspec.Raw(canonical({"conflict": conflict_id, "note": note}))
+    return ResolveEffect(caller=by, action_id=effect.id, outcome=Outcome.NOT_COMMITTED, evidence=evidence)
+
+
+def _about_lease(follow_up: FollowUp, by: Caller, lease: Lease) -> Command[Lease]:
+    command = EndLeaseInConflict if follow_up is FollowUp.END_LEASE else SettleLease
+    return command(caller=by, lease_id=lease.id, resource=lease.resource)
+
+
+async def _read(call: Asked[Any, Any]) -> Conflict:
+    conflict_id = call.path["conflict_id"]
+    conflict = await queries.read_conflict(call.services.store, call.caller.tenant, conflict_id)
+    if conflict is None:
+        raise NotFound("conflict", conflict_id)
+    return conflict
+
+
+def conflict_view(conflict: Conflict) -> ConflictView:
+    """A conflict with the advice for its kind."""
+    affected = conflict.affected
+    return ConflictView(
+        id=conflict.id,
+        kind=conflict.kind.value,
+        state=conflict.state.value,
+        target=conflict.target,
+        competing=[
+            CompetingView(actor=side.actor, version=side.version, at=side.at, what=side.what)
+            for side in conflict.competing
+        ],
+        affected=AffectedView(job=affected.job, effect=affected.effect, lease=affected.lease),
+        safest_next_step=conflict.safest_next_step,
+        prevention=SAFEST[conflict.kind].prevention,
+        opened_at=conflict.opened_at,
+        count=conflict.count,
+        last_seen_at=conflict.last_seen_at or conflict.opened_at,
+        resolution=conflict.resolution.value if conflict.resolution else None,
+        note=conflict.note,
+        resolved_by=conflict.resolved_by,
+        resolved_at=conflict.resolved_at,
+        carried_out=[follow_up.value for follow_up in conflict.carried_out],
+    )
+
+
+def _pattern_view(pattern: Pattern) -> PatternView:
+    return PatternView(
+        kind=pattern.kind.value,
+        target_prefix=pattern.target_prefix,
+        conflicts=pattern.conflicts,
+        open=pattern.open,
+        count=pattern.count,
+        last_seen_at=pattern.last_seen_at,
+        targets=list(pattern.targets),
+        prevention=pattern.prevention,
+    )
+
+
+_TAG = "Conflicts"
+_ID = {"conflict_id": "The id that the conflict's event or problem document named."}
+
+OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
+    Operation(
+        id="list_conflicts", method="GET", path="/api/v1/conflicts", tag=_TAG, roles=READERS,
+        summary="Collisions, newest first", query=ConflictsQuery, answers={200: Page[ConflictView]}, answer=listed,
+    ),
+    Operation(
+        id="conflict_patterns", method="GET", path="/api/v1/conflicts/patterns", tag=_TAG, roles=READERS,
+        summary="What keeps colliding, and what would prevent it", query=PatternsQuery,
+        answers={200: PatternsView}, answer=patterns,
+    ),
+    Operation(
+        id="get_conflict", method="GET", path="/api/v1/conflicts/{conflict_id}", tag=_TAG, roles=READERS,
+        parameters=_ID, summary="Read a collision and the safest next step",
+        answers={200: ConflictView}, answer=read,
+    ),
+    Operation(
+        id="resolve_conflict", method="POST", path="/api/v1/conflicts/{conflict_id}/resolve", tag=_TAG,
+        parameters=_ID, roles=("review", "operate", "admin"), body=ResolveBody,
+        summary="Say how a collision was settled, and carry that out",
+        answers={200: ConflictView}, answer=resolve,
+        problems=("conflict", "not_actionable", "forbidden", "people_only", "approval_expired",
+                  "policy_throttled", "policy_unavailable"),
+    ),
+)  # fmt: skip

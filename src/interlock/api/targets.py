@@ -1,0 +1,278 @@
+"""Targets over HTTP: report a change, and see who holds a target, what waits for it and what collided over it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from interlock.api.conflicts import ConflictView, conflict_view
+from interlock.api.jobs import READERS, Reason, Text
+from interlock.api.listing import Page, PageQuery
+from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.problem import invalid
+from interlock.api.service_calls import Asked, caller_of, decide
+from interlock.codec.strict import Fault
+from interlock.conflicts.queries import list_open_conflicts_of
+from interlock.identity.refusals import NotFound
+from interlock.jobs.model import Job, JobState
+from interlock.leases.model import Lease
+from interlock.runtime.keyring import Known
+from interlock.runtime.service import Service
+from interlock.targets import queries
+from interlock.targets.model import Target, Touch
+from interlock.targets.rules import Change, TouchTarget, TouchTargets
+
+KEY_CHARACTERS_MAX = 500
+_TOUCHES_MAX = 100
+_SHOWN_MAX = 50
+
+Key = Annotated[
+    str,
+    msgspec.Meta(min_length=1, max_length=KEY_CHARACTERS_MAX, pattern=r"^[^\u0000-\u001f\u007f]*$(?!\n)"),
+]
+Version = Annotated[
+    str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[^\u0000-\u001f\u007f]*$(?!\n)")
+]
+
+
+class TouchBody(Body, frozen=True, kw_only=True):
+    """`version` is yours: an etag, a digest, a number. `previous_version` is the one the change was made from."""
+
+    version: Version
+    previous_version: Text | None = None
+    summary: Reason = ""
+
+
+class ChangeBody(TouchBody, frozen=True, kw_only=True):
+    key: Key
+
+
+class TouchesBody(Body, frozen=True, kw_only=True):
+    """Several changes, recorded together; each target at most once."""
+
+    changes: Annotated[list[ChangeBody], msgspec.Meta(min_length=1, max_length=_TOUCHES_MAX)]
+
+
+class TargetsQuery(PageQuery, frozen=True, kw_only=True):
+    """Targets by key, in the order of their keys; `prefix` narrows."""
+
+    prefix: Key | None = None
+
+
+class TouchView(msgspec.Struct, frozen=True, kw_only=True):
+    actor: str
+    kind: str
+    version: str
+    previous_version: str | None
+    based_on: str | None
+    summary: str
+    at: datetime
+    conflict_id: str | None
+
+
+class TouchedView(msgspec.Struct, frozen=True, kw_only=True):
+    """A target as it stands; `conflict_id` if this change collided with somebody's work."""
+
+    key: str
+    version: str
+    touched_at: datetime
+    touched_by: str
+    conflict_id: str | None = None
+
+
+class TouchedManyView(msgspec.Struct, frozen=True, kw_only=True):
+    items: list[TouchedView]
+
+
+class OwnerView(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds a lease on it, or on everything around it."""
+
+    principal: str
+    lease_id: str
+    resource: str
+    mode: str
+    state: str
+    purpose: str
+    since: datetime
+    expires_at: datetime
+
+
+class WaitingView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that would change it. `drifted` if it was drafted for another version."""
+
+    job_id: str
+    state: str
+    topic: str
+    submitted_by: str
+    submitted_at: datetime
+    version: str | None
+    drifted: bool
+
+
+class TargetView(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything about a target. `version` is null if nobody has reported one."""
+
+    key: str
+    version: str | None
+    touched_at: datetime | None
+    touched_by: str | None
+    owner: OwnerView | None
+    owners: list[OwnerView]
+    touches: list[TouchView]
+    pending_approvals: list[WaitingView]
+    pending_jobs: list[WaitingView]
+    conflicts: list[ConflictView]
+
+
+async def touch(call: Asked[None, TouchBody]) -> Answer:
+    command = TouchTarget(caller=caller_of(call), change=_change(_key(call), call.body))
+    return await decide(call, command, lambda target: Reply(200, _touched_view(target)))
+
+
+async def touch_many(call: Asked[None, TouchesBody]) -> Answer:
+    changes = call.body.changes
+    keys = [change.key for change in changes]
+    for place, key in enumerate(keys):
+        if key in keys[:place]:
+            raise invalid(
+                Fault(f"/changes/{place}/key", "appears twice; report each target once, at its newest")
+            )
+    command = TouchTargets(caller=caller_of(call), changes=tuple(_change(each.key, each) for each in changes))
+    return await decide(
+        call, command, lambda done: Reply(200, TouchedManyView(items=[_touched_view(each) for each in done]))
+    )
+
+
+async def read(call: Asked[None, None]) -> Reply:
+    """A target need not have been touched to be shown: somebody may hold it or wait for it."""
+    store, tenant, key = call.services.store, call.caller.tenant, _key(call)
+    now = datetime.now(UTC)
+    target = await queries.read_target(store, tenant, key)
+    holders = await queries.list_holders(store, tenant, key, now)
+    waiting = await queries.list_waiting_on(store, tenant, key, limit=_SHOWN_MAX)
+    conflicts = await list_open_conflicts_of(store, tenant, key, limit=_SHOWN_MAX)
+    if target is None and not (holders or waiting or conflicts):
+        raise NotFound("target", key)
+    return Reply(
+        200,
+        TargetView(
+            key=key,
+            version=target.current if target else None,
+            touched_at=target.touched_at if target else None,
+            touched_by=target.touched_by if target else None,
+            owner=_owner_view(holders[0], now) if holders else None,
+            owners=[_owner_view(lease, now) for lease in holders],
+            touches=touch_views(target),
+            pending_approvals=_waiting_views(waiting, target, JobState.APPROVAL),
+            pending_jobs=_waiting_views(waiting, target, JobState.PENDING),
+            conflicts=[conflict_view(conflict) for conflict in conflicts],
+        ),
+    )
+
+
+async def listed(call: Asked[TargetsQuery, None]) -> Reply:
+    query = call.query
+    found = await queries.list_targets(
+        call.services.store, call.caller.tenant, prefix=query.prefix, after=query.cursor, limit=query.limit
+    )
+    items = [_touched_view(target) for target in found.items]
+    return Reply(200, Page(items=items, next_cursor=found.next_cursor))
+
+
+def touch_views(target: Target | None) -> list[TouchView]:
+    """The last changes of a target, newest first."""
+    return [_touch_view(each) for each in target.touches] if target else []
+
+
+def _key(call: Asked[Any, Any]) -> str:
+    key = call.path["key"]
+    if len(key) > KEY_CHARACTERS_MAX or not key.isprintable():
+        raise invalid(Fault("path/key", f"a key has at most {KEY_CHARACTERS_MAX} characters, all visible"))
+    return key
+
+
+def _change(key: str, body: TouchBody) -> Change:
+    return Change(key=key, version=body.version, based_on=body.previous_version, summary=body.summary)
+
+
+def _touched_view(target: Target) -> TouchedView:
+    return TouchedView(
+        key=target.id,
+        version=target.current,
+        touched_at=target.touched_at,
+        touched_by=target.touched_by,
+        conflict_id=target.touches[0].conflict_id if target.touches else None,
+    )
+
+
+def _touch_view(touch: Touch) -> TouchView:
+    return TouchView(
+        actor=touch.actor,
+        kind=touch.kind,
+        version=touch.version,
+        previous_version=touch.previous_version,
+        based_on=touch.based_on,
+        summary=touch.summary,
+        at=touch.at,
+        conflict_id=touch.conflict_id,
+    )
+
+
+def _owner_view(lease: Lease, now: datetime) -> OwnerView:
+    return OwnerView(
+        principal=lease.owner,
+        lease_id=lease.id,
+        resource=lease.resource,
+        mode=lease.mode.value,
+        state=lease.state_at(now).value,
+        purpose=lease.purpose,
+        since=lease.since,
+        expires_at=lease.expires_at,
+    )
+
+
+def _waiting_views(jobs: list[Job], target: Target | None, state: JobState) -> list[WaitingView]:
+    return [_waiting_view(job, target) for job in jobs if job.state is state]
+
+
+def _waiting_view(job: Job, target: Target | None) -> WaitingView:
+    version = job.action.target.version if job.action.target else None
+    return WaitingView(
+        job_id=job.id,
+        state=job.state.value,
+        topic=job.action.topic,
+        submitted_by=job.submitted_by,
+        submitted_at=job.submitted_at,
+        version=version,
+        drifted=version is not None and target is not None and version != target.current,
+    )
+
+
+_TAG = "Targets"
+_TOUCHERS = ("submit", "work", "review", "operate", "admin")
+_KEY = {"key": "The target's key, percent-encoded: `repo%3Abilling%2Finvoice.py`."}
+
+OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
+    Operation(
+        id="list_targets", method="GET", path="/api/v1/targets", tag=_TAG, roles=READERS,
+        summary="Targets that were touched, by key", query=TargetsQuery,
+        answers={200: Page[TouchedView]}, answer=listed,
+    ),
+    Operation(
+        id="touch_targets", method="POST", path="/api/v1/targets/touches", tag=_TAG, roles=_TOUCHERS,
+        summary="Report several changes at once, as a commit or a webhook does", body=TouchesBody,
+        answers={200: TouchedManyView}, answer=touch_many,
+    ),
+    Operation(
+        id="get_target", method="GET", path="/api/v1/targets/{key}", tag=_TAG, roles=READERS, parameters=_KEY,
+        summary="Who holds a target, its version, what waits for it and what collided",
+        answers={200: TargetView}, answer=read,
+    ),
+    Operation(
+        id="touch_target", method="POST", path="/api/v1/targets/{key}/touch", tag=_TAG, roles=_TOUCHERS,
+        parameters=_KEY, summary="Report that you changed a target", body=TouchBody,
+        answers={200: TouchedView}, answer=touch,
+    ),
+)  # fmt: skip

@@ -1,0 +1,69 @@
+"""What resolving a conflict does to the lease that it concerns."""
+
+from __future__ import annotations
+
+import msgspec
+
+from interlock.audit.rules import Note, note
+from interlock.identity.model import Caller, Role
+from interlock.identity.rules import caller_reads, require
+from interlock.kernel.command import Command
+from interlock.kernel.record import Reads
+from interlock.kernel.world import World
+from interlock.leases.ending import end_lease
+from interlock.leases.model import LEASES, NODES, TRANSITIONS, Lease, path_of
+from interlock.leases.refusals import LeaseNotActionable
+from interlock.leases.rules import find_lease
+from interlock.outbox.rules import announce
+
+SETTLERS = (Role.REVIEW, Role.OPERATE, Role.ADMIN)
+
+
+class _LeaseInConflict(Command[Lease], frozen=True, kw_only=True):
+    """A command about somebody's lease by whoever settles its conflict."""
+
+    caller: Caller
+    lease_id: str
+    resource: str
+
+    def reads(self) -> Reads:
+        tenant = self.caller.tenant
+        own = (LEASES.key(tenant, self.lease_id), NODES.key(tenant, path_of(self.resource)[0]))
+        return caller_reads(self.caller) | Reads(own=own)
+
+    def _found(self, world: World, verb: str) -> Lease:
+        require(world, self.caller, *SETTLERS)
+        lease = find_lease(world, self.caller.tenant, self.lease_id, self.resource)
+        if (lease.state_at(world.now), "settle") not in TRANSITIONS:
+            raise LeaseNotActionable(lease.id, lease.state_at(world.now).value, verb)
+        return lease
+
+
+class SettleLease(_LeaseInConflict, frozen=True, kw_only=True):
+    """The conflict is settled; the owner goes on."""
+
+    def decide(self, world: World) -> Lease:
+        lease = self._found(world, "be settled")
+        state = TRANSITIONS[lease.state, "settle"]
+        stored = world.put(LEASES, msgspec.structs.replace(lease, state=state, conflict_id=None))
+        details = {"lease_id": lease.id, "fence": lease.fence, "owner": lease.owner}
+        note(
+            world,
+            Note(
+                tenant=lease.tenant,
+                actor=self.caller.principal,
+                action="lease_settle",
+                subject=lease.resource,
+                request_id=self.caller.request_id,
+                details=details,
+            ),
+        )
+        announce(world, lease.tenant, "lease.settled", lease.id, {"resource": lease.resource, **details})
+        return stored
+
+
+class EndLeaseInConflict(_LeaseInConflict, frozen=True, kw_only=True):
+    """The owner's work is discarded: the lease ends, and whatever they still write is refused as stale."""
+
+    def decide(self, world: World) -> Lease:
+        return end_lease(world, self._found(world, "be ended"), "release", by=self.caller.principal)
