@@ -31,6 +31,7 @@ SECTIONS: tuple[Section, ...] = (
             Entry("jobs", "jobs", "list proposed actions"),
             Entry("job", "jobs", "show one action, and what happened to it"),
             Entry("cancel", "jobs", "withdraw an action that has not run"),
+            Entry("retry", "work", "put an action that failed for good back to work"),
         ),
     ),
     Section(
@@ -49,7 +50,10 @@ SECTIONS: tuple[Section, ...] = (
         (
             Entry("policy", "policy", "check, apply, show, test and roll back the policy"),
             Entry("audit", "audit", "list who did what"),
+            Entry("events", "events", "show what happens, as it happens"),
+            Entry("webhooks", "webhooks", "send events to an address, signed"),
             Entry("key", "keys", "create, list and revoke keys"),
+            Entry("keys", "work", "show or rotate the keys that sign permits"),
         ),
     ),
     Section(

@@ -71,6 +71,12 @@ def examine(client: Interlock) -> Iterator[Finding]:
     seen = _read(client)
     for question in QUESTIONS:
         yield from question(seen)
+    from interlock.cli.examining_work import examine_work
+
+    yield from examine_work(client)
+    from interlock.cli.examining_relays import examine_relays
+
+    yield from examine_relays(client)
 
 
 def policy_in_force(seen: Examined) -> Iterator[Finding]:

@@ -179,8 +179,10 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
 
     policy_changed: bool = False
     job_changed: bool = False
+    target_changed: bool = False
     submitted_under: str | None = None
     current_snapshot: str | None = None
+    target_version: str | None = None
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-WAIT_SECONDS_MAX = 20
+WAIT_SECONDS_MAX = 5  # a worker that is told to stop waits for its claim under way: it may bring a job
 TROUBLE_SECONDS = (0.5, 1.5)
 
 

@@ -27,9 +27,7 @@ def run_command(command: str, *, retry_any: bool = False) -> Callable[[AsyncWork
     """
 
     async def run(work: AsyncWork) -> Any:
-        process = await asyncio.create_subprocess_shell(
-            command, stdin=PIPE, stdout=PIPE, env=_environment(work), start_new_session=True
-        )
+        process = await _started(command, _environment(work))
         try:
             output = await _talk(process, msgspec.json.encode(work.payload))
         except BaseException:
@@ -38,6 +36,21 @@ def run_command(command: str, *, retry_any: bool = False) -> Callable[[AsyncWork
         return _result(process.returncode, output, retry_any=retry_any)
 
     return run
+
+
+async def _started(command: str, environment: dict[str, str]) -> Process:
+    """Start the command as the leader of a group of its own; if the job is lost meanwhile, end the group."""
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_shell(
+            command, stdin=PIPE, stdout=PIPE, env=environment, start_new_session=True
+        )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # Cut off in the middle of starting, asyncio would end the shell alone and leave its children.
+        await _end(await starting)
+        raise
 
 
 async def _talk(process: Process, payload: bytes) -> bytes:
