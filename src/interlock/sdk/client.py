@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from interlock.sdk.base import ClientBase
 from interlock.sdk.flow import AsyncTransport, Flow, Request, Response, Transport, drive, drive_async
 from interlock.sdk.gating import Drivers
+from interlock.sdk.granted import AsyncGranted, Granted, claiming
 from interlock.sdk.holding import AsyncHold, Hold
 from interlock.sdk.holds import lease_verbs, run_verbs
 from interlock.sdk.operations import admission as on_admission
 from interlock.sdk.operations import approvals as on_approvals
 from interlock.sdk.operations import audit as on_audit
+from interlock.sdk.operations import events as on_events
+from interlock.sdk.operations import grants as on_grants
 from interlock.sdk.operations import jobs as on_jobs
 from interlock.sdk.operations import leases as on_leases
 from interlock.sdk.operations import policy as on_policy
@@ -79,7 +82,7 @@ class Interlock(ClientBase):
     cancel = blocking(on_jobs.cancel)
     retry_job = blocking(on_jobs.retry_job)
     history = blocking(on_jobs.history)
-    claim = blocking(on_work.claim)
+    claim_jobs = blocking(on_work.claim)
     claim_job = blocking(on_work.claim_job)
     renew = blocking(on_work.renew)
     complete = blocking(on_work.complete)
@@ -92,6 +95,15 @@ class Interlock(ClientBase):
     reject = blocking(on_approvals.reject)
     refresh = blocking(on_approvals.refresh)
     edit = blocking(on_approvals.edit)
+    grant = blocking(on_grants.grant)
+    grants = blocking(on_grants.grants)
+    grant_get = blocking(on_grants.grant_get)
+    grant_revoke = blocking(on_grants.grant_revoke)
+    grant_terms = blocking(on_grants.grant_terms)
+    claim = blocking(on_grants.claim)
+    signers = blocking(on_grants.signers)
+    signer_add = blocking(on_grants.signer_add)
+    signer_revoke = blocking(on_grants.signer_revoke)
     policy_put = blocking(on_policy.policy_put)
     policy_get = blocking(on_policy.policy_get)
     policy_snapshots = blocking(on_policy.policy_snapshots)
@@ -118,6 +130,15 @@ class Interlock(ClientBase):
     hand_off_lease = blocking(on_leases.hand_off_lease)
     release_lease = blocking(on_leases.release_lease)
     check_lease = blocking(on_leases.check_lease)
+    events = blocking(on_events.events)
+    webhooks = blocking(on_events.webhooks)
+    add_webhook = blocking(on_events.add_webhook)
+    remove_webhook = blocking(on_events.remove_webhook)
+    rotate_webhook = blocking(on_events.rotate_webhook)
+    try_webhook = blocking(on_events.try_webhook)
+    dead_letters = blocking(on_events.dead_letters)
+    redeliver = blocking(on_events.redeliver)
+    relays = blocking(on_events.relays)
     audit = blocking(on_audit.audit)
     health = blocking(on_audit.health)
     call = blocking(on_jobs.call)
@@ -155,6 +176,18 @@ class Interlock(ClientBase):
             self.session, resource, ttl=ttl, wait=wait, purpose=purpose, mode=mode, as_session=session
         )
         return Hold(self.run, verbs)
+
+    def granted(
+        self,
+        task: str,
+        *,
+        args: Any = None,
+        execution_id: str | None = None,
+        grant_id: str | None = None,
+        signed: bool | None = None,
+    ) -> Granted:
+        """A block that runs only under a claimed grant; `Denied` or `Conflict` is raised instead of entering."""
+        return Granted(self.run, claiming(self.session, task, args, execution_id, grant_id, signed))
 
     def run(self, flow: Flow[T]) -> T:
         """Drive any flow of the SDK to its result."""
@@ -198,7 +231,7 @@ class AsyncInterlock(ClientBase):
     cancel = awaited(on_jobs.cancel)
     retry_job = awaited(on_jobs.retry_job)
     history = awaited(on_jobs.history)
-    claim = awaited(on_work.claim)
+    claim_jobs = awaited(on_work.claim)
     claim_job = awaited(on_work.claim_job)
     renew = awaited(on_work.renew)
     complete = awaited(on_work.complete)
@@ -211,6 +244,15 @@ class AsyncInterlock(ClientBase):
     reject = awaited(on_approvals.reject)
     refresh = awaited(on_approvals.refresh)
     edit = awaited(on_approvals.edit)
+    grant = awaited(on_grants.grant)
+    grants = awaited(on_grants.grants)
+    grant_get = awaited(on_grants.grant_get)
+    grant_revoke = awaited(on_grants.grant_revoke)
+    grant_terms = awaited(on_grants.grant_terms)
+    claim = awaited(on_grants.claim)
+    signers = awaited(on_grants.signers)
+    signer_add = awaited(on_grants.signer_add)
+    signer_revoke = awaited(on_grants.signer_revoke)
     policy_put = awaited(on_policy.policy_put)
     policy_get = awaited(on_policy.policy_get)
     policy_snapshots = awaited(on_policy.policy_snapshots)
@@ -237,6 +279,15 @@ class AsyncInterlock(ClientBase):
     hand_off_lease = awaited(on_leases.hand_off_lease)
     release_lease = awaited(on_leases.release_lease)
     check_lease = awaited(on_leases.check_lease)
+    events = awaited(on_events.events)
+    webhooks = awaited(on_events.webhooks)
+    add_webhook = awaited(on_events.add_webhook)
+    remove_webhook = awaited(on_events.remove_webhook)
+    rotate_webhook = awaited(on_events.rotate_webhook)
+    try_webhook = awaited(on_events.try_webhook)
+    dead_letters = awaited(on_events.dead_letters)
+    redeliver = awaited(on_events.redeliver)
+    relays = awaited(on_events.relays)
     audit = awaited(on_audit.audit)
     health = awaited(on_audit.health)
     call = awaited(on_jobs.call)
@@ -276,6 +327,18 @@ class AsyncInterlock(ClientBase):
             self.session, resource, ttl=ttl, wait=wait, purpose=purpose, mode=mode, as_session=session
         )
         return AsyncHold(self.run, verbs)
+
+    def granted(
+        self,
+        task: str,
+        *,
+        args: Any = None,
+        execution_id: str | None = None,
+        grant_id: str | None = None,
+        signed: bool | None = None,
+    ) -> AsyncGranted:
+        """A block that runs only under a claimed grant; `Denied` or `Conflict` is raised instead of entering."""
+        return AsyncGranted(self.run, claiming(self.session, task, args, execution_id, grant_id, signed))
 
     async def run(self, flow: Flow[T]) -> T:
         """Drive any flow of the SDK to its result."""

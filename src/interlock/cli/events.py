@@ -1,0 +1,108 @@
+"""`interlock events`: what happened, oldest first, and with `--follow` what happens."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from interlock.cli.exits import Exit
+from interlock.cli.options import Parser, as_json, connecting, wants_json
+
+if TYPE_CHECKING:
+    from interlock.sdk.client import Interlock
+    from interlock.sdk.operations.events import Event, EventPage
+
+PAGE_MAX = 200
+WAIT_SECONDS = 20.0
+
+
+def declare_events() -> Parser:
+    """The options of `interlock events`."""
+    parser = Parser(
+        "interlock events",
+        description="Show the newest events, or those after a position, oldest first.",
+        examples=(
+            "interlock events --follow",
+            "interlock events --type 'approval.*' --type job.denied",
+            "interlock events --after 1200 --json",
+        ),
+    )
+    parser.add_argument("--follow", action="store_true", help="go on until interrupted")
+    parser.add_argument("--after", type=_position, metavar="N", help="only events after this position")
+    parser.add_argument(
+        "--type",
+        dest="types",
+        action="append",
+        default=[],
+        metavar="TYPE",
+        help="such as approval.*; repeatable",
+    )
+    parser.add_argument(
+        "--limit", type=_limit, metavar="N", default=50, help="at most this many (default 50)"
+    )
+    as_json(parser)
+    connecting(parser)
+    parser.set_defaults(run=run_events)
+    return parser
+
+
+def run_events(args: Namespace) -> int:
+    """Show events; with `--follow`, one JSON document a line under `--json`."""
+    from interlock.cli.connection import connected
+    from interlock.cli.output import say, say_json
+
+    with connected(args) as client:
+        if args.follow:
+            for event in _followed(client, args):
+                _say_one(event, args)
+            return Exit.DONE
+        page = client.events(after=args.after, types=args.types, limit=min(args.limit, PAGE_MAX))
+    if wants_json(args):
+        say_json(_plain(page))
+    elif page.items:
+        for event in page.items:
+            _say_one(event, args)
+    else:
+        say("no events" + (" after that position" if args.after is not None else " yet"))
+    return Exit.DONE
+
+
+def _followed(client: Interlock, args: Namespace) -> Iterator[Event]:
+    """The newest events (or those after a position), and then every one that comes."""
+    page = client.events(after=args.after, types=args.types, limit=min(args.limit, PAGE_MAX))
+    while True:
+        yield from page.items
+        page = client.events(
+            after=page.next_after, types=args.types, limit=PAGE_MAX, wait_seconds=WAIT_SECONDS
+        )
+
+
+def _say_one(event: Event, args: Namespace) -> None:
+    from interlock.cli.output import painted, say, say_json
+    from interlock.cli.wording import exactly, one_line, safe
+
+    if wants_json(args):
+        say_json(_plain(event))
+        return
+    name = safe(event.type.removeprefix("dev.interlock."))
+    about = painted(safe(event.subject), "bold")
+    say(f"{event.position:>6}  {exactly(event.time)}  {name:<24}  {about}  {one_line(event.data)}")
+
+
+def _plain(value: Event | EventPage) -> object:
+    from msgspec import to_builtins
+
+    return to_builtins(value)
+
+
+def _position(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise ArgumentTypeError(f"{text!r} is not a position; use the number that an event shows")
+    return int(text)
+
+
+def _limit(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= PAGE_MAX):
+        raise ArgumentTypeError(f"{text!r} is not a number from 1 to {PAGE_MAX}")
+    return int(text)

@@ -1,0 +1,158 @@
+"""Events: what happened, in order; and webhooks, where it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from interlock.sdk.calls import change, fetch, path
+from interlock.sdk.flow import Flow
+from interlock.sdk.models import Page
+from interlock.sdk.session import Session
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened (a CloudEvent). `position` is its place among all events."""
+
+    id: str
+    type: str
+    subject: str
+    position: str
+    time: datetime | None = None
+    source: str | None = None
+    data: dict[str, Any] = {}
+
+
+class EventPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Events, oldest first; pass `next_after` as `after` for what comes next."""
+
+    items: tuple[Event, ...]
+    next_after: int
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a target is: `delivering`, `failing`, or `unattended` if no server relays to it."""
+
+    state: str
+    position: int
+    behind: int
+    failures: int = 0
+    error: str | None = None
+    failing_since: datetime | None = None
+    retry_at: datetime | None = None
+    moved_at: datetime | None = None
+
+
+class Webhook(msgspec.Struct, frozen=True, kw_only=True):
+    """Where events are posted. `secret` is there once, in the answer that made it."""
+
+    id: str
+    url: str
+    types: tuple[str, ...] = ()
+    description: str = ""
+    secret: str | None = None
+    progress: Progress | None = None
+    waiting: int = 0
+    dead: int = 0
+    created_at: datetime | None = None
+    created_by: str | None = None
+
+
+class WebhookTest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a test request came to."""
+
+    delivered: bool
+    milliseconds: int
+    status: int | None = None
+    error: str | None = None
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that a webhook did not take."""
+
+    event_id: str
+    type: str
+    subject: str
+    position: int
+    state: str
+    attempts: int
+    error: str = ""
+    since: datetime | None = None
+
+
+class Relays(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest position, and how far the broker is if there is one."""
+
+    position: int
+    broker: Progress | None = None
+
+
+def events(
+    session: Session,
+    *,
+    after: int | None = None,
+    types: Sequence[str] = (),
+    limit: int | None = None,
+    wait_seconds: float = 0,
+) -> Flow[EventPage]:
+    """Read events after a position, oldest first, or the newest ones; wait for the first if asked to."""
+    query = {
+        "after": after,
+        "types": ",".join(types) or None,
+        "limit": limit,
+        "wait_seconds": str(wait_seconds) if wait_seconds else None,
+    }
+    return (yield from fetch(session, path("events", "page"), EventPage, query, hold_seconds=wait_seconds))
+
+
+def webhooks(session: Session, *, limit: int | None = None, cursor: str | None = None) -> Flow[Page[Webhook]]:
+    """List where events are posted, newest first."""
+    return (yield from fetch(session, path("webhooks"), Page[Webhook], {"limit": limit, "cursor": cursor}))
+
+
+def add_webhook(
+    session: Session, url: str, *, types: Sequence[str] = (), description: str = "", key: str | None = None
+) -> Flow[Webhook]:
+    """Post events to `url` from now on; the answer shows the signing secret, this once."""
+    body = {"url": url, "types": list(types) or None, "description": description or None}
+    return (yield from change(session, path("webhooks"), Webhook, body, key=key))
+
+
+def remove_webhook(session: Session, webhook_id: str) -> Flow[Webhook]:
+    """Post nothing more to a webhook."""
+    where = path("webhooks", webhook_id)
+    return (yield from change(session, where, Webhook, key=None, method="DELETE"))
+
+
+def rotate_webhook(session: Session, webhook_id: str, *, key: str | None = None) -> Flow[Webhook]:
+    """Sign with a new secret; the old one signs too for a day."""
+    return (yield from change(session, path("webhooks", webhook_id, "rotate"), Webhook, key=key))
+
+
+def try_webhook(session: Session, webhook_id: str) -> Flow[WebhookTest]:
+    """Post a test event now, and say what the receiver answered."""
+    return (yield from change(session, path("webhooks", webhook_id, "test"), WebhookTest, key=None))
+
+
+def dead_letters(
+    session: Session, webhook_id: str, *, limit: int | None = None, cursor: str | None = None
+) -> Flow[Page[DeadLetter]]:
+    """List the events that a webhook never took, oldest first."""
+    where = path("webhooks", webhook_id, "dead-letters")
+    return (yield from fetch(session, where, Page[DeadLetter], {"limit": limit, "cursor": cursor}))
+
+
+def redeliver(
+    session: Session, webhook_id: str, event_id: str, *, key: str | None = None
+) -> Flow[DeadLetter]:
+    """Try a dead letter again."""
+    where = path("webhooks", webhook_id, "dead-letters", event_id, "redeliver")
+    return (yield from change(session, where, DeadLetter, key=key))
+
+
+def relays(session: Session) -> Flow[Relays]:
+    """Read the newest position, and how far the broker is."""
+    return (yield from fetch(session, path("relays"), Relays))
