@@ -131,7 +131,7 @@ class Worker:
         wait = int(min(WAIT_SECONDS_MAX, self._lease * RENEW_SHARE))
         try:
             topics = tuple(self._handlers)
-            jobs = await self._client.claim(
+            jobs = await self._client.claim_jobs(
                 topics, max=min(most, 100), lease_seconds=self._lease, wait_seconds=wait
             )
         except (Forbidden, Unauthenticated, InvalidRequest):

@@ -1,0 +1,60 @@
+"""`with il.granted("deploy", args=…) as use:` — a block that runs only under a claimed grant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from interlock.sdk.operations.grants import claim_or_refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from interlock.sdk.flow import Flow
+    from interlock.sdk.grant_models import GrantClaim
+    from interlock.sdk.session import Session
+
+
+class Granted:
+    """One block of a blocking program. A use that was claimed stays used, whatever becomes of the block."""
+
+    def __init__(self, run: Callable[[Flow[GrantClaim]], GrantClaim], flow: Flow[GrantClaim]) -> None:
+        self._run = run
+        self._flow = flow
+
+    def __enter__(self) -> GrantClaim:
+        """Claim; raises `Denied` or `Conflict` instead of entering."""
+        return self._run(self._flow)
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to give back."""
+
+
+class AsyncGranted:
+    """One block of an async program."""
+
+    def __init__(
+        self, run: Callable[[Flow[GrantClaim]], Awaitable[GrantClaim]], flow: Flow[GrantClaim]
+    ) -> None:
+        self._run = run
+        self._flow = flow
+
+    async def __aenter__(self) -> GrantClaim:
+        """Claim; raises `Denied` or `Conflict` instead of entering."""
+        return await self._run(self._flow)
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing to give back."""
+
+
+def claiming(
+    session: Session,
+    task: str,
+    args: Any,
+    execution_id: str | None,
+    grant_id: str | None,
+    signed: bool | None,
+) -> Flow[GrantClaim]:
+    """The claim that a block begins with."""
+    return claim_or_refuse(
+        session, task, args=args, execution_id=execution_id, grant_id=grant_id, signed=signed
+    )

@@ -1,0 +1,153 @@
+"""Grants: permit a task, and claim a permission before acting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from interlock.sdk.calls import change, fetch, fresh_name, path
+from interlock.sdk.flow import Flow
+from interlock.sdk.grant_models import Grant, GrantClaim, GrantTerms, Signer
+from interlock.sdk.models import Page
+from interlock.sdk.outcomes import Conflict, Denied, InterlockError
+from interlock.sdk.problems import Problem
+from interlock.sdk.session import Session
+
+
+def grant(
+    session: Session,
+    task: str,
+    *,
+    pins: Mapping[str, Any] | None = None,
+    limits: Sequence[Mapping[str, Any]] | None = None,
+    uses: int | None = None,
+    expires_in: str | None = None,
+    expires_at: datetime | None = None,
+    standing: bool | None = None,
+    reason: str | None = None,
+    nonce: str | None = None,
+    signature: Mapping[str, str] | None = None,
+    key: str | None = None,
+) -> Flow[Grant]:
+    """Permit a task (people only), `uses` times (1), for `expires_in` (1h), within `pins` and `limits`.
+
+    A pin is an exact value, `{"max": n}` or `{"glob": "x*"}` on an argument's path. A limit is
+    `{"path": …, "total_max": n}` over all uses. `standing` grants are honoured where jobs are submitted.
+    """
+    body = {
+        "task": task,
+        "pins": None if pins is None else dict(pins),
+        "limits": None if limits is None else [dict(limit) for limit in limits],
+        "uses": uses,
+        "expires_in": expires_in,
+        "expires_at": None if expires_at is None else expires_at.isoformat(),
+        "standing": standing,
+        "reason": reason,
+        "nonce": nonce,
+        "signature": None if signature is None else dict(signature),
+    }
+    return (yield from change(session, path("grants"), Grant, body, key=key, scope=task))
+
+
+def grants(
+    session: Session,
+    *,
+    task: str | None = None,
+    state: Literal["open", "spent", "expired", "revoked"] | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Flow[Page[Grant]]:
+    """List grants, newest first."""
+    query = {"task": task, "state": state, "limit": limit, "cursor": cursor}
+    return (yield from fetch(session, path("grants"), Page[Grant], query))
+
+
+def grant_get(session: Session, grant_id: str) -> Flow[Grant]:
+    """Read one grant, with some of its uses."""
+    return (yield from fetch(session, path("grants", grant_id), Grant))
+
+
+def grant_revoke(
+    session: Session, grant_id: str, *, reason: str | None = None, key: str | None = None
+) -> Flow[Grant]:
+    """End what is left of a grant. `Conflict` if nothing is: it is spent or expired, and stays so."""
+    return (
+        yield from change(session, path("grants", grant_id, "revoke"), Grant, {"reason": reason}, key=key)
+    )
+
+
+def grant_terms(session: Session) -> Flow[GrantTerms]:
+    """Which tasks need a signed grant, and what to write into one that is signed now."""
+    return (yield from fetch(session, path("grants", "terms"), GrantTerms))
+
+
+def claim(
+    session: Session,
+    task: str,
+    *,
+    args: Any = None,
+    execution_id: str | None = None,
+    grant_id: str | None = None,
+    signed: bool | None = None,
+) -> Flow[GrantClaim]:
+    """Find a grant that fits `args` and consume one use; look at `claimed`, and at `reason` if it is False.
+
+    Repeating with the same `execution_id` gives the same use. Without one, this call is its own execution.
+    """
+    body: dict[str, Any] = {
+        "task": task,
+        "args": {} if args is None else args,
+        "execution_id": execution_id or fresh_name(),
+        "grant_id": grant_id,
+        "signed": signed,
+    }
+    # Under the execution id alone, not under a key of its own: a "no" must not be answered from memory.
+    return (yield from change(session, path("grants", "claim"), GrantClaim, body, key=None))
+
+
+def claim_or_refuse(
+    session: Session,
+    task: str,
+    *,
+    args: Any = None,
+    execution_id: str | None = None,
+    grant_id: str | None = None,
+    signed: bool | None = None,
+) -> Flow[GrantClaim]:
+    """Claim, and raise `Denied` if no grant fits, `Conflict` if the named one does not."""
+    use = yield from claim(
+        session, task, args=args, execution_id=execution_id, grant_id=grant_id, signed=signed
+    )
+    if not use.claimed:
+        raise _refusal(task, use.reason or "no grant fits", named=grant_id is not None)
+    return use
+
+
+def signers(session: Session, *, limit: int | None = None, cursor: str | None = None) -> Flow[Page[Signer]]:
+    """List the keys that grants may be signed with."""
+    return (yield from fetch(session, path("signers"), Page[Signer], {"limit": limit, "cursor": cursor}))
+
+
+def signer_add(
+    session: Session, public_key: str, *, person: str | None = None, key: str | None = None
+) -> Flow[Signer]:
+    """Register a person's public key (admins only): an OpenSSH line, a PEM block or base64."""
+    body = {"public_key": public_key, "person": person}
+    return (yield from change(session, path("signers"), Signer, body, key=key))
+
+
+def signer_revoke(session: Session, fingerprint: str, *, key: str | None = None) -> Flow[Signer]:
+    """Stop trusting a key; what is left of grants signed with it cannot be claimed."""
+    return (yield from change(session, path("signers", fingerprint, "revoke"), Signer, key=key))
+
+
+def _refusal(task: str, reason: str, *, named: bool) -> InterlockError:
+    problem = Problem(
+        status=200,
+        code="not_claimed",
+        title="Not claimed",
+        detail=f"{task} may not run: {reason}",
+        fields={"task": task, "reason": reason},
+    )
+    return Conflict(problem) if named else Denied(problem)
