@@ -27,5 +27,19 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 
 def note(world: World, noted: Note) -> None:
     """Write an audit entry with the batch's clock."""
-    fields = {name: getattr(noted, name) for name in noted.__struct_fields__}
-    world.add(AUDIT, AuditEntry(id=world.new_id("aud"), at=world.now, **fields))
+    entry = AuditEntry(
+        tenant=noted.tenant,
+        id=world.new_id("aud"),
+        version=1,
+        at=world.now,
+        actor=noted.actor,
+        action=noted.action,
+        subject=noted.subject,
+        outcome=noted.outcome,
+        subject_version=noted.subject_version,
+        rule=noted.rule,
+        hash=noted.hash,
+        request_id=noted.request_id,
+        details=noted.details,
+    )
+    world.add(AUDIT, entry)

@@ -22,12 +22,16 @@ def events_topic(tenant: str) -> str:
 
 def announce(world: World, tenant: str, event_type: str, subject: str, data: dict[str, Any]) -> None:
     """Write an event that leaves if, and only if, this batch commits."""
-    world.add(
-        EVENTS,
-        Event(
-            tenant=tenant, id=world.new_id("evt"), at=world.now, type=event_type, subject=subject, data=data
-        ),
+    event = Event(
+        tenant=tenant,
+        id=world.new_id("evt"),
+        version=1,
+        at=world.now,
+        type=event_type,
+        subject=subject,
+        data=data,
     )
+    world.add(EVENTS, event)
     world.wake(EVENTS_TOPIC)
 
 
