@@ -83,7 +83,11 @@ async def connect(url: str, seconds: float) -> Session:
             server_settings=_SETTINGS,
         ),
     )
-    await session.execute(_DURABLE, timeout=seconds)
+    try:
+        await session.execute(_DURABLE, timeout=seconds)
+    except BaseException:
+        session.terminate()
+        raise
     return session
 
 

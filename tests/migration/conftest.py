@@ -1,0 +1,37 @@
+"""Stores at any schema: a database that an older or a newer Interlock has opened."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from interlock.store import migrations as module
+from interlock.store.migrations import Migration
+from tests.conformance.places import Place, PostgresPlace, SqlitePlace
+
+Knows = Callable[[Callable[[tuple[Migration, ...]], tuple[Migration, ...]]], None]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def empty_place(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
+    """An empty database of each dialect."""
+    if request.param == "sqlite":
+        folder: Path = request.getfixturevalue("tmp_path")
+        found: Place = SqlitePlace(folder / "interlock.db")
+    else:
+        found = PostgresPlace(request.getfixturevalue("postgres_url"))
+    yield found
+    await found.close()
+
+
+@pytest.fixture
+def program_knows(monkeypatch: pytest.MonkeyPatch) -> Knows:
+    """Make this program one that knows other migrations: `program_knows(lambda all_of_them: …)`."""
+    every = module.migrations
+
+    def know(choose: Callable[[tuple[Migration, ...]], tuple[Migration, ...]]) -> None:
+        monkeypatch.setattr(module, "migrations", lambda dialect: choose(every(dialect)))
+
+    return know
