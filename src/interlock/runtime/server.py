@@ -22,6 +22,7 @@ from interlock.api.assembly import assemble
 from interlock.api.logs import Form, Level, Log
 from interlock.runtime.keyring import Known
 from interlock.runtime.operating import IssuedKey, activate_policy_file, bootstrap
+from interlock.runtime.protocol import BoundedProtocol
 from interlock.runtime.service import Service, open_service
 from interlock.runtime.settings import Settings
 
@@ -100,7 +101,8 @@ def _configuration(app: AsgiApp, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http="httptools",
+        http=BoundedProtocol,
+        ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
