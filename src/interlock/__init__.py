@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from interlock.sdk.models import Evidence as Evidence
     from interlock.sdk.models import Job as Job
     from interlock.sdk.models import Target as Target
+    from interlock.sdk.once import Committed as Committed
+    from interlock.sdk.once import NotCommitted as NotCommitted
+    from interlock.sdk.once import NotDone as NotDone
+    from interlock.sdk.once import Unknown as Unknown
     from interlock.sdk.outcomes import Ambiguous as Ambiguous
     from interlock.sdk.outcomes import Busy as Busy
     from interlock.sdk.outcomes import Conflict as Conflict
@@ -49,6 +53,7 @@ _HOMES = {
     "interlock.sdk.worker_jobs": ("AsyncWork", "Work"),
     "interlock.sdk.client": ("AsyncInterlock", "Interlock"),
     "interlock.sdk.arguments": ("NotJson",),
+    "interlock.sdk.once": ("Committed", "NotCommitted", "NotDone", "Unknown"),
     "interlock.sdk.models": ("Evidence", "Job", "Target"),
     "interlock.sdk.retry": ("NO_RETRIES", "Backoff", "Retry", "RetryPolicy"),
     "interlock.sdk.outcomes": (

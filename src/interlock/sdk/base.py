@@ -12,7 +12,9 @@ from interlock.sdk.gating import Drivers, gated
 from interlock.sdk.session import Session
 
 if TYPE_CHECKING:
-    from interlock.sdk.models import Evidence, Job, Target
+    from interlock.sdk.effect_scopes import EffectScope
+    from interlock.sdk.models import Evidence, HeldJob, Job, Target
+    from interlock.sdk.once import HeldLease, Reconcile
     from interlock.sdk.retry import OnRetry, RetryPolicy
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -98,6 +100,45 @@ class ClientBase:
             accept_edits=accept_edits,
         )
         return lambda function: gated(function, gate, self.session, self._drivers())
+
+    def effect(
+        self,
+        *,
+        key: Callable[..., str | int],
+        ttl: int | None = None,
+        reconcile: Reconcile | None = None,
+    ) -> Callable[[F], F]:
+        """Make every call of a function an effect: run once under the action id that `key` computes from the
+        arguments; a repeat returns the recorded result. See `once`.
+        """
+        from interlock.sdk.effect_scopes import effectual
+        from interlock.sdk.once import Conditions
+
+        conditions = Conditions(ttl=ttl, reconcile=reconcile)
+        return lambda function: effectual(function, self._drivers(), self.session, key, conditions)
+
+    def effect_scope(
+        self,
+        action_id: str,
+        *,
+        request: Any,
+        ttl: int | None = None,
+        reconcile: Reconcile | None = None,
+        job: HeldJob | str | None = None,
+        lease: HeldLease | None = None,
+        target: Target | None = None,
+    ) -> EffectScope:
+        """One effect as a `with` (or `async with`) block, which says `commit(result)` when it has happened.
+
+        `request` is JSON that names what is done: another request under the same id is a `Conflict`. Inside the
+        block look at `replayed` first: if it is true, `result` is there and there is nothing to do.
+        """
+        from interlock.sdk.effect_scopes import EffectScope
+        from interlock.sdk.once import Conditions, hash_of_request
+
+        conditions = Conditions(ttl=ttl, reconcile=reconcile, job=job, lease=lease, target=target)
+        hashed = hash_of_request({"request": request})
+        return EffectScope(self.session, self._drivers(), action_id, hashed, conditions)
 
     def _connect(self) -> None:
         raise NotImplementedError

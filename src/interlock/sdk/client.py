@@ -10,6 +10,7 @@ from functools import wraps
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from interlock.sdk import once as on_once
 from interlock.sdk.base import ClientBase
 from interlock.sdk.flow import AsyncTransport, Flow, Request, Response, Transport, drive, drive_async
 from interlock.sdk.gating import Drivers
@@ -19,11 +20,14 @@ from interlock.sdk.holds import lease_verbs, run_verbs
 from interlock.sdk.operations import admission as on_admission
 from interlock.sdk.operations import approvals as on_approvals
 from interlock.sdk.operations import audit as on_audit
+from interlock.sdk.operations import conflicts as on_conflicts
+from interlock.sdk.operations import effects as on_effects
 from interlock.sdk.operations import events as on_events
 from interlock.sdk.operations import grants as on_grants
 from interlock.sdk.operations import jobs as on_jobs
 from interlock.sdk.operations import leases as on_leases
 from interlock.sdk.operations import policy as on_policy
+from interlock.sdk.operations import targets as on_targets
 from interlock.sdk.operations import waiting as on_waiting
 from interlock.sdk.operations import work as on_work
 from interlock.sdk.session import Session
@@ -141,6 +145,22 @@ class Interlock(ClientBase):
     relays = blocking(on_events.relays)
     audit = blocking(on_audit.audit)
     health = blocking(on_audit.health)
+    once = blocking(on_once.once)
+    begin_effect = blocking(on_effects.begin_effect)
+    commit_effect = blocking(on_effects.commit_effect)
+    fail_effect = blocking(on_effects.fail_effect)
+    resolve_effect = blocking(on_effects.resolve_effect)
+    get_effect = blocking(on_effects.get_effect)
+    effect_result = blocking(on_effects.effect_result)
+    effects = blocking(on_effects.effects)
+    touch = blocking(on_targets.touch)
+    touch_many = blocking(on_targets.touch_many)
+    target = blocking(on_targets.target)
+    targets = blocking(on_targets.targets)
+    conflicts = blocking(on_conflicts.conflicts)
+    conflict = blocking(on_conflicts.conflict)
+    resolve_conflict = blocking(on_conflicts.resolve_conflict)
+    conflict_patterns = blocking(on_conflicts.conflict_patterns)
     call = blocking(on_jobs.call)
 
     def admit(
@@ -290,6 +310,22 @@ class AsyncInterlock(ClientBase):
     relays = awaited(on_events.relays)
     audit = awaited(on_audit.audit)
     health = awaited(on_audit.health)
+    once = awaited(on_once.once)
+    begin_effect = awaited(on_effects.begin_effect)
+    commit_effect = awaited(on_effects.commit_effect)
+    fail_effect = awaited(on_effects.fail_effect)
+    resolve_effect = awaited(on_effects.resolve_effect)
+    get_effect = awaited(on_effects.get_effect)
+    effect_result = awaited(on_effects.effect_result)
+    effects = awaited(on_effects.effects)
+    touch = awaited(on_targets.touch)
+    touch_many = awaited(on_targets.touch_many)
+    target = awaited(on_targets.target)
+    targets = awaited(on_targets.targets)
+    conflicts = awaited(on_conflicts.conflicts)
+    conflict = awaited(on_conflicts.conflict)
+    resolve_conflict = awaited(on_conflicts.resolve_conflict)
+    conflict_patterns = awaited(on_conflicts.conflict_patterns)
     call = awaited(on_jobs.call)
 
     def admit(

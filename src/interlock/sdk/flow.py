@@ -5,6 +5,7 @@ Every call of the SDK is written once, as a generator that yields steps and rece
     Send(request)   answered with the `Response`; if none came, `TransportFailed` is raised at the yield
     Sleep(seconds)  answered when the time has passed
     Now()           answered with the driver's clock, in seconds that never go back
+    Act(call)       answered with what the caller's own code returned, or with what it raised (`Raised`)
 
 The blocking client and the async client drive the same flows, so there is nothing to keep in step;
 tests drive them on a virtual clock. A driver always closes its flow, so a flow may rely on `finally`
@@ -14,13 +15,13 @@ when a caller is interrupted or cancelled in the middle of a step.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -54,6 +55,10 @@ class TransportFailed(Exception):
         self.may_have_been_received = may_have_been_received
 
 
+class NothingRun(TypeError):
+    """The caller's code could not be run here, so it did nothing."""
+
+
 class Send(msgspec.Struct, frozen=True):
     request: Request
 
@@ -66,8 +71,18 @@ class Now(msgspec.Struct, frozen=True):
     pass
 
 
-Step: TypeAlias = Send | Sleep | Now
-Answer: TypeAlias = Response | float | None
+class Act(msgspec.Struct, frozen=True):
+    call: Callable[[], Any]
+
+
+class Raised(msgspec.Struct, frozen=True):
+    """What the caller's code raised. It is an answer: the flow may have something to do about it first."""
+
+    error: BaseException
+
+
+Step: TypeAlias = Send | Sleep | Now | Act
+Answer: TypeAlias = Any
 # What a step is answered with depends on the step; `send`, `sleep` and `now` below say it in types.
 Flow: TypeAlias = Generator[Step, Any, T_co]
 
@@ -100,6 +115,12 @@ def sleep(seconds: float) -> Flow[None]:
 def now() -> Flow[float]:
     """Yield one `Now` and return the driver's time in seconds."""
     answer: float = yield Now()
+    return answer
+
+
+def act(call: Callable[[], Any]) -> Flow[Any]:
+    """Yield one `Act` and return what the call returned, or a `Raised`."""
+    answer: Any = yield Act(call)
     return answer
 
 
@@ -146,6 +167,8 @@ def _perform(step: Step, transport: Transport) -> Answer:
             return None
         case Now():
             return time.monotonic()
+        case Act(call):
+            return _result_of(call)
 
 
 async def _perform_async(step: Step, send_request: Callable[[Request], Awaitable[Response]]) -> Answer:
@@ -159,3 +182,28 @@ async def _perform_async(step: Step, send_request: Callable[[Request], Awaitable
             return None
         case Now():
             return time.monotonic()
+        case Act(call):
+            return await _awaited_result_of(call)
+
+
+def _result_of(call: Callable[[], Any]) -> Any:
+    import inspect
+
+    try:
+        result = call()
+    except BaseException as error:  # noqa: BLE001 - whatever it raised, the flow decides what to do about it
+        return Raised(error)
+    if inspect.iscoroutine(result):
+        result.close()
+        return Raised(NothingRun("an async function needs an AsyncInterlock; nothing of it was run"))
+    return result
+
+
+async def _awaited_result_of(call: Callable[[], Any]) -> Any:
+    import inspect
+
+    try:
+        result = call()
+        return await result if inspect.isawaitable(result) else result
+    except BaseException as error:  # noqa: BLE001 - as above
+        return Raised(error)

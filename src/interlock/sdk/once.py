@@ -1,0 +1,236 @@
+"""Side effects that happen once: the intent is recorded before the call, the result after it.
+
+    receipt = il.once(f"refund:{txn}", refund, txn, amount)
+
+A function that raises `NotDone` says that it surely did nothing, and may be tried again. Any other exception, a
+crash or a timeout leaves the outcome unknown: the effect is `AMBIGUOUS`, and nobody runs it again until somebody
+says what happened, or `reconcile` has asked the remote side.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+
+import msgspec
+
+from interlock.codec.canonical import NotCanonical, canonical, digest
+from interlock.sdk.arguments import CallShape, NotJson
+from interlock.sdk.calls import invalid
+from interlock.sdk.flow import Flow, NothingRun, Raised, act
+from interlock.sdk.models import HeldJob, Target
+from interlock.sdk.operations.effects import (
+    begin_effect,
+    commit_effect,
+    effect_result,
+    fail_effect,
+    get_effect,
+    resolve_effect,
+)
+from interlock.sdk.outcomes import Ambiguous, Conflict, InterlockError
+from interlock.sdk.shared_work import Effect
+
+if TYPE_CHECKING:
+    from interlock.codec.strict import JsonValue
+    from interlock.sdk.holding import Held
+    from interlock.sdk.session import Session
+
+KEY_PARAMETER = "downstream_key"
+_ERROR_CHARACTERS_MAX = 2000
+
+
+class NotDone(Exception):
+    """Raise it from the function to say that the effect surely did not happen; it may be tried again."""
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """The remote side says that it happened, with this result."""
+
+    result: Any = None
+    evidence: Any = "the remote side says so"
+
+
+class NotCommitted(msgspec.Struct, frozen=True):
+    """The remote side says that it did not happen, and will not."""
+
+    evidence: Any = "the remote side says so"
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """The remote side cannot tell either."""
+
+
+HeldLease: TypeAlias = "LeaseLike | Held[Any]"  # a lease, or what `with il.lease(…)` hands out
+Finding: TypeAlias = Committed | NotCommitted | Unknown
+Reconcile: TypeAlias = Callable[[Effect], Any]
+
+
+class LeaseLike(Protocol):
+    """Whatever names a lease: its id and its fence."""
+
+    @property
+    def lease_id(self) -> str: ...
+    @property
+    def fence(self) -> int: ...
+
+
+class Conditions(msgspec.Struct, frozen=True, kw_only=True):
+    """What must hold for the effect to begin, and how long it may take."""
+
+    ttl: int | None = None
+    job: HeldJob | str | None = None
+    lease: Any = None
+    target: Target | None = None
+    reconcile: Reconcile | None = None
+
+    def begin(self, session: Session, action_id: str, request_hash: str) -> Flow[Effect]:
+        """Begin, or learn that it was done."""
+        job, target = self.job, self.target
+        lease = cast("LeaseLike | None", getattr(self.lease, "now", self.lease))
+        return (
+            yield from begin_effect(
+                session,
+                action_id,
+                request_hash=request_hash,
+                job_id=job.id if isinstance(job, HeldJob) else job,
+                permit=job.permit if isinstance(job, HeldJob) else None,
+                lease={"id": lease.lease_id, "fence": lease.fence} if lease else None,
+                target={"key": target.key, "version": target.version} if target else None,
+                ttl_seconds=self.ttl,
+            )
+        )
+
+
+def once(
+    session: Session,
+    action_id: str,
+    function: Callable[..., Any],
+    /,
+    *args: Any,
+    ttl: int | None = None,
+    reconcile: Reconcile | None = None,
+    job: HeldJob | str | None = None,
+    lease: HeldLease | None = None,
+    target: Target | None = None,
+    **kwargs: Any,
+) -> Flow[Any]:
+    """Run `function(*args, **kwargs)` once under this action id, and return what it returned; a repeat returns
+    the recorded result without running it.
+
+    Arguments and result are JSON: the arguments name the request, and another request under the same id is a
+    `Conflict`. A parameter called `downstream_key` receives the key to pass to the remote side. The attempt may
+    take `ttl` seconds (60 by default). `reconcile` is given the effect when its outcome is unknown, and answers
+    `Committed(result)`, `NotCommitted()` or `Unknown()`; recording its answer takes the role `operate`.
+    """
+    conditions = Conditions(ttl=ttl, reconcile=reconcile, job=job, lease=lease, target=target)
+    request_hash = hash_of_call(function, args, kwargs)
+    effect = yield from opened(session, action_id, request_hash, conditions)
+    if effect.replayed:
+        return effect.result
+    call = _with_key(function, args, kwargs, effect.downstream_key)
+    ran = yield from act(call)
+    if isinstance(ran, Raised):
+        yield from told_of_failure(session, effect, ran.error)
+        raise ran.error
+    yield from committed(session, effect, ran)
+    return ran
+
+
+def opened(session: Session, action_id: str, request_hash: str, conditions: Conditions) -> Flow[Effect]:
+    """Begin an effect; one whose outcome is unknown is reconciled first, if there is a way. At most twice."""
+    try:
+        effect = yield from conditions.begin(session, action_id, request_hash)
+    except Ambiguous as unknown:
+        if conditions.reconcile is None or unknown.code != "effect_ambiguous":
+            raise
+        settled = yield from _reconciled(session, action_id, conditions.reconcile, unknown)
+        effect = settled or (yield from conditions.begin(session, action_id, request_hash))
+    if effect.replayed and effect.stored_result is not None:
+        whole = yield from effect_result(session, action_id)
+        return msgspec.structs.replace(effect, result=whole.result)
+    return effect
+
+
+def committed(session: Session, effect: Effect, result: Any) -> Flow[Effect]:
+    """Record the result. One that is not JSON is recorded as text, and the caller is told: it has happened."""
+    try:
+        canonical(cast("JsonValue", result))
+    except NotCanonical as error:
+        note = {"not_json": repr(result)[:_ERROR_CHARACTERS_MAX]}
+        yield from commit_effect(session, effect.action_id, effect.fence, result=note)
+        reason = f"{error}; the effect is committed, and a repeat returns its text. Return JSON instead"
+        raise NotJson("result", reason) from error
+    return (yield from commit_effect(session, effect.action_id, effect.fence, result=result))
+
+
+def told_of_failure(session: Session, effect: Effect, error: BaseException) -> Flow[None]:
+    """Record that the function raised: done nothing if it says so, else unknown. Its own exception goes on."""
+    safe = isinstance(error, NotDone | NothingRun)
+    said = {"type": type(error).__name__, "message": str(error)[:_ERROR_CHARACTERS_MAX]}
+    try:
+        after = yield from fail_effect(
+            session, effect.action_id, effect.fence, error=said, safe_to_retry=safe
+        )
+    except InterlockError as trouble:
+        error.add_note(
+            f"effect {effect.action_id} could not be told of it ({trouble}); in time it is AMBIGUOUS"
+        )
+        return
+    error.add_note(
+        f"effect {effect.action_id} is {after.state}"
+        + ("; it may be tried again" if safe else "; find out what happened, then resolve it with evidence")
+    )
+
+
+def hash_of_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """Name a call by its function and arguments, the same in every process."""
+    if not hasattr(function, "__qualname__"):
+        raise invalid(f"{function!r} has no name; pass a def, or use effect_scope with request=")
+    given = dict(kwargs)
+    takes_key = KEY_PARAMETER in inspect.signature(function).parameters
+    if takes_key:
+        given.setdefault(KEY_PARAMETER, "")
+    arguments = CallShape(function).bind(args, given).payload
+    arguments.pop(KEY_PARAMETER, None)
+    return hash_of_request({"function": function.__qualname__, "arguments": arguments})
+
+
+def hash_of_request(request: Any) -> str:
+    """Name a request by its content."""
+    try:
+        return digest("effect-request/v1", request)
+    except NotCanonical as error:
+        raise NotJson("request", str(error)) from error
+
+
+def _reconciled(
+    session: Session, action_id: str, reconcile: Reconcile, unknown: Ambiguous
+) -> Flow[Effect | None]:
+    """What the remote side says, recorded: the effect if it happened, None if it may be tried again."""
+    effect = yield from get_effect(session, action_id)
+    found = yield from act(lambda: reconcile(effect))
+    if isinstance(found, Raised):
+        raise found.error
+    if isinstance(found, Committed):
+        after = yield from resolve_effect(
+            session, action_id, "committed", evidence=found.evidence, result=found.result
+        )
+        return msgspec.structs.replace(after, replayed=True)
+    if isinstance(found, NotCommitted):
+        try:
+            yield from resolve_effect(session, action_id, "not_committed", evidence=found.evidence)
+        except Conflict as other:
+            raise unknown from other
+        return None
+    if isinstance(found, Unknown):
+        raise unknown
+    raise TypeError(f"reconcile returned {found!r}; return Committed(result), NotCommitted() or Unknown()")
+
+
+def _with_key(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], key: str
+) -> Callable[[], Any]:
+    if KEY_PARAMETER in inspect.signature(function).parameters:
+        kwargs = {KEY_PARAMETER: key, **kwargs}
+    return lambda: function(*args, **kwargs)
