@@ -71,10 +71,17 @@ class Rig:
         self.relaying = relaying
         self.app = assemble(service, Log(level="error"))
 
-    async def tell(self, subject: str, *, times: int = 1, **fields: str) -> None:
+    async def tell(
+        self,
+        subject: str,
+        *,
+        times: int = 1,
+        tenant: str = TENANT,
+        type: str = "story.told",  # noqa: A002 - the field is called so
+    ) -> None:
         """Tell about a subject, one batch after another."""
         for _ in range(times):
-            await self.service.kernel.run(Tell(subject=subject, **fields))
+            await self.service.kernel.run(Tell(subject=subject, tenant=tenant, type=type))
 
     async def tell_all(self, subjects: int, times: int) -> int:
         """Tell about many subjects at once; returns how many events that made."""

@@ -91,6 +91,7 @@ async def page(call: Asked[EventsQuery, None]) -> Reply:
 
 async def _page(call: Asked[EventsQuery, None], types: tuple[str, ...]) -> EventsPage:
     store, tenant, query = call.services.store, call.caller.tenant, call.query
+    await call.services.feed.catch_up()
     if query.after is None:
         newest = await queries.newest_events(store, tenant, limit=_SCANNED_MAX if types else query.limit)
         wanted = [each for each in newest if wants(types, each.event.type)][-query.limit :]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -12,6 +11,17 @@ from interlock.api.listing import Page, PageQuery, position
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problem import invalid
 from interlock.api.service_calls import Asked, caller_of, decide
+from interlock.api.webhook_views import (
+    LetterView,
+    RelaysView,
+    SecretView,
+    TestView,
+    WebhookView,
+    letter_view,
+    plain_view,
+    progress_of,
+    with_secret,
+)
 from interlock.codec.strict import Fault
 from interlock.identity.refusals import NotFound
 from interlock.kernel.ids import new_id
@@ -24,9 +34,7 @@ from interlock.relays.model import (
     DEPLOYMENT,
     RELAYS,
     WEBHOOKS,
-    Delivery,
     DeliveryState,
-    Relay,
     Webhook,
 )
 from interlock.relays.rules import AddWebhook, Redeliver, RemoveWebhook, RotateSecret
@@ -46,72 +54,6 @@ class AddBody(Body, frozen=True, kw_only=True):
     ) = None
     description: Annotated[str, msgspec.Meta(max_length=500)] = ""
     secret: Annotated[str, msgspec.Meta(max_length=200)] | None = None
-
-
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a target is, and whether it takes what it is sent."""
-
-    state: str
-    position: int
-    behind: int
-    failures: int
-    error: str | None
-    failing_since: datetime | None
-    retry_at: datetime | None
-    moved_at: datetime
-
-
-class WebhookView(msgspec.Struct, frozen=True, kw_only=True):
-    """A webhook, without its secret. `waiting` and `dead` count up to 1,000."""
-
-    id: str
-    url: str
-    types: list[str]
-    description: str
-    created_at: datetime
-    created_by: str
-    progress: Progress | None = None
-    waiting: int = 0
-    dead: int = 0
-
-
-class SecretView(msgspec.Struct, frozen=True, kw_only=True):
-    """A webhook and its new secret, which is shown this once."""
-
-    id: str
-    url: str
-    types: list[str]
-    secret: str
-
-
-class TestView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a test request came to."""
-
-    delivered: bool
-    milliseconds: int
-    status: int | None = None
-    error: str | None = None
-
-
-class LetterView(msgspec.Struct, frozen=True, kw_only=True):
-    """An event that a webhook did not take."""
-
-    event_id: str
-    type: str
-    subject: str
-    position: int
-    state: str
-    attempts: int
-    error: str
-    since: datetime
-    event: msgspec.Raw
-
-
-class RelaysView(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest position, and how far the broker is if there is one."""
-
-    position: int
-    broker: Progress | None
 
 
 async def add(call: Asked[None, AddBody]) -> Answer:
@@ -137,7 +79,7 @@ async def add(call: Asked[None, AddBody]) -> Answer:
         start_after=await outbox.head(service.store),
         by=caller_of(call),
     )
-    return await decide(call, command, lambda webhook: Reply(201, _with_secret(webhook)))
+    return await decide(call, command, lambda webhook: Reply(201, with_secret(webhook)))
 
 
 async def listed(call: Asked[PageQuery, None]) -> Reply:
@@ -154,13 +96,13 @@ async def read(call: Asked[None, None]) -> Reply:
 
 async def remove(call: Asked[None, None]) -> Answer:
     command = RemoveWebhook(webhook_id=call.path["webhook_id"], by=caller_of(call))
-    return await decide(call, command, lambda webhook: Reply(200, _plain(webhook)))
+    return await decide(call, command, lambda webhook: Reply(200, plain_view(webhook)))
 
 
 async def rotate(call: Asked[None, None]) -> Answer:
     secret = spell_secret(secrets.token_bytes(_SECRET_BYTES))
     command = RotateSecret(webhook_id=call.path["webhook_id"], secret=secret, by=caller_of(call))
-    return await decide(call, command, lambda webhook: Reply(200, _with_secret(webhook)))
+    return await decide(call, command, lambda webhook: Reply(200, with_secret(webhook)))
 
 
 async def test(call: Asked[None, None]) -> Reply:
@@ -190,21 +132,21 @@ async def letters(call: Asked[PageQuery, None]) -> Reply:
         limit=call.query.limit,
     )
     more = str(found[-1].position) if len(found) == call.query.limit else None
-    return Reply(200, Page(items=[_letter(each) for each in found], next_cursor=more))
+    return Reply(200, Page(items=[letter_view(each) for each in found], next_cursor=more))
 
 
 async def redeliver(call: Asked[None, None]) -> Answer:
     command = Redeliver(
         webhook_id=call.path["webhook_id"], event_id=call.path["event_id"], by=caller_of(call)
     )
-    return await decide(call, command, lambda letter: Reply(200, _letter(letter)))
+    return await decide(call, command, lambda letter: Reply(200, letter_view(letter)))
 
 
 async def relays(call: Asked[None, None]) -> Reply:
     service = call.services
     head = await outbox.head(service.store)
     broker = await service.store.get(RELAYS, DEPLOYMENT, BROKER)
-    return Reply(200, RelaysView(position=head, broker=_progress(broker, head) if broker else None))
+    return Reply(200, RelaysView(position=head, broker=progress_of(broker, head) if broker else None))
 
 
 async def _found(call: Asked[Any, Any]) -> Webhook:
@@ -218,53 +160,10 @@ async def _view(service: Service, webhook: Webhook) -> WebhookView:
     store, tenant = service.store, webhook.tenant
     relay = await store.get(RELAYS, tenant, webhook.id)
     return msgspec.structs.replace(
-        _plain(webhook),
-        progress=_progress(relay, await outbox.head(store)) if relay else None,
+        plain_view(webhook),
+        progress=progress_of(relay, await outbox.head(store)) if relay else None,
         waiting=await queries.count_deliveries(store, tenant, webhook.id, DeliveryState.WAITING),
         dead=await queries.count_deliveries(store, tenant, webhook.id, DeliveryState.DEAD),
-    )
-
-
-def _plain(webhook: Webhook) -> WebhookView:
-    return WebhookView(
-        id=webhook.id,
-        url=webhook.url,
-        types=list(webhook.types),
-        description=webhook.description,
-        created_at=webhook.created_at,
-        created_by=webhook.created_by,
-    )
-
-
-def _with_secret(webhook: Webhook) -> SecretView:
-    return SecretView(id=webhook.id, url=webhook.url, types=list(webhook.types), secret=webhook.secret)
-
-
-def _progress(relay: Relay, head: int) -> Progress:
-    is_held = not relay.is_free_at(datetime.now(UTC))
-    return Progress(
-        state="failing" if relay.failures else "delivering" if is_held else "unattended",
-        position=relay.position,
-        behind=max(0, head - relay.position),
-        failures=relay.failures,
-        error=relay.error or None,
-        failing_since=relay.failing_since,
-        retry_at=relay.retry_at,
-        moved_at=relay.moved_at,
-    )
-
-
-def _letter(delivery: Delivery) -> LetterView:
-    return LetterView(
-        event_id=delivery.event_id,
-        type=delivery.type,
-        subject=delivery.subject,
-        position=delivery.position,
-        state=delivery.state.value,
-        attempts=delivery.attempts,
-        error=delivery.error,
-        since=delivery.since,
-        event=msgspec.Raw(delivery.body.encode()),
     )
 
 

@@ -78,9 +78,9 @@ class Poster:
             raise Refused(f"the connection failed: {_named(error)}") from error
         except (OSError, httpcore2.UnsupportedProtocol) as error:
             raise Refused(f"the connection failed: {_named(error)}") from error
-        if 200 <= status < 300:
+        if status // 100 == 2:
             return status
-        if 300 <= status < 400:
+        if status // 100 == 3:
             raise Refused(f"it answered {status}, a redirect, which is not followed; give the final URL")
         raise Refused(f"it answered {status}", retry_after_seconds=retry_after)
 

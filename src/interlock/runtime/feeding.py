@@ -31,6 +31,7 @@ BUFFERED_MAX = 1000
 _POLL_SECONDS = 1.0
 _BUSY_SECONDS = 0.003
 _OUTAGE_SECONDS = 0.5
+_CATCH_UP_MAX = 100
 
 
 class Reader:
@@ -103,6 +104,12 @@ class EventFeed:
             self.position = await queries.head(self._store)
             if self._task is None:
                 self._task = asyncio.create_task(self._run(), name="event-feed")
+
+    async def catch_up(self) -> None:
+        """Give positions where no loop of this process does, as in a command that opens the store itself."""
+        for _ in range(_CATCH_UP_MAX if self._task is None else 0):
+            if await queries.sequence(self._store) <= 0:
+                return
 
     async def close(self) -> None:
         """End every reader, and the loop."""
