@@ -44,25 +44,45 @@ class Limit(Record, frozen=True, kw_only=True):
     set_at: datetime
 
 
-class Ticket(msgspec.Struct, frozen=True, kw_only=True):
-    """A place in the line. It holds only while its waiter keeps coming back."""
+class Waiter(msgspec.Struct, frozen=True, array_like=True):
+    """One call that waits, as long as it keeps coming back."""
 
     id: str
-    workflow: str
     expires_at: datetime
 
 
+class Ticket(msgspec.Struct, frozen=True, array_like=True):
+    """A place in the line. Repeats of one start share it; it is kept while any of them still waits."""
+
+    id: str
+    workflow: str
+    waiters: tuple[Waiter, ...]
+
+    def waits_at(self, now: datetime) -> bool:
+        """Whether somebody still comes back for it."""
+        return any(waiter.expires_at > now for waiter in self.waiters)
+
+
 class Gate(Record, frozen=True, kw_only=True):
-    """How many runs hold a slot of this scope, how long they tend to, and (at the tenant's) who waits."""
+    """How many runs hold a slot of this scope, of how many, how long they tend to, and (the tenant's) who waits.
+
+    The limit is kept here too, so that whoever owns the gate decides by the limit in force and no older one.
+    """
 
     active: int = 0
+    limit: int | None = None
     fence: int = 0
     hold_seconds: float = 0.0
     line: tuple[Ticket, ...] = ()
 
     def waiting_at(self, now: datetime) -> tuple[Ticket, ...]:
         """The line without those who stopped coming back."""
-        return tuple(ticket for ticket in self.line if ticket.expires_at > now)
+        return tuple(ticket for ticket in self.line if ticket.waits_at(now))
+
+    @property
+    def most(self) -> int | None:
+        """How many runs may hold a slot; None for a workflow that only its tenant limits."""
+        return RUNS_DEFAULT if self.limit is None and self.id == TENANT_SCOPE else self.limit
 
 
 class Run(Record, frozen=True, kw_only=True):
@@ -104,6 +124,11 @@ def workflow_scope(workflow: str) -> str:
     return f"workflow:{workflow}"
 
 
-def admission_topic(tenant: str) -> str:
-    """What those who wait for a slot listen on."""
-    return f"admission:{tenant}"
+def gate_id(scope: str) -> str:
+    """The gate of a limit's scope."""
+    return scope if scope == TENANT_SCOPE else workflow_scope(scope)
+
+
+def place_topic(tenant: str, ticket: str) -> str:
+    """What whoever stands at this place in the line listens on."""
+    return f"admission:{tenant}:{ticket}"

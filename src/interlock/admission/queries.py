@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from interlock.admission.model import LIMITS, RUNS, Limit, Run, RunState
+from interlock.admission.model import GATES, LIMITS, RUNS, TENANT_SCOPE, Gate, Limit, Run, RunState
 from interlock.store.contract import Store
 from interlock.store.paging import Records, page_of
 
@@ -22,12 +22,22 @@ async def list_runs(
     return await page_of(store, RUNS, name, params, before, limit)
 
 
-async def list_limits(store: Store, tenant: str, *, after: str | None, limit: int) -> list[Limit]:
-    """Limits that somebody set, by scope."""
+async def list_limits(
+    store: Store, tenant: str, *, after: str | None, limit: int
+) -> list[tuple[Limit, Gate | None]]:
+    """Limits that somebody set, by scope, each with its gate."""
     rows = await store.query(
         "admission.list_limits", {"tenant": tenant, "after": after or "", "limit": limit}
     )
-    return [LIMITS.decode(row[0]) for row in rows]
+    return [(LIMITS.decode(row[0]), GATES.decode(row[1]) if row[1] else None) for row in rows]
+
+
+async def tenant_gate(store: Store, tenant: str) -> tuple[Gate, int]:
+    """A tenant's gate, and how many runs there are that it should count, as of one moment."""
+    rows = await store.query("admission.tenant_gate", {"tenant": tenant})
+    if not rows:
+        return Gate(tenant=tenant, id=TENANT_SCOPE), 0
+    return GATES.decode(rows[0][0]), int(rows[0][1] or 0)
 
 
 async def tenants_with_expired_runs(store: Store, now_micros: int, *, limit: int) -> list[str]:

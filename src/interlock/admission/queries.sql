@@ -1,6 +1,7 @@
 -- name: expired_runs
 -- Runs of a tenant whose slot has run out, the longest gone first.
-SELECT body FROM runs WHERE tenant = :tenant AND slot_expires_at <= :now ORDER BY slot_expires_at LIMIT :limit;
+SELECT body FROM runs WHERE tenant = :tenant AND slot_expires_at <= :now ORDER BY slot_expires_at, id
+LIMIT :limit;
 
 -- name: tenants_with_expired_runs
 -- Tenants in which some slot has run out.
@@ -25,5 +26,12 @@ SELECT body FROM runs WHERE tenant = :tenant AND state = :state AND workflow = :
 ORDER BY id DESC LIMIT :limit;
 
 -- name: list_limits
--- A tenant's limits by scope.
-SELECT body FROM limits WHERE tenant = :tenant AND id > :after ORDER BY id LIMIT :limit;
+-- A tenant's limits by scope, each with its gate.
+SELECT limits.body, gates.body FROM limits LEFT JOIN gates ON gates.tenant = limits.tenant
+AND gates.id = CASE WHEN limits.id = 'tenant' THEN 'tenant' ELSE 'workflow:' || limits.id END
+WHERE limits.tenant = :tenant AND limits.id > :after ORDER BY limits.id LIMIT :limit;
+
+-- name: tenant_gate
+-- A tenant's gate, and how many runs there are that it should count.
+SELECT gates.body, (SELECT count(*) FROM runs WHERE runs.tenant = :tenant AND runs.state = 'running')
+FROM gates WHERE gates.tenant = :tenant AND gates.id = 'tenant' LIMIT 1;

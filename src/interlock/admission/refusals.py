@@ -6,10 +6,17 @@ from interlock.kernel.refusal import Fault, Refusal
 
 
 class GateFull(Refusal):
-    """Evaluated, and there is no room: 429. `position` is the caller's place in the line, if it waits."""
+    """Evaluated, and there is no room: 429. `waiting` stand in line ahead of the caller."""
 
     def __init__(
-        self, *, scope: str, active: int, limit: int, waiting: int, retry_after_seconds: float
+        self,
+        *,
+        scope: str,
+        active: int,
+        limit: int,
+        waiting: int,
+        retry_after_seconds: float,
+        is_line_full: bool = False,
     ) -> None:
         ahead = f", {waiting} waiting" if waiting else ""
         super().__init__(
@@ -18,6 +25,7 @@ class GateFull(Refusal):
         )
         self.scope, self.active, self.limit, self.waiting = scope, active, limit, waiting
         self.retry_after_seconds = retry_after_seconds
+        self.is_line_full = is_line_full
 
 
 class GateUnavailable(Fault):

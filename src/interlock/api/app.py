@@ -137,7 +137,7 @@ class App(Generic[C, S]):
         except Exception as worse:  # noqa: BLE001 - a broken translation must not cost the caller the answer
             known, error = None, worse
         if known is not None:
-            return known
+            return _as_told_by(trace.operation, known)
         self._log.fault(error, request=request, request_id=trace.request_id, route=trace.route)
         detail = "something unexpected broke on our side; quote the request id when you report it"
         return problem("internal_error", detail, members={"request_id": trace.request_id})
@@ -203,6 +203,12 @@ def _check_role(operation: Operation[C, S, Any, Any], caller: C) -> None:
         needed = " or ".join(operation.roles)
         detail = f"this needs the role {needed}; ask an administrator for it"
         raise ProblemError(problem("forbidden", detail, members={"roles": list(operation.roles)}))
+
+
+def _as_told_by(operation: Operation[Any, Any, Any, Any] | None, refused: Problem) -> Problem:
+    if operation is None or refused.code != "store_unavailable" or operation.unavailable == refused.code:
+        return refused
+    return problem(operation.unavailable, refused.detail, retry_after_ms=refused.retry_after_ms)
 
 
 def _encoded(answered: Answered) -> Response:

@@ -152,6 +152,7 @@ class Operation(msgspec.Struct, Generic[C, S, Q, B], frozen=True, kw_only=True):
     body: type[B] | RawBody | None = None
     answers: Mapping[int, Any] = _NOTHING
     problems: tuple[str, ...] = ()
+    unavailable: str = "store_unavailable"  # the code when the store cannot be asked, even about the caller
     parameters: Mapping[str, str] = _NOTHING  # what each path parameter is, for the description
     example: JsonValue = None  # a body that could be sent
 

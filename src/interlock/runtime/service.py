@@ -40,7 +40,7 @@ class Service:
         )
         self.keyring = Keyring(store)
         self.permits = PermitSigner(self.kernel, store, settings.secret)
-        self.admission_stats = AdmissionStats()
+        self.admission_stats = AdmissionStats(self.registry)
         self.is_stopping = False
         self.feed = EventFeed(store, self.kernel.wakes, self.registry)
         self.relay_measures = RelayMeasures(self.registry)
