@@ -14,10 +14,12 @@ import msgspec
 
 from interlock.codec.canonical import canonical
 from interlock.sdk.calls import invalid
+from interlock.sdk.gate_running import GATE_LEASE_SECONDS, Passage
 from interlock.sdk.models import Evidence, Job, Target
 from interlock.sdk.operations.jobs import job as read_job
 from interlock.sdk.operations.jobs import submit
 from interlock.sdk.operations.waiting import watch
+from interlock.sdk.operations.work import claim_job
 from interlock.sdk.outcomes import Conflict, Denied, Expired, InterlockError, Rejected, StillPending
 from interlock.sdk.problems import Problem
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from interlock.sdk.session import Session
 
 T = TypeVar("T")
+# One that runs may be a crashed call's: whether its lease has run out is for the service's clock to say.
+RUNNABLE = ("PENDING", "RUNNING")
 Said: TypeAlias = T | Callable[..., T]  # said once, or computed from the call's arguments
 
 
@@ -48,11 +52,13 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     on_pending: Callable[[Job], object] | None = None
     accept_edits: bool = False
 
-    def passage(self, session: Session, shape: CallShape, call: BoundCall) -> Flow[Arguments]:
-        """Ask for one call, wait for the answer, and return the arguments that may run."""
+    def passage(self, session: Session, shape: CallShape, call: BoundCall) -> Flow[Passage]:
+        """Ask for one call, wait for the answer, and take the right to run it."""
         asked = yield from self._asked(session, call)
         decided = yield from self._decided(session, asked)
-        return self._take(shape, call, asked, decided)
+        agreed = self._agreed(shape, call, asked, decided)
+        job = yield from claim_job(session, decided.id, lease_seconds=GATE_LEASE_SECONDS)
+        return Passage(session=session, arguments=agreed, job=job, repeatable=self.key is not None)
 
     def _asked(self, session: Session, call: BoundCall) -> Flow[Job]:
         try:
@@ -98,9 +104,9 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
             resume = again if self.key else without_key
             raise StillPending(seen.id, state=pending.state, resume=resume) from None
 
-    def _take(self, shape: CallShape, call: BoundCall, asked: Job, decided: Job) -> Arguments:
-        """Take the right to run: the job is released, and is what this call asked for."""
-        if decided.state != "PENDING":
+    def _agreed(self, shape: CallShape, call: BoundCall, asked: Job, decided: Job) -> Arguments:
+        """The arguments that may run: the job is released, and is what this call asked for."""
+        if decided.state not in RUNNABLE:
             raise _refusal(decided)
         stored = cast("JsonValue", decided.payload)
         same = canonical(stored) == canonical(call.payload)

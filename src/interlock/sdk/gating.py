@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
-from interlock.sdk.arguments import Arguments, CallShape
+from interlock.sdk.arguments import CallShape
+from interlock.sdk.gate_running import Drive, DriveInLoop, Passage, held, held_in_loop
 
 if TYPE_CHECKING:
     from interlock.sdk.flow import Flow
@@ -15,15 +16,14 @@ if TYPE_CHECKING:
     from interlock.sdk.session import Session
 
 F = TypeVar("F", bound=Callable[..., Any])
-Asking: TypeAlias = "Callable[[tuple[object, ...], dict[str, object]], Flow[Arguments]]"
-Drive: TypeAlias = "Callable[[Flow[Arguments]], Arguments]"
+Asking: TypeAlias = "Callable[[tuple[object, ...], dict[str, object]], Flow[Passage]]"
 
 
 class Drivers(NamedTuple):
     """How a client carries the gate's flow; an async client cannot block."""
 
     blocking: Drive | None
-    in_loop: Callable[[Flow[Arguments]], Awaitable[Arguments]]
+    in_loop: DriveInLoop
 
 
 def gated(function: F, gate: Gate, session: Session, drivers: Drivers) -> F:
@@ -35,7 +35,7 @@ def gated(function: F, gate: Gate, session: Session, drivers: Drivers) -> F:
         raise TypeError(f"a gate goes around a function, not {function!r}; put it on a def")
     shape = CallShape(function)
 
-    def asking(args: tuple[object, ...], kwargs: dict[str, object]) -> Flow[Arguments]:
+    def asking(args: tuple[object, ...], kwargs: dict[str, object]) -> Flow[Passage]:
         return gate.passage(session, shape, shape.bind(args, kwargs))
 
     if inspect.iscoroutinefunction(function):
@@ -54,8 +54,10 @@ def gated(function: F, gate: Gate, session: Session, drivers: Drivers) -> F:
 def _plain(function: Callable[..., Any], asking: Asking, drive: Drive) -> Callable[..., Any]:
     @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        agreed = drive(asking(args, kwargs))
-        return function(*agreed.args, **agreed.kwargs)
+        passage: Passage = drive(asking(args, kwargs))
+        agreed = passage.arguments
+        with held(passage, drive):
+            return function(*agreed.args, **agreed.kwargs)
 
     return wrapper
 
@@ -63,9 +65,11 @@ def _plain(function: Callable[..., Any], asking: Asking, drive: Drive) -> Callab
 def _generator(function: Callable[..., Any], asking: Asking, drive: Drive) -> Callable[..., Any]:
     @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        agreed = drive(asking(args, kwargs))
+        passage: Passage = drive(asking(args, kwargs))
+        agreed = passage.arguments
         inner: Generator[Any, Any, Any] = function(*agreed.args, **agreed.kwargs)
-        return (yield from inner)
+        with held(passage, drive):
+            return (yield from inner)
 
     return wrapper
 
@@ -73,8 +77,10 @@ def _generator(function: Callable[..., Any], asking: Asking, drive: Drive) -> Ca
 def _coroutine(function: Callable[..., Any], asking: Asking, drivers: Drivers) -> Callable[..., Any]:
     @wraps(function)
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
-        agreed = await drivers.in_loop(asking(args, kwargs))
-        return await function(*agreed.args, **agreed.kwargs)
+        passage: Passage = await drivers.in_loop(asking(args, kwargs))
+        agreed = passage.arguments
+        async with held_in_loop(passage, drivers.in_loop):
+            return await function(*agreed.args, **agreed.kwargs)
 
     return wrapper
 
@@ -82,22 +88,24 @@ def _coroutine(function: Callable[..., Any], asking: Asking, drivers: Drivers) -
 def _async_generator(function: Callable[..., Any], asking: Asking, drivers: Drivers) -> Callable[..., Any]:
     @wraps(function)
     async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        agreed = await drivers.in_loop(asking(args, kwargs))
+        passage: Passage = await drivers.in_loop(asking(args, kwargs))
+        agreed = passage.arguments
         inner = function(*agreed.args, **agreed.kwargs)
-        try:
-            item = await anext(inner)
-            while True:
-                try:
-                    sent = yield item
-                except GeneratorExit:
-                    raise
-                except BaseException as thrown:  # noqa: BLE001 - what the consumer throws is the function's to see
-                    item = await inner.athrow(thrown)
-                else:
-                    item = await inner.asend(sent)
-        except StopAsyncIteration:
-            return
-        finally:
-            await inner.aclose()
+        async with held_in_loop(passage, drivers.in_loop):
+            try:
+                item = await anext(inner)
+                while True:
+                    try:
+                        sent = yield item
+                    except GeneratorExit:
+                        raise
+                    except BaseException as thrown:  # noqa: BLE001 - what the consumer throws is the function's to see
+                        item = await inner.athrow(thrown)
+                    else:
+                        item = await inner.asend(sent)
+            except StopAsyncIteration:
+                return
+            finally:
+                await inner.aclose()
 
     return wrapper
