@@ -69,6 +69,13 @@ class RevisionView(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
+class GrantUseView(msgspec.Struct, frozen=True, kw_only=True):
+    """The use of a standing grant that released a job."""
+
+    grant_id: str
+    use: int
+
+
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A job. `labels` are as submitted with those that Interlock added (`system_labels`) on top."""
 
@@ -88,6 +95,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     policy_snapshot: str | None
     decision: VerdictView
     approval: ApprovalView | None
+    grant_use: GrantUseView | None
     submitted_by: str
     submitted_at: datetime
     updated_at: datetime
@@ -160,6 +168,7 @@ def job_fields(job: Job) -> dict[str, Any]:
         "policy_snapshot": job.policy_snapshot,
         "decision": verdict_view(job),
         "approval": approval_view(job.approval) if job.approval else None,
+        "grant_use": _grant_use(job),
         "submitted_by": job.submitted_by,
         "submitted_at": job.submitted_at,
         "updated_at": job.updated_at,
@@ -183,6 +192,11 @@ def job_fields(job: Job) -> dict[str, Any]:
 def job_view(job: Job, *, whole: bool = False) -> JobView:
     """A job; `whole` adds the versions it had before."""
     return JobView(**job_fields(job), revisions=[_revision(old) for old in job.revisions] if whole else [])
+
+
+def _grant_use(job: Job) -> GrantUseView | None:
+    used = job.grant_use
+    return GrantUseView(grant_id=used.grant_id, use=used.use) if used else None
 
 
 def verdict_view(job: Job) -> VerdictView:

@@ -12,7 +12,7 @@ import msgspec
 
 from interlock.approvals.model import Approval, ApprovalState, Requirement, Step
 from interlock.identity.model import Principal
-from interlock.jobs.model import Action, JobState, Priority, Verdict
+from interlock.jobs.model import Action, GrantRef, JobState, Priority, Verdict
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.world import World
 from interlock.policy.evaluate import Evaluation
@@ -28,6 +28,7 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     policy_snapshot: str
     approval: Approval | None = None
+    grant_use: GrantRef | None = None
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):

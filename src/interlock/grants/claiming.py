@@ -95,7 +95,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         for grant in candidates:
             why = self._misfit(world, grant, args)
             if why is None:
-                return consume(world, self.caller, grant, args, self.execution_id)
+                return world.put(GRANT_USES, consume(world, self.caller, grant, args, self.execution_id))
             misfits.append(f"{grant.id}: {why}")
         if len(candidates) == CANDIDATES_MAX and not self.is_last_look:
             raise LookFurther(_place(candidates[-1]))
@@ -152,7 +152,7 @@ def misfit(world: World, grant: Grant, task: str, args: Any) -> str | None:
 
 
 def consume(world: World, by: Caller, grant: Grant, args: Any, execution_id: str) -> GrantUse:
-    """Take one use of a grant that fits. Needs the grant and the use's key owned."""
+    """Take one use of a grant that fits, and return it to be stored. Needs the grant owned."""
     used = grant.used + 1
     verb = "spend" if used == grant.uses else "claim"
     spent = dict(grant.spent)
@@ -176,7 +176,7 @@ def consume(world: World, by: Caller, grant: Grant, args: Any, execution_id: str
     )
     record(world, by, "grant_claim", grant.id, use=used, execution_id=execution_id, args=use.args_digest)
     announce(world, grant.tenant, "grant.claimed", grant.id, {"task": grant.task, "use": used})
-    return world.put(GRANT_USES, use)
+    return use
 
 
 def signer_reads(candidates: tuple[Grant, ...]) -> Reads:

@@ -87,19 +87,17 @@ class Grant(Record, frozen=True, kw_only=True):
         return GrantState.EXPIRED if overdue else self.state
 
     def signed_terms(self) -> bytes:
-        """Exactly what an approver signs, with a domain prefix so that it can be nothing else."""
-        return SIGNED_DOMAIN + canonical(
-            terms_document(
-                tenant=self.tenant,
-                task=self.task,
-                pins=self.pins,
-                limits=self.limits,
-                uses=self.uses,
-                expires_at=self.expires_at,
-                approver=self.approver,
-                nonce=self.nonce,
-                standing=self.standing,
-            )
+        """Exactly what an approver signs."""
+        return signed_bytes(
+            tenant=self.tenant,
+            task=self.task,
+            pins=self.pins,
+            limits=self.limits,
+            uses=self.uses,
+            expires_at=self.expires_at,
+            approver=self.approver,
+            nonce=self.nonce,
+            standing=self.standing,
         )
 
     def tally(self, now: datetime) -> dict[str, int]:
@@ -162,7 +160,7 @@ SIGNERS = Kind("signer", Signer, table="signers", columns={"person": lambda sign
 GRANT_TERMS = Kind("grant_terms", GrantTerms, table="grant_terms")
 
 
-def terms_document(
+def signed_bytes(
     *,
     tenant: str,
     task: str,
@@ -173,19 +171,21 @@ def terms_document(
     approver: str,
     nonce: str,
     standing: bool,
-) -> dict[str, Any]:
-    """A grant's terms as a document; the approver's machine builds the same one to sign it."""
-    return {
-        "tenant": tenant,
-        "task": task,
-        "pins": [pin_document(pin) for pin in pins],
-        "limits": [{"path": limit.path, "total_max": limit.total_max} for limit in limits],
-        "uses": uses,
-        "expires_at": micros(expires_at),
-        "approver": approver,
-        "nonce": nonce,
-        "standing": standing,
-    }
+) -> bytes:
+    """What an approver's machine signs: the terms, with a domain prefix so that it can be nothing else."""
+    return SIGNED_DOMAIN + canonical(
+        {
+            "tenant": tenant,
+            "task": task,
+            "pins": [pin_document(pin) for pin in pins],
+            "limits": [{"path": limit.path, "total_max": limit.total_max} for limit in limits],
+            "uses": uses,
+            "expires_at": micros(expires_at),
+            "approver": approver,
+            "nonce": nonce,
+            "standing": standing,
+        }
+    )
 
 
 def pin_document(pin: Pin) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from interlock.approvals.model import Approval, ApprovalState
+from interlock.approvals.model import Approval, ApprovalState, Requirement
 from interlock.codec.canonical import canonical
 from interlock.kernel.record import Kind, Record, micros
 
@@ -132,6 +132,15 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     observed: str | None = None
 
 
+class GrantRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The use of a standing grant that released a job: for exactly this hash, and for what was asked then."""
+
+    grant_id: str
+    use: int
+    job_hash: str
+    requirement: Requirement
+
+
 class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What would run: everything that the hash binds. The payload is canonical JSON, kept as bytes."""
 
@@ -173,7 +182,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Job(Record, frozen=True, kw_only=True):
-    """One proposed action."""
+    """One proposed action. A question (`is_question`) is for people alone: no worker claims it."""
 
     action: Action
     state: JobState
@@ -189,7 +198,9 @@ class Job(Record, frozen=True, kw_only=True):
     expires_at: datetime | None = None
     max_attempts: int = 3
     run_id: str | None = None
+    is_question: bool = False
     approval: Approval | None = None
+    grant_use: GrantRef | None = None
     system_labels: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     revisions: tuple[Revision, ...] = ()
     attempt: int = 0
@@ -235,6 +246,8 @@ class Job(Record, frozen=True, kw_only=True):
     @property
     def runnable_at(self) -> datetime | None:
         """From when on a worker may claim it, as far as time goes; None if it is not waiting for a worker."""
+        if self.is_question:
+            return None
         if self.state is JobState.PENDING:
             return self.not_before or self.released_at
         if self.state is JobState.RUNNING and self.lease:
@@ -249,7 +262,7 @@ class Job(Record, frozen=True, kw_only=True):
     @property
     def offer_again_at(self) -> datetime | None:
         """When it should be offered again because nobody took it."""
-        if self.state is not JobState.PENDING:
+        if self.state is not JobState.PENDING or self.is_question:
             return None
         since = self.offered_at or self.not_before or self.released_at
         return since + UNCLAIMED_AFTER * 2 ** min(self.offered, UNCLAIMED_DOUBLINGS_MAX)
@@ -283,6 +296,10 @@ JOBS = Kind(
         "target_version": lambda job: job.action.target.version if job.action.target else None,
     },
 )
+
+
+# What the loop that advances workflow runs listens on.
+ADVANCE_TOPIC = "workflow-runs"
 
 
 def job_topic(tenant: str, job_id: str) -> str:

@@ -18,7 +18,7 @@ from interlock.approvals.placing import request_people, requirement_of
 from interlock.approvals.recording import announce_job, record_change
 from interlock.identity.model import PRINCIPALS, Caller
 from interlock.jobs.drift import record_drift, why_drifted
-from interlock.jobs.model import GRANTED_LABEL, JOBS, TRANSITIONS, Job, Revision, Verdict
+from interlock.jobs.model import GRANTED_LABEL, JOBS, TRANSITIONS, GrantRef, Job, Revision, Verdict
 from interlock.kernel.world import World
 from interlock.policy.evaluate import Evaluation, past_throttle
 from interlock.policy.language import Decision
@@ -124,7 +124,10 @@ def _weigh(job: Job, evaluation: Evaluation, snapshot: str) -> Standing:
         case Decision.THROTTLE:
             return Unclear(why=f"rule {evaluation.rule!r} lets nothing through at present")
         case Decision.REQUIRE_HUMAN:
-            if job.approval and _is_granted(job, job.approval, requirement_of(evaluation.approval)):
+            asked = requirement_of(evaluation.approval)
+            if job.approval and _is_granted(job, job.approval, asked):
+                return Granted()
+            if job.grant_use and _is_permitted(job, job.grant_use, asked):
                 return Granted()
             return Unasked(evaluation=evaluation, snapshot=snapshot)
         case _:
@@ -133,15 +136,26 @@ def _weigh(job: Job, evaluation: Evaluation, snapshot: str) -> Standing:
 
 def _is_granted(job: Job, approval: Approval, asked: Requirement) -> bool:
     """Whether people said yes to exactly this, under requirements no weaker than those in force."""
-    given = approval.requirement
     return (
         approval.state is ApprovalState.APPROVED
         and approval.job_hash == job.job_hash
         and job.system_labels.get(GRANTED_LABEL) == "true"
-        and given.quorum >= asked.quorum
+        and _covers(approval.requirement, asked)
+    )
+
+
+def _covers(given: Requirement, asked: Requirement) -> bool:
+    """Whether what was asked for then is no weaker than what is asked for now."""
+    return (
+        given.quorum >= asked.quorum
         and (asked.self_approval or not given.self_approval)
         and (not asked.groups or (bool(given.groups) and set(given.groups) <= set(asked.groups)))
     )
+
+
+def _is_permitted(job: Job, used: GrantRef, asked: Requirement) -> bool:
+    """Whether a standing grant was consumed for exactly this, under requirements no weaker than those in force."""
+    return used.job_hash == job.job_hash and _covers(used.requirement, asked)
 
 
 def _refuse(job: Job, why: str) -> Withdrawn:

@@ -16,6 +16,7 @@ from interlock.approvals.recording import (
     record_refusal,
 )
 from interlock.approvals.refusals import NotActionable
+from interlock.approvals.standing import honour_standing, standing_more, standing_reads
 from interlock.audit.rules import Note, note
 from interlock.identity.model import Caller, Principal, Role
 from interlock.identity.refusals import Forbidden
@@ -58,17 +59,21 @@ class SubmitJob(Command[Job], frozen=True, kw_only=True):
     run_id: str | None = None
 
     def reads(self) -> Reads:
-        return caller_reads(self.caller) | Reads(see=(HEADS.key(self.caller.tenant, HEAD_ID),))
+        see = Reads(see=(HEADS.key(self.caller.tenant, HEAD_ID),))
+        return caller_reads(self.caller) | see | standing_reads(self.caller.tenant, self.action.topic)
 
     def more(self, world: World) -> Reads:
-        return placing_reads(world, self._proposal(require(world, self.caller, Role.SUBMIT)))
+        placing = placing_reads(world, self._proposal(require(world, self.caller, Role.SUBMIT)))
+        return placing | standing_more(world, self.caller.tenant, self.action.topic)
 
     def decide(self, world: World) -> Job:
         submitter = require(world, self.caller, Role.SUBMIT)
         seconds = self.expires_seconds
         ends_at = world.now + timedelta(seconds=seconds) if seconds is not None else None
         job_hash = self.action.hash(self.caller.tenant)
-        placed = place(world, self._proposal(submitter), job_hash=job_hash, ends_at=ends_at)
+        proposal = self._proposal(submitter)
+        placed = place(world, proposal, job_hash=job_hash, ends_at=ends_at)
+        placed = honour_standing(world, self.caller, proposal, placed, job_id=self.job_id, job_hash=job_hash)
         job = world.add(JOBS, self._job(world, submitter, placed, job_hash, ends_at))
         self._record(world, job)
         return job
@@ -106,6 +111,7 @@ class SubmitJob(Command[Job], frozen=True, kw_only=True):
             policy_snapshot=placed.policy_snapshot,
             verdict=placed.verdict,
             approval=placed.approval,
+            grant_use=placed.grant_use,
             priority=self.priority,
             evidence=self.evidence,
             submitted_by=submitter.id,
@@ -118,7 +124,8 @@ class SubmitJob(Command[Job], frozen=True, kw_only=True):
         )
 
     def _record(self, world: World, job: Job) -> None:
-        record_change(world, job, self.caller, "submit")
+        used = {"grant_id": job.grant_use.grant_id, "use": job.grant_use.use} if job.grant_use else None
+        record_change(world, job, self.caller, "submit", grant_use=used)
         announce_job(world, job, _ANNOUNCED[job.state])
 
 

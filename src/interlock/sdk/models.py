@@ -99,6 +99,13 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     why: str | None = None
 
 
+class JobGrantUse(msgspec.Struct, frozen=True, kw_only=True):
+    """The use of a standing grant that released a job."""
+
+    grant_id: str
+    use: int
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One proposed action, and how far it got. `replayed` says that the answer was one given before."""
 
@@ -118,6 +125,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     policy_snapshot: str | None = None
     decision: Decision | None = None
     approval: Approval | None = None
+    grant_use: JobGrantUse | None = None
     submitted_by: str | None = None
     submitted_at: datetime | None = None
     updated_at: datetime | None = None
@@ -309,18 +317,22 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True):
-    """How many runs a scope may have at once."""
+    """How many runs a scope may have at once, and how many it has."""
 
     scope: str
     max_concurrent_runs: int
+    active: int = 0
     set_by: str | None = None
     set_at: datetime | None = None
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits in force."""
+    """The limits in force; the tenant's gate counts `active`, there are `running`, and `waiting` stand in line."""
 
     items: tuple[Limit, ...]
+    active: int = 0
+    running: int = 0
+    waiting: int = 0
     next_cursor: str | None = None
 
 

@@ -1,0 +1,71 @@
+"""Standing grants: a person's yes given beforehand, within pins, for as long and as often as it says.
+
+Where the policy asks for people, a standing grant for the job's topic that fits its payload is that yes. It
+counts for no more than its approver's vote would: one person, who may still decide, is in the groups asked for,
+and is not the one who asks.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from interlock.approvals.model import Requirement
+from interlock.approvals.placing import Placed, Proposal
+from interlock.grants.claiming import consume, misfit, signer_reads
+from interlock.grants.model import GRANT_TERMS, GRANT_USES, TERMS_ID, Grant
+from interlock.grants.picks import OpenGrants
+from interlock.identity.model import PRINCIPALS, Caller, Principal, PrincipalKind, Role
+from interlock.jobs.model import GrantRef, JobState
+from interlock.kernel.record import PICKED_MAX, Reads
+from interlock.kernel.world import World
+
+_CANDIDATES_MAX = 8
+
+
+def standing_reads(tenant: str, topic: str) -> Reads:
+    """The oldest standing grants of a topic."""
+    return Reads(picks=(_pick(tenant, topic, _CANDIDATES_MAX),))
+
+
+def standing_more(world: World, tenant: str, topic: str) -> Reads:
+    """Who issued and signed what was found. Where there is no standing grant, nothing."""
+    found = world.pick(_pick(tenant, topic, PICKED_MAX))
+    if not found:
+        return Reads()
+    approvers = tuple(PRINCIPALS.key(tenant, name) for name in sorted({grant.approver for grant in found}))
+    return signer_reads(found) | Reads(see=(GRANT_TERMS.key(tenant, TERMS_ID), *approvers))
+
+
+def honour_standing(
+    world: World, caller: Caller, proposal: Proposal, placed: Placed, *, job_id: str, job_hash: str
+) -> Placed:
+    """A job that would wait for people is released if a standing grant fits; one use of it is consumed."""
+    if placed.state is not JobState.APPROVAL or placed.approval is None:
+        return placed
+    requirement = placed.approval.requirement
+    payload = msgspec.json.decode(proposal.action.payload)
+    for grant in world.pick(_pick(proposal.tenant, proposal.action.topic, _CANDIDATES_MAX)):
+        if not _may_say_yes(world, grant, requirement, proposal.actor):
+            continue
+        if misfit(world, grant, proposal.action.topic, payload) is None:
+            use = world.add(GRANT_USES, consume(world, caller, grant, payload, job_id))
+            ref = GrantRef(grant_id=grant.id, use=use.use, job_hash=job_hash, requirement=requirement)
+            return msgspec.structs.replace(placed, state=JobState.PENDING, approval=None, grant_use=ref)
+    return placed
+
+
+def _may_say_yes(world: World, grant: Grant, asked: Requirement, actor: Principal) -> bool:
+    approver = world.get(PRINCIPALS, grant.tenant, grant.approver)
+    return (
+        asked.quorum == 1
+        and approver is not None
+        and approver.can_act
+        and approver.kind is PrincipalKind.PERSON
+        and Role.REVIEW in approver.roles
+        and (not asked.groups or bool(set(asked.groups) & set(approver.groups)))
+        and (asked.self_approval or not approver.people & actor.people)
+    )
+
+
+def _pick(tenant: str, topic: str, limit: int) -> OpenGrants:
+    return OpenGrants(tenant=tenant, task=topic, standing=True, limit=limit)

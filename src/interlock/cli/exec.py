@@ -1,0 +1,129 @@
+"""`interlock exec`: run a command once, under a claimed grant or a granted approval, and pass on how it ended."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import Any
+
+from interlock.cli.exits import Exit
+from interlock.cli.options import Parser, as_json, connecting
+from interlock.cli.values import seconds
+
+_MORE = """\
+exit codes:
+  the command's own, if it ran (124 if it ran out of time, 128+N if signal N ended it); if it did not run:
+  1 error, 2 usage, 3 denied or drifted, 4 still waiting, 5 busy or running elsewhere, 6 out of reach or unknown
+
+The command is not interactive: its stdin is what was piped or redirected in, or nothing. Of the environment it
+gets PATH, HOME and a few more, and what the task's `env` (or --env) lists. Options of ours may stand before or
+after TASK; what comes after `--` is never ours.
+"""
+
+
+class _ExecParser(Parser):
+    """Keeps the words of the command apart from our options, in their order."""
+
+    def parse_args(  # pyright: ignore[reportIncompatibleMethodOverride] - as main calls it
+        self, args: Sequence[str] | None = None, namespace: Namespace | None = None
+    ) -> Namespace:
+        ours, words, tail = self._split(list(args or ()))
+        found = super().parse_args(ours, namespace or Namespace())
+        found.is_task = bool(words)
+        found.words = [*words, *tail]
+        return found
+
+    def _split(self, given: list[str]) -> tuple[list[str], list[str], list[str]]:
+        """Our options with their values, the command's words, and what follows `--`."""
+        head, dashes, tail = _partition(given)
+        ours: list[str] = []
+        words: list[str] = []
+        takes_value = {name: action.nargs != 0 for action in self._actions for name in action.option_strings}
+        while head:
+            word = head.pop(0)
+            name, equals, _ = word.partition("=")
+            if name not in takes_value:
+                words.append(word)
+                continue
+            ours.append(word)
+            if takes_value[name] and not equals and head:
+                ours.append(head.pop(0))
+        return ours, words, tail if dashes else []
+
+
+def declare_exec() -> Parser:
+    """The options of `interlock exec`."""
+    parser = _ExecParser(
+        "interlock exec",
+        description="Run a task of interlock.yaml, or any command after `--`, only under a grant or an approval.",
+        examples=(
+            "interlock exec deploy production",
+            "interlock exec --wait 10m -- terraform apply plan.out",
+            "interlock exec --resume job_…",
+            "interlock exec --show deploy production",
+        ),
+        more=_MORE,
+    )
+    parser.usage = "interlock exec [options] TASK [ARGS…]\n       interlock exec [options] -- COMMAND [ARGS…]"
+    parser.add_argument(
+        "--wait",
+        type=seconds,
+        default=0,
+        metavar="10m",
+        help="wait this long for an approval (default: not at all)",
+    )
+    parser.add_argument("--resume", metavar="ID", help="go on with an execution, as its record says")
+    parser.add_argument("--grant", metavar="ID", help="claim this grant and no other")
+    parser.add_argument("--tasks", metavar="FILE", help="the task file (default: the nearest interlock.yaml)")
+    parser.add_argument(
+        "--env", action="append", default=[], metavar="NAME", help="pass this variable to a command after --"
+    )
+    parser.add_argument("--timeout", type=seconds, metavar="1h", help="for a command after -- (default 1h)")
+    parser.add_argument("--stdin", action="store_true", help="read stdin to its end, however long that takes")
+    parser.add_argument("--show", action="store_true", help="print what would run and its hash; run nothing")
+    as_json(parser)
+    connecting(parser)
+    parser.set_defaults(run=run_exec)
+    return parser
+
+
+def run_exec(args: Namespace) -> int:
+    """Run one command."""
+    from interlock.cli.exec_preparing import effective_command
+
+    if not args.words and not args.resume:
+        from interlock.cli.exits import Failed
+
+        raise Failed("say what to run: a task of interlock.yaml, or a command after --", Exit.USAGE)
+    if args.show:
+        return _show(args)
+    if args.resume:
+        from interlock.cli.exec_resuming import resume
+
+        return resume(args)
+    prepared = effective_command(args)
+    if prepared.task_name is not None:
+        from interlock.cli.exec_granted import run_granted
+
+        code = run_granted(args, prepared)
+        if code is not None:
+            return code
+    from interlock.cli.exec_asking import run_asking
+
+    return run_asking(args, prepared)
+
+
+def _show(args: Namespace) -> int:
+    from interlock.cli.exec_preparing import effective_command
+    from interlock.cli.output import say_json
+
+    document: dict[str, Any] = effective_command(args).command.document()
+    say_json(document)
+    return Exit.DONE
+
+
+def _partition(given: list[str]) -> tuple[list[str], bool, list[str]]:
+    if "--" not in given:
+        return given, False, []
+    place = given.index("--")
+    return given[:place], True, given[place + 1 :]

@@ -1,0 +1,97 @@
+"""Running a declared task under a grant: on the embedded store directly, else through the client."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from interlock.cli.exits import Exit, Failed
+from interlock.cli.options import given
+from interlock.execution.once import Ended, begin, replayed, run_begun
+
+if TYPE_CHECKING:
+    from interlock.cli.exec_preparing import Prepared
+    from interlock.execution.gate import Gate
+
+
+def run_granted(args: Namespace, prepared: Prepared) -> int | None:
+    """The command's exit code if a grant was claimed; None if an approval has to be asked for instead."""
+    from interlock.cli.connection import translated
+    from interlock.kernel.ids import new_id
+
+    execution_id = new_id("exec")
+    with translated(args), opened_gate(args) as gate:
+        ended = claim_and_run(gate, args, prepared, execution_id)
+    return None if ended is None else ended.exit_code
+
+
+def claim_and_run(gate: Gate, args: Namespace, prepared: Prepared, execution_id: str) -> Ended | None:
+    """Claim, begin, run. None if no grant fits and an approval may be asked for."""
+    from interlock.execution.running import NotStarted
+
+    signed = prepared.approval is not None and prepared.approval.signed
+    claim = gate.claim(
+        prepared.task_name or "",
+        prepared.command.document(),
+        execution_id,
+        grant_id=args.grant,
+        signed=signed,
+    )
+    if not claim.claimed:
+        if args.grant or signed:
+            raise _refused(prepared, claim.reason or "no grant fits")
+        return None
+    begun = begin(gate, prepared.command, execution_id)
+    if begun.replayed:
+        return replayed(execution_id, begun.result)
+    try:
+        return run_begun(gate, prepared.command, execution_id, begun)
+    except NotStarted as error:
+        raise Failed(f"{error}; grant {claim.grant_id} was used. {_again(execution_id, prepared)}") from None
+
+
+@contextmanager
+def opened_gate(args: Namespace) -> Generator[Gate]:
+    """The store itself if it is embedded and nobody else's key is shown; else a client."""
+    if _is_direct(args):
+        from interlock.execution.direct import DirectGate
+        from interlock.runtime.direct import DirectStore
+
+        store = DirectStore(given(args, "store"))
+        try:
+            yield DirectGate(store)
+        finally:
+            store.close()
+        return
+    from interlock.cli.connection import connected
+    from interlock.execution.remote import ClientGate
+
+    with connected(args) as client:
+        yield ClientGate(client)
+
+
+def _is_direct(args: Namespace) -> bool:
+    environ = os.environ
+    has_server = given(args, "url") or (environ.get("INTERLOCK_URL") and not given(args, "store"))
+    store = given(args, "store") or environ.get("INTERLOCK_STORE") or ""
+    has_key = given(args, "api_key") or environ.get("INTERLOCK_KEY")
+    return not has_server and not has_key and (not store or store.startswith("sqlite:///"))
+
+
+def _refused(prepared: Prepared, reason: str) -> Failed:
+    signed = " --sign-with KEYFILE" if prepared.approval and prepared.approval.signed else ""
+    advice = f"have one issued with `interlock grant {prepared.task_name}{signed}`"
+    problem = {"task": prepared.task_name, "reason": reason}
+    return Failed(
+        f"no grant was claimed, so nothing ran: {reason}. Then {advice}",
+        Exit.DENIED,
+        name="not_claimed",
+        problem=problem,
+    )
+
+
+def _again(execution_id: str, prepared: Prepared) -> str:
+    return f"Once it can start: interlock exec --resume {execution_id} {prepared.retyped}"

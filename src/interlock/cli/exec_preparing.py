@@ -1,0 +1,86 @@
+"""What `interlock exec` would run, from its words, the task file and this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import NamedTuple
+
+from interlock.cli.exits import Exit, Failed
+from interlock.codec.canonical import NotCanonical
+from interlock.execution.effective import Effective
+from interlock.execution.preparing import prepare_command, prepare_task, read_stdin
+from interlock.execution.task_file import NAME, find_task_file, read_task_file
+from interlock.execution.tasks import TIMEOUT_SECONDS_DEFAULT, BadTask, TaskApproval
+
+
+class Prepared(NamedTuple):
+    """A command ready to be asked about. `task_name` is None for one that no task declares."""
+
+    command: Effective
+    task_name: str | None
+    approval: TaskApproval | None
+
+    @property
+    def retyped(self) -> str:
+        """The words to type again for the same execution."""
+        import shlex
+
+        if self.task_name is None:
+            return shlex.join(["--", *self.command.argv])
+        return shlex.join([self.task_name, *self.command.args])
+
+
+def effective_command(args: Namespace) -> Prepared:
+    """The command that these words mean here and now."""
+    try:
+        stdin = read_stdin(_stdin_descriptor(), wait=args.stdin)
+        prepared = _task(args, stdin) if args.is_task else _undeclared(args, stdin)
+        prepared.command.document()
+    except BadTask as error:
+        raise Failed(str(error), Exit.USAGE, name="bad_task") from None
+    except NotCanonical:
+        raise Failed(
+            "a word of the command is not text in UTF-8, so it cannot be approved", Exit.USAGE
+        ) from None
+    return prepared
+
+
+def _task(args: Namespace, stdin: bytes | None) -> Prepared:
+    path = Path(args.tasks) if args.tasks else find_task_file(Path.cwd())
+    name, *rest = args.words
+    if path is None:
+        raise BadTask(
+            f"there is no {NAME} here or above; declare the task {name!r}, or write -- before a command"
+        )
+    tasks = read_task_file(path)
+    if name not in tasks:
+        known = f"it declares {', '.join(sorted(tasks))}" if tasks else "it declares none"
+        raise BadTask(
+            f"{path} has no task {name!r} ({known}); write `interlock exec -- {name} …` to run a command"
+        )
+    task = tasks[name]
+    folder = path.resolve().parent
+    command = prepare_task(name, task, rest, folder=folder, environ=os.environ, stdin=stdin)
+    return Prepared(command, name, task.approval)
+
+
+def _undeclared(args: Namespace, stdin: bytes | None) -> Prepared:
+    command = prepare_command(
+        args.words,
+        folder=Path.cwd(),
+        environ=os.environ,
+        env=args.env,
+        stdin=stdin,
+        timeout_seconds=args.timeout or TIMEOUT_SECONDS_DEFAULT,
+    )
+    return Prepared(command, None, None)
+
+
+def _stdin_descriptor() -> int:
+    try:
+        return sys.stdin.fileno()
+    except (AttributeError, OSError, ValueError):
+        return -1

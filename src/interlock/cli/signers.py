@@ -1,0 +1,113 @@
+"""`interlock signer add|list|revoke`: whose keys grants may be signed with."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from interlock.cli.exits import Exit
+from interlock.cli.options import Parser, as_json, connecting, wants_json
+from interlock.cli.values import words
+
+
+def declare_signer() -> Parser:
+    """The options of `interlock signer`."""
+    parser = Parser(
+        "interlock signer",
+        description="Register the Ed25519 keys that people sign grants with. Admins only.",
+        examples=(
+            "interlock signer add ~/.ssh/id_ed25519.pub --person ada",
+            "interlock signer list",
+            "interlock signer revoke SHA256:…",
+            "interlock signer require 'deploy,prod.*'",
+        ),
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="add|list|revoke|require")
+    add = verbs.add_parser("add", help="register a public key")
+    add.add_argument("public_key", metavar="KEY", help="a .pub file, or `ssh-ed25519 AAAA…`, PEM or base64")
+    add.add_argument("--person", metavar="NAME", help="whose it is (default: yours)")
+    listing = verbs.add_parser("list", help="list registered keys")
+    revoke = verbs.add_parser("revoke", help="stop trusting a key")
+    revoke.add_argument("fingerprint", metavar="FINGERPRINT", help="as `ssh-keygen -lf` prints it")
+    require = verbs.add_parser("require", help="say which tasks need a signed grant")
+    require.add_argument("tasks", metavar="TASKS", type=_tasks, help="names or globs, or - for none")
+    for verb, run in ((add, run_add), (listing, run_list), (revoke, run_revoke), (require, run_require)):
+        as_json(verb)
+        connecting(verb)
+        verb.set_defaults(run=run)
+    return parser
+
+
+def run_add(args: Namespace) -> int:
+    """Register one key."""
+    from msgspec import to_builtins
+
+    from interlock.cli.connection import connected
+    from interlock.cli.output import say, say_json
+
+    with connected(args) as client:
+        signer = client.signer_add(_key_text(args.public_key), person=args.person)
+    if wants_json(args):
+        say_json(to_builtins(signer))
+    else:
+        say(f"{signer.fingerprint} now signs for {signer.person}")
+    return Exit.DONE
+
+
+def run_list(args: Namespace) -> int:
+    """List keys."""
+    from interlock.cli.connection import connected, listing, typed
+    from interlock.cli.grant_page import say_signers
+    from interlock.cli.output import say, say_json
+    from interlock.sdk.grant_models import Signer
+
+    with connected(args) as client:
+        page = listing(client, "signers", limit=1000, cursor=None, query={})
+    if wants_json(args):
+        say_json(page)
+    elif page["items"]:
+        say_signers(typed(page["items"], list[Signer]))
+    else:
+        say("no keys yet; register one with `interlock signer add KEY.pub`")
+    return Exit.DONE
+
+
+def run_revoke(args: Namespace) -> int:
+    """Stop trusting one key."""
+    from msgspec import to_builtins
+
+    from interlock.cli.connection import connected
+    from interlock.cli.output import say, say_json
+
+    with connected(args) as client:
+        signer = client.signer_revoke(args.fingerprint)
+    if wants_json(args):
+        say_json(to_builtins(signer))
+    else:
+        say(
+            f"{signer.fingerprint} is no longer trusted; what is left of grants signed with it cannot be claimed"
+        )
+    return Exit.DONE
+
+
+def run_require(args: Namespace) -> int:
+    """Set which tasks need a signed grant."""
+    from interlock.cli.connection import connected
+    from interlock.cli.output import say, say_json
+
+    with connected(args) as client:
+        terms = client.call("PUT", "grants", "terms", body={"signed_tasks": list(args.tasks)})
+    if wants_json(args):
+        say_json(terms)
+    else:
+        say(f"signed grants only: {', '.join(terms['signed_tasks']) or 'nothing'}")
+    return Exit.DONE
+
+
+def _key_text(given: str) -> str:
+    path = Path(given).expanduser()
+    return path.read_text() if path.is_file() else given
+
+
+def _tasks(text: str) -> tuple[str, ...]:
+    return () if text == "-" else words(text)

@@ -1,0 +1,182 @@
+"""Running a command under a granted approval: ask, wait, take the job, run it once, say how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from interlock.execution.effective import Effective, drift, topic_of
+from interlock.execution.gate import action_id_of
+from interlock.execution.once import Ended, begin, replayed, run_begun
+from interlock.execution.remote import ClientGate
+from interlock.execution.running import NotStarted
+from interlock.sdk.outcomes import Denied, InterlockError, NotFound
+from interlock.sdk.problems import Problem
+
+if TYPE_CHECKING:
+    from interlock.execution.tasks import TaskApproval
+    from interlock.sdk.client import Interlock
+    from interlock.sdk.models import HeldJob, Job
+
+LEASE_SECONDS = 30
+_RENEW_SECONDS = 8.0
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """How a command is put before the policy and people."""
+
+    approval: TaskApproval | None
+    execution_id: str
+    wait_seconds: float
+
+
+class Drifted(Exception):
+    """What would run is not what was approved; `lines` are the differences."""
+
+    def __init__(self, job_id: str, lines: list[str]) -> None:
+        super().__init__(f"{job_id} was approved for something else than would run now")
+        self.lines = lines
+
+
+def submit(client: Interlock, command: Effective, asked: Asked) -> Job:
+    """Put a command before the policy. Raises `Denied`."""
+    return client.submit(
+        topic_of(command.task, command.program),
+        command.document(),
+        risk=asked.approval.risks if asked.approval and asked.approval.risks else None,
+        key=asked.execution_id,
+    )
+
+
+def settle(client: Interlock, job: Job, wait_seconds: float, tell: Callable[[Job], None]) -> Job:
+    """Wait until nobody has to decide any more. Raises `StillPending`, `Rejected` or `Expired`."""
+    if not job.is_decided:
+        tell(job)
+        job = client.wait(job.id, timeout=wait_seconds, until="decided")
+    if job.state in ("PENDING", "RUNNING", "SUCCEEDED", "FAILED"):
+        return job
+    raise _over(job)
+
+
+def run_approved(client: Interlock, job: Job, command: Effective, approval: TaskApproval | None) -> Ended:
+    """Run what was approved, and nothing else. The job is taken and its effect recorded first."""
+    approved = cast("dict[str, Any]", job.payload) if isinstance(job.payload, dict) else {}
+    lines = drift(approved, command.document())
+    if lines:
+        raise Drifted(job.id, lines)
+    _check_people(job, approval)
+    gate = ClientGate(client)
+    held = client.claim_job(job.id, lease_seconds=LEASE_SECONDS)
+    with _holding(client, held):
+        begun = begin(gate, command, job.id, job_id=job.id)
+        ended = replayed(job.id, begun.result) if begun.replayed else _run(client, gate, held, command, begun)
+    _finish(client, held, ended)
+    return ended
+
+
+def known_end(client: Interlock, execution_id: str) -> Ended | None:
+    """How an execution ended, if it did. Raises what the effect's state says: in progress, or unknown."""
+    try:
+        effect = client.call("GET", "effects", action_id_of(execution_id))
+    except NotFound:
+        return None
+    state = effect["state"]
+    if state == "COMMITTED":
+        return replayed(execution_id, effect["result"])
+    if state == "FAILED":
+        return None
+    raise _unsettled(execution_id, effect)
+
+
+def _run(client: Interlock, gate: ClientGate, held: HeldJob, command: Effective, begun: Any) -> Ended:
+    try:
+        return run_begun(gate, command, held.id, begun)
+    except NotStarted as error:
+        client.fail(held.id, held.fence, error={"error": str(error)}, retryable=False)
+        raise
+
+
+def _finish(client: Interlock, held: HeldJob, ended: Ended) -> None:
+    """Say on the job how the command ended. The effect says it too, and that one decides."""
+    if ended.exit_code == 0:
+        client.complete(held.id, held.fence, result=ended.result)
+    else:
+        client.fail(held.id, held.fence, error=ended.result, retryable=False)
+
+
+@contextlib.contextmanager
+def _holding(client: Interlock, held: HeldJob) -> Generator[None]:
+    """Renew the job's lease while the command runs. Losing it changes nothing for the command: its effect is begun."""
+    ended = threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(_RENEW_SECONDS):
+            with contextlib.suppress(InterlockError):
+                client.renew(held.id, held.fence)
+
+    renewing = threading.Thread(target=renew, name="renewing", daemon=True)
+    renewing.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        renewing.join()
+
+
+def _check_people(job: Job, approval: TaskApproval | None) -> None:
+    """A task may ask for more than the policy does, never for less."""
+    if approval is None or not approval.required:
+        return
+    said = job.approval
+    granted = said is not None and said.state == "approved"
+    within = not approval.groups or (
+        said is not None and bool(said.groups) and set(said.groups) <= set(approval.groups)
+    )
+    if (granted and within) or job.grant_use is not None:
+        return
+    asked = f" by {', '.join(approval.groups)}" if approval.groups else ""
+    raise Denied(
+        Problem(
+            status=403,
+            code="approval_required",
+            title="Approval required",
+            detail=f"interlock.yaml asks for a person's approval{asked}, and the policy released {job.id} without it; "
+            f"add a rule with `decision: require_human` for {job.topic}, or have a grant issued",
+            fields={"job_id": job.id},
+        )
+    )
+
+
+def _over(job: Job) -> InterlockError:
+    from interlock.sdk.outcomes import Expired, Rejected
+
+    said = job.approval
+    if job.state == "DENIED" and said is not None and said.state == "rejected":
+        reason, by = said.reason or "no reason given", said.decided_by
+        detail = f"{by} rejected {job.id}: {reason}"
+        fields = {"job_id": job.id, "reason": reason, "reviewer": by}
+        return Rejected(Problem(status=409, code="rejected", detail=detail, fields=fields))
+    kind = Denied if job.state == "DENIED" else Expired
+    detail = f"{job.id} is {job.state}; nothing ran. Ask again by running the command again"
+    return kind(Problem(status=409, code="not_actionable", detail=detail, fields={"job_id": job.id}))
+
+
+def _unsettled(execution_id: str, effect: dict[str, Any]) -> InterlockError:
+    from interlock.sdk.outcomes import Ambiguous, Busy
+
+    action_id = action_id_of(execution_id)
+    if effect["state"] == "IN_PROGRESS":
+        detail = (
+            f"{execution_id} is running elsewhere, begun by {effect['begun_by']} at {effect['begun_at']}; "
+            "wait for it to end"
+        )
+        return Busy(Problem(status=409, code="effect_in_progress", detail=detail))
+    detail = (
+        f"whether {execution_id} ran is not known: it was begun by {effect['begun_by']} at {effect['begun_at']} and "
+        f"nobody said how it ended. Find out, then record it with POST /api/v1/effects/{action_id}/resolve"
+    )
+    return Ambiguous(Problem(status=409, code="effect_ambiguous", detail=detail))

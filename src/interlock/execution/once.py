@@ -1,0 +1,56 @@
+"""Running a command once under the record of its effect."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from interlock.execution.effective import Effective
+from interlock.execution.gate import Begun, Gate, action_id_of
+
+# The record outlives the command, so that a command which ends in time never leaves its outcome unknown.
+_SETTLING_SECONDS = 120
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """How an execution ended; `replayed` if it had run before and did not now."""
+
+    execution_id: str
+    exit_code: int
+    replayed: bool
+    result: dict[str, Any]
+
+
+def begin(gate: Gate, command: Effective, execution_id: str, *, job_id: str | None = None) -> Begun:
+    """Take the right to run it, or learn how it ended before."""
+    return gate.begin(
+        action_id_of(execution_id),
+        command.document()["command_hash"],
+        ttl_seconds=command.timeout_seconds + _SETTLING_SECONDS,
+        job_id=job_id,
+    )
+
+
+def run_begun(gate: Gate, command: Effective, execution_id: str, begun: Begun) -> Ended:
+    """Run what was begun and record how it ended. Raises `NotStarted` after recording that nothing happened."""
+    from interlock.execution.running import NotStarted, run
+
+    action_id = action_id_of(execution_id)
+    try:
+        ran = run(command)
+    except NotStarted as error:
+        gate.fail(action_id, begun.fence, {"error": str(error)})
+        raise
+    result: dict[str, Any] = msgspec.to_builtins(ran)
+    gate.commit(action_id, begun.fence, result)
+    return Ended(execution_id=execution_id, exit_code=ran.exit_code, replayed=False, result=result)
+
+
+def replayed(execution_id: str, result: Any) -> Ended:
+    """How it ended when it ran, from its record. A result that somebody else wrote may lack an exit code."""
+    known = cast("dict[str, Any]", result) if isinstance(result, dict) else {}
+    code = known.get("exit_code")
+    return Ended(
+        execution_id=execution_id, exit_code=code if isinstance(code, int) else 0, replayed=True, result=known
+    )

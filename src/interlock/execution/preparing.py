@@ -1,0 +1,109 @@
+"""From a task, its arguments and this machine to the effective command."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from interlock.execution.effective import Effective
+from interlock.execution.tasks import TIMEOUT_SECONDS_DEFAULT, BadTask, Task, words_of
+
+STDIN_BYTES_MAX = 16 * 1024 * 1024
+# What nearly every program needs to start; all else has to be on the task's list.
+ENV_ALWAYS = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER")
+
+
+def prepare_task(
+    name: str,
+    task: Task,
+    args: Sequence[str],
+    *,
+    folder: Path,
+    environ: Mapping[str, str],
+    stdin: bytes | None,
+) -> Effective:
+    """What running this task with these arguments would come to. Raises `BadTask`."""
+    words = words_of(name, task)
+    cwd = (folder / task.cwd).resolve()
+    if not cwd.is_dir():
+        raise BadTask(f"task {name}: its folder {cwd} does not exist")
+    return Effective(
+        task=name,
+        argv=(*words, *args),
+        args=tuple(args),
+        program=_program(words[0], cwd, environ),
+        cwd=str(cwd),
+        env=_environment(task.env, environ),
+        stdin=stdin,
+        timeout_seconds=task.timeout_seconds,
+        definition=task.definition(),
+    )
+
+
+def prepare_command(
+    words: Sequence[str],
+    *,
+    folder: Path,
+    environ: Mapping[str, str],
+    env: Sequence[str],
+    stdin: bytes | None,
+    timeout_seconds: int = TIMEOUT_SECONDS_DEFAULT,
+) -> Effective:
+    """What running a command that no task declares would come to. Raises `BadTask`."""
+    return Effective(
+        task=None,
+        argv=tuple(words),
+        args=tuple(words[1:]),
+        program=_program(words[0], folder, environ),
+        cwd=str(folder.resolve()),
+        env=_environment(env, environ),
+        stdin=stdin,
+        timeout_seconds=timeout_seconds,
+        definition=None,
+    )
+
+
+def read_stdin(descriptor: int, *, wait: bool) -> bytes | None:
+    """What was piped or redirected in, to its end; None for a terminal, or for a pipe in which nothing is yet.
+
+    With `wait`, a pipe is read whatever it takes. Raises `BadTask` if there is more than may be.
+    """
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:
+        return None
+    if stat.S_ISCHR(mode) or not (stat.S_ISREG(mode) or wait or _has_news(descriptor)):
+        return None
+    chunks: list[bytes] = []
+    size = 0
+    while chunk := os.read(descriptor, 1 << 16):
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > STDIN_BYTES_MAX:
+            raise BadTask(f"stdin is larger than {STDIN_BYTES_MAX} bytes; pass a file's name instead")
+    return b"".join(chunks) or None
+
+
+def _has_news(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN | select.POLLHUP)
+    return bool(poll.poll(0))
+
+
+def _environment(allowed: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: environ[name] for name in sorted({*ENV_ALWAYS, *allowed}) if name in environ}
+
+
+def _program(word: str, cwd: Path, environ: Mapping[str, str]) -> str:
+    if "/" in word:
+        path = cwd / word
+        found = str(path) if os.access(path, os.X_OK) and path.is_file() else None
+    else:
+        found = shutil.which(word, path=environ.get("PATH"))
+    if found is None:
+        raise BadTask(f"there is no program {word!r} to run; check the command and PATH")
+    return str(Path(found).absolute())
