@@ -129,10 +129,6 @@ async def _end(call: Asked[None, Any], verb: str, fence: int | None, **outcome: 
     return await decide(call, command, lambda ended: Reply(200, run_view(ended)))
 
 
-async def read(call: Asked[None, None]) -> Reply:
-    return Reply(200, run_view(await _read(call)))
-
-
 async def listed(call: Asked[RunsQuery, None]) -> Reply:
     query = call.query
     found = await queries.list_runs(
@@ -210,10 +206,6 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="list_runs", method="GET", path="/api/v1/workflow-runs", tag=_TAG, roles=READERS,
         summary="Runs, newest first", query=RunsQuery, answers={200: Page[RunView]}, answer=listed,
-    ),
-    Operation(
-        id="get_run", method="GET", path="/api/v1/workflow-runs/{run_id}", tag=_TAG, roles=READERS,
-        parameters=_RUN_ID, summary="Read a run", answers={200: RunView}, answer=read,
     ),
     Operation(
         id="renew_run", method="POST", path="/api/v1/workflow-runs/{run_id}/renew", tag=_TAG, roles=_STARTERS,

@@ -115,10 +115,15 @@ async def read(call: Asked[None, None]) -> Reply:
 
 
 async def approve(call: Asked[None, ApproveBody]) -> Answer:
+    return await approve_by_id(call, call.path["job_id"])
+
+
+async def approve_by_id(call: Asked[None, ApproveBody], job_id: str) -> Answer:
+    """Approve a job that the path names in whichever way."""
     body = call.body
     command = ApproveJob(
         caller=caller_of(call),
-        job_id=call.path["job_id"],
+        job_id=job_id,
         reason=body.reason,
         note=body.note,
         job_hash=body.job_hash,

@@ -16,13 +16,15 @@ from interlock.api import (
     grants,
     health,
     identity,
-    jobs, leases,
+    jobs,
+    leases,
     permits,
     policy,
     signers,
     targets,
     webhooks,
     workers,
+    workflows,
 )
 from interlock.api.app import App
 from interlock.api.authentication import authenticate
@@ -42,6 +44,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     *permits.OPERATIONS,
     *approvals.OPERATIONS,
     *admission.OPERATIONS,
+    *workflows.OPERATIONS,
     *leases.OPERATIONS,
     *effects.OPERATIONS,
     *targets.OPERATIONS,

@@ -56,7 +56,7 @@ async def entries_page(call: Call[Known, Service, Any, Any], query: AuditQuery) 
         before=position(query.cursor),
         limit=query.limit,
     )
-    items = [_view(n, entry) for n, entry in entries]
+    items = [entry_view(n, entry) for n, entry in entries]
     more = str(items[-1].n) if len(items) == query.limit else None
     return Reply(200, Page(items=items, next_cursor=more))
 
@@ -65,7 +65,8 @@ async def listed(call: Asked[AuditQuery, None]) -> Reply:
     return await entries_page(call, call.query)
 
 
-def _view(n: int, entry: AuditEntry) -> EntryView:
+def entry_view(n: int, entry: AuditEntry) -> EntryView:
+    """An entry as it looks from outside."""
     return EntryView(
         n=n,
         id=entry.id,

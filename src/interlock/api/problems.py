@@ -23,6 +23,7 @@ from interlock.leases import refusals as leases
 from interlock.policy import refusals as policy
 from interlock.relays import refusals as relays
 from interlock.runtime.permits import SigningUnavailable
+from interlock.workflows import refusals as workflows
 
 CODES_OF: Mapping[type[Exception], str] = {
     identity.Unauthenticated: "unauthenticated",
@@ -56,11 +57,15 @@ CODES_OF: Mapping[type[Exception], str] = {
     admission.GateUnavailable: "admission_unavailable",
     admission.RunFenceStale: "fence_stale",
     admission.RunOver: "not_actionable",
+    workflows.BadSteps: "invalid_request",
+    workflows.StepNotRerunnable: "not_actionable",
     leases.LeaseHeld: "lock_busy",
     leases.LeaseFenceStale: "fence_stale",
     leases.LeaseNotActionable: "not_actionable",
     leases.ProgressRequired: "not_actionable",
     leases.ResourceTooDeep: "invalid_request",
+    leases.ResourceUnclear: "invalid_request",
+    leases.CheckpointTooLarge: "too_large",
     grants.BadSignature: "bad_signature",
     grants.SignatureRequired: "bad_signature",
     grants.BadGrantTime: "invalid_request",
@@ -110,6 +115,7 @@ _MEMBERS: Mapping[str, str] = {
     "request_hash": "request_hash",
     "begun_by": "begun_by",
     "downstream_key": "downstream_key",
+    "limit_bytes": "limit_bytes",
 }
 
 

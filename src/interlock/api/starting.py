@@ -24,6 +24,7 @@ from interlock.codec.canonical import canonical
 from interlock.kernel.ids import new_id
 from interlock.kernel.refusal import Fault, LockBusy, StoreUnavailable
 from interlock.kernel.wakes import Subscription
+from interlock.workflows.rules import StartWorkflowRun
 
 TTL_SECONDS_DEFAULT = 60
 # A place in line lapses after `TICKET_SECONDS`; whoever waits comes back several times before that.
@@ -75,7 +76,8 @@ async def _start_or_wait(call: Asked[None, StartBody], workflow: str) -> Answer:
 
 
 async def _start_now(call: Asked[None, StartBody], command: StartRun) -> Answer:
-    return await decide(call, command, lambda run: Reply(201, run_view(run)))
+    whole = StartWorkflowRun(start=command)
+    return await decide(call, whole, lambda run: Reply(201, run_view(run)))
 
 
 def _start_command(call: Asked[None, StartBody], workflow: str) -> StartRun:

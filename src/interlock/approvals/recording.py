@@ -8,7 +8,7 @@ from interlock.approvals.refusals import DecisionRefused
 from interlock.audit.rules import Note, note
 from interlock.identity.model import Caller
 from interlock.identity.refusals import Forbidden, NotFound, PeopleOnly
-from interlock.jobs.model import JOBS, Job, JobState, claims_topic, job_topic
+from interlock.jobs.model import ADVANCE_TOPIC, JOBS, Job, JobState, claims_topic, job_topic
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 from interlock.outbox.rules import announce
@@ -73,5 +73,7 @@ def announce_job(world: World, job: Job, event_type: str, **data: Any) -> None:
     }
     announce(world, job.tenant, event_type, job.id, {**facts, **data})
     world.wake(job_topic(job.tenant, job.id))
+    if job.run_id is not None:
+        world.wake(ADVANCE_TOPIC)
     if job.state is JobState.PENDING:
         world.wake(claims_topic(job.tenant))

@@ -228,6 +228,8 @@ def _check_binding(world: World, job: Job, approval: Approval, seen_hash: str | 
     if seen_hash is not None and seen_hash != job.job_hash:
         raise HashMismatch(job.id, job.job_hash)
     check_target(world, job)
+    if approval.requirement.binding == "workflow":
+        return
     head = world.get(HEADS, job.tenant, HEAD_ID)
     current = head.snapshot if head else None
     if current == approval.policy_snapshot:

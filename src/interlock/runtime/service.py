@@ -17,6 +17,7 @@ from interlock.runtime.permits import PermitSigner
 from interlock.runtime.relay_measures import RelayMeasures
 from interlock.runtime.settings import Settings
 from interlock.runtime.sweeps import Sweeps
+from interlock.runtime.workflows import WorkflowEngine
 from interlock.store.contract import Store
 from interlock.store.urls import store_for
 
@@ -45,6 +46,7 @@ class Service:
         self.feed = EventFeed(store, self.kernel.wakes, self.registry)
         self.relay_measures = RelayMeasures(self.registry)
         self._relaying: Relaying | None = None
+        self.workflows = WorkflowEngine(self.kernel, store)
         self.sweeps = Sweeps(self.kernel, store, self.measures, every_seconds=settings.sweep_seconds)
 
     async def open(self, *, sweeping: bool = True, relaying: bool = False) -> None:
@@ -54,6 +56,7 @@ class Service:
         await self.store.listen(self._heard)
         if sweeping:
             self.sweeps.start()
+            self.workflows.start()
         if relaying and self.settings.relay:
             self._start_relaying()
 
@@ -68,6 +71,7 @@ class Service:
         if self._relaying:
             await self._relaying.close()
         await self.feed.close()
+        await self.workflows.close()
         await self.sweeps.close()
         await self.kernel.close()
         await self.store.close()

@@ -24,6 +24,7 @@ ROOMS = (
     "grants",
     "approvals",
     "jobs",
+    "workflows",
 )
 
 

@@ -1,0 +1,274 @@
+"""Workflows over HTTP: definitions, runs with their steps and timeline, step approvals, rerun."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from interlock.admission.queries import read_run
+from interlock.admission.rules import StartRun
+from interlock.api.admission_views import RunView, run_view
+from interlock.api.approvals import ApproveBody, DecidedView, approve_by_id
+from interlock.api.audit import EntryView, entry_view
+from interlock.api.jobs import READERS, Text, Topic
+from interlock.api.listing import PageQuery
+from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.service_calls import Asked, caller_of, decide
+from interlock.audit import queries as audit_queries
+from interlock.identity.refusals import NotFound
+from interlock.kernel.ids import new_id
+from interlock.runtime.keyring import Known
+from interlock.runtime.service import Service
+from interlock.workflows import queries
+from interlock.workflows.model import Progress, Step, StepKind
+from interlock.workflows.model import Workflow as Definition
+from interlock.workflows.rerunning import RerunFrom
+from interlock.workflows.rules import DefineWorkflow, DeleteWorkflow
+
+_TIMELINE_MAX = 200
+_SLOT_SECONDS = 86_400
+
+StepId = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_\-]+$")]
+
+
+class RetryBody(Body, frozen=True, kw_only=True):
+    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
+
+
+class StepBody(Body, frozen=True, kw_only=True):
+    """A `worker` step is a job on `topic`; an `approval` step asks people."""
+
+    id: StepId
+    kind: StepKind = StepKind.WORKER
+    topic: Topic | None = None
+    env: Text = ""
+    depends_on: Annotated[list[StepId], msgspec.Meta(max_length=50)] = []
+    retry: RetryBody = RetryBody()
+    timeout_seconds: Annotated[int, msgspec.Meta(ge=1, le=30 * 86_400)] = 3600
+    quorum: Annotated[int, msgspec.Meta(ge=1, le=50)] = 1
+    groups: Annotated[list[Text], msgspec.Meta(max_length=50)] = []
+
+
+class DefineBody(Body, frozen=True, kw_only=True):
+    """Without steps, a run of the workflow is only a slot."""
+
+    steps: Annotated[list[StepBody], msgspec.Meta(max_length=50)] = []
+
+
+class RerunBody(Body, frozen=True, kw_only=True):
+    from_step: StepId
+
+
+class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    steps: list[Step]
+    defined_by: str
+    defined_at: datetime
+    version: int
+
+
+class WorkflowsView(msgspec.Struct, frozen=True, kw_only=True):
+    items: list[WorkflowView]
+    next_cursor: str | None = None
+
+
+class StepView(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    kind: str
+    state: str
+    depends_on: list[str]
+    job_id: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    why: str
+
+
+class RunWithSteps(msgspec.Struct, frozen=True, kw_only=True):
+    """A run with how far its steps have come; a run that is only a slot has none."""
+
+    run_id: str
+    workflow: str
+    state: str
+    fence: int
+    ttl_seconds: int
+    slot_expires_at: datetime
+    input: msgspec.Raw
+    result: msgspec.Raw
+    error: str
+    started_by: str
+    started_at: datetime
+    ended_at: datetime | None
+    steps: list[StepView]
+
+
+class TimelineView(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened to a run and its jobs, oldest first."""
+
+    items: list[EntryView]
+
+
+async def define(call: Asked[None, DefineBody]) -> Answer:
+    steps = tuple(_step(body) for body in call.body.steps)
+    command = DefineWorkflow(caller=caller_of(call), workflow=call.path["workflow"], steps=steps)
+    return await decide(call, command, lambda known: Reply(200, _workflow_view(known)))
+
+
+async def read_definition(call: Asked[None, None]) -> Reply:
+    known = await queries.read_workflow(call.services.store, call.caller.tenant, call.path["workflow"])
+    if known is None:
+        raise NotFound("workflow", call.path["workflow"])
+    return Reply(200, _workflow_view(known))
+
+
+async def list_definitions(call: Asked[PageQuery, None]) -> Reply:
+    query = call.query
+    found = await queries.list_workflows(
+        call.services.store, call.caller.tenant, after=query.cursor, limit=query.limit
+    )
+    cursor = found[-1].id if len(found) == query.limit else None
+    return Reply(200, WorkflowsView(items=[_workflow_view(each) for each in found], next_cursor=cursor))
+
+
+async def delete(call: Asked[None, None]) -> Answer:
+    command = DeleteWorkflow(caller=caller_of(call), workflow=call.path["workflow"])
+    return await decide(call, command, lambda known: Reply(200, _workflow_view(known)))
+
+
+async def read(call: Asked[None, None]) -> Reply:
+    run = await read_run(call.services.store, call.caller.tenant, call.path["run_id"])
+    if run is None:
+        raise NotFound("run", call.path["run_id"])
+    progress = await queries.read_progress(call.services.store, run.tenant, run.id)
+    shown = msgspec.structs.asdict(run_view(run))
+    return Reply(200, RunWithSteps(**shown, steps=_steps_view(progress)))
+
+
+async def timeline(call: Asked[None, None]) -> Reply:
+    store, tenant, run_id = call.services.store, call.caller.tenant, call.path["run_id"]
+    if await read_run(store, tenant, run_id) is None:
+        raise NotFound("run", run_id)
+    progress = await queries.read_progress(store, tenant, run_id)
+    subjects = [run_id, *(step.job_id for step in progress.steps if step.job_id)] if progress else [run_id]
+    entries: list[EntryView] = []
+    for subject in subjects:
+        rows = await audit_queries.list_entries(store, tenant, subject=subject, limit=_TIMELINE_MAX)
+        entries.extend(entry_view(n, entry) for n, entry in rows)
+    return Reply(200, TimelineView(items=sorted(entries, key=lambda entry: entry.n)))
+
+
+async def approve_step(call: Asked[None, ApproveBody]) -> Answer:
+    progress = await queries.read_progress(call.services.store, call.caller.tenant, call.path["run_id"])
+    step = progress.step(call.path["step"]) if progress else None
+    if step is None or step.job_id is None:
+        raise NotFound("step that waits for people", call.path["step"])
+    return await approve_by_id(call, step.job_id)
+
+
+async def rerun(call: Asked[None, RerunBody]) -> Answer:
+    old = await read_run(call.services.store, call.caller.tenant, call.path["run_id"])
+    if old is None:
+        raise NotFound("run", call.path["run_id"])
+    start = StartRun(
+        caller=caller_of(call),
+        workflow=old.workflow,
+        run_id=new_id("run"),
+        ttl_seconds=_SLOT_SECONDS,
+        input=old.input,
+    )
+    command = RerunFrom(start=start, old_run_id=old.id, step=call.body.from_step)
+    return await decide(call, command, lambda run: Reply(201, run_view(run)))
+
+
+def _step(body: StepBody) -> Step:
+    return Step(
+        id=body.id,
+        kind=body.kind,
+        topic=body.topic or "",
+        env=body.env,
+        depends_on=tuple(body.depends_on),
+        max_attempts=body.retry.max_attempts,
+        timeout_seconds=body.timeout_seconds,
+        quorum=body.quorum,
+        groups=tuple(body.groups),
+    )
+
+
+def _workflow_view(known: Definition) -> WorkflowView:
+    return WorkflowView(
+        id=known.id,
+        steps=list(known.steps),
+        defined_by=known.defined_by,
+        defined_at=known.defined_at,
+        version=known.version,
+    )
+
+
+def _steps_view(progress: Progress | None) -> list[StepView]:
+    if progress is None:
+        return []
+    kinds = {step.id: step for step in progress.definition}
+    return [
+        StepView(
+            id=step.id,
+            kind=kinds[step.id].kind.value,
+            state=step.state.value,
+            depends_on=list(kinds[step.id].depends_on),
+            job_id=step.job_id,
+            started_at=step.started_at,
+            ended_at=step.ended_at,
+            why=step.why,
+        )
+        for step in progress.steps
+    ]
+
+
+_TAG = "Workflows"
+_WORKFLOW = {"workflow": "The workflow's id."}
+_RUN_ID = {"run_id": "The id that starting the run returned."}
+_OPERATORS = ("operate", "admin")
+
+OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
+    Operation(
+        id="list_workflows", method="GET", path="/api/v1/workflows", tag=_TAG, roles=READERS,
+        summary="Workflows by id", query=PageQuery, answers={200: WorkflowsView}, answer=list_definitions,
+    ),
+    Operation(
+        id="define_workflow", method="PUT", path="/api/v1/workflows/{workflow}", tag=_TAG, roles=_OPERATORS,
+        parameters=_WORKFLOW, summary="Say which steps runs of a workflow take", body=DefineBody,
+        answers={200: WorkflowView}, answer=define,
+    ),
+    Operation(
+        id="get_workflow", method="GET", path="/api/v1/workflows/{workflow}", tag=_TAG, roles=READERS,
+        parameters=_WORKFLOW, summary="Read a workflow", answers={200: WorkflowView}, answer=read_definition,
+    ),
+    Operation(
+        id="delete_workflow", method="DELETE", path="/api/v1/workflows/{workflow}", tag=_TAG, roles=_OPERATORS,
+        parameters=_WORKFLOW, summary="Forget a workflow", answers={200: WorkflowView}, answer=delete,
+    ),
+    Operation(
+        id="get_run", method="GET", path="/api/v1/workflow-runs/{run_id}", tag=_TAG, roles=READERS,
+        parameters=_RUN_ID, summary="Read a run and how far its steps have come",
+        answers={200: RunWithSteps}, answer=read,
+    ),
+    Operation(
+        id="run_timeline", method="GET", path="/api/v1/workflow-runs/{run_id}/timeline", tag=_TAG, roles=READERS,
+        parameters=_RUN_ID, summary="What happened to a run and its jobs", answers={200: TimelineView},
+        answer=timeline,
+    ),
+    Operation(
+        id="approve_step", method="POST", path="/api/v1/workflow-runs/{run_id}/steps/{step}/approve", tag=_TAG,
+        parameters={**_RUN_ID, "step": "The step's id."}, summary="Say yes to a step that asks people",
+        body=ApproveBody, answers={200: DecidedView}, answer=approve_step,
+        problems=("already_rejected", "approval_expired", "not_actionable", "self_approval", "not_eligible",
+                  "people_only", "lock_busy", "job_changed", "hash_mismatch"),
+    ),
+    Operation(
+        id="rerun_run", method="POST", path="/api/v1/workflow-runs/{run_id}/rerun", tag=_TAG,
+        roles=("submit", "work", "operate", "admin"), parameters=_RUN_ID,
+        summary="Run a finished run again from one of its steps", body=RerunBody,
+        answers={201: RunView}, answer=rerun,
+        problems=("max_concurrent_runs", "admission_unavailable", "not_actionable"),
+    ),
+)  # fmt: skip

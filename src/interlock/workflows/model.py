@@ -1,0 +1,106 @@
+"""Definitions of workflows, and how far each run has come with its steps.
+
+A run keeps the definition that it started with: changing a workflow changes runs to come, not runs under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from interlock.kernel.record import Kind, Record
+
+STEPS_MAX = 50
+
+
+class StepKind(StrEnum):
+    WORKER = "worker"
+    APPROVAL = "approval"
+
+
+class StepState(StrEnum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+
+
+TRANSITIONS: Mapping[tuple[StepState, str], StepState] = {
+    (StepState.WAITING, "start"): StepState.RUNNING,
+    (StepState.WAITING, "skip"): StepState.SKIPPED,
+    (StepState.WAITING, "cancel"): StepState.CANCELLED,
+    (StepState.RUNNING, "succeed"): StepState.SUCCEEDED,
+    (StepState.RUNNING, "fail"): StepState.FAILED,
+    (StepState.RUNNING, "cancel"): StepState.CANCELLED,
+    (StepState.SUCCEEDED, "rerun"): StepState.WAITING,
+    (StepState.FAILED, "rerun"): StepState.WAITING,
+    (StepState.CANCELLED, "rerun"): StepState.WAITING,
+    (StepState.SKIPPED, "rerun"): StepState.WAITING,
+}
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One step: a job for a worker, or a question to people."""
+
+    id: str
+    kind: StepKind = StepKind.WORKER
+    topic: str = ""
+    env: str = ""
+    depends_on: tuple[str, ...] = ()
+    max_attempts: int = 3
+    timeout_seconds: int = 3600
+    quorum: int = 1
+    groups: tuple[str, ...] = ()
+
+
+class Workflow(Record, frozen=True, kw_only=True):
+    """A definition. Without steps a run is only a slot, and its caller does the work."""
+
+    steps: tuple[Step, ...] = ()
+    defined_by: str
+    defined_at: datetime
+
+
+class StepRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far one step of a run has come."""
+
+    id: str
+    state: StepState = StepState.WAITING
+    job_id: str | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    why: str = ""
+
+
+class Progress(Record, frozen=True, kw_only=True):
+    """A run's steps, and the definition they follow. The id is the run's."""
+
+    workflow: str
+    definition: tuple[Step, ...]
+    steps: tuple[StepRun, ...]
+    is_over: bool = False
+
+    def step(self, step_id: str) -> StepRun | None:
+        return next((step for step in self.steps if step.id == step_id), None)
+
+
+WORKFLOWS = Kind("workflow", Workflow, table="workflows")
+PROGRESS = Kind(
+    "run_progress",
+    Progress,
+    table="run_progress",
+    columns={
+        "is_over": lambda progress: int(progress.is_over),
+        "workflow": lambda progress: progress.workflow,
+    },
+)
+
+
+def approval_topic(workflow: str, step_id: str) -> str:
+    """The topic of an approval step's job, which no worker claims: it is done once it is decided."""
+    return f"workflow.approval.{workflow}.{step_id}"

@@ -1,0 +1,28 @@
+"""Reading workflows and the progress of runs."""
+
+from __future__ import annotations
+
+from interlock.store.contract import Store
+from interlock.workflows.model import PROGRESS, WORKFLOWS, Progress, Workflow
+
+
+async def read_workflow(store: Store, tenant: str, workflow: str) -> Workflow | None:
+    return await store.get(WORKFLOWS, tenant, workflow)
+
+
+async def read_progress(store: Store, tenant: str, run_id: str) -> Progress | None:
+    return await store.get(PROGRESS, tenant, run_id)
+
+
+async def list_workflows(store: Store, tenant: str, *, after: str | None, limit: int) -> list[Workflow]:
+    """Workflows by id."""
+    rows = await store.query(
+        "workflows.list_workflows", {"tenant": tenant, "after": after or "", "limit": limit}
+    )
+    return [WORKFLOWS.decode(row[0]) for row in rows]
+
+
+async def runs_under_way(store: Store, *, after: str, limit: int) -> list[tuple[str, str]]:
+    """Tenant and id of runs whose steps are not over."""
+    rows = await store.query("workflows.runs_under_way", {"after": after, "limit": limit})
+    return [(str(row[0]), str(row[1])) for row in rows]

@@ -1,0 +1,113 @@
+"""Define workflows, start runs of them, and take them back."""
+
+from __future__ import annotations
+
+import msgspec
+
+from interlock.admission.model import Run
+from interlock.admission.rules import StartRun
+from interlock.audit.rules import Note, note
+from interlock.identity.model import Caller, Role
+from interlock.identity.refusals import NotFound
+from interlock.identity.rules import caller_reads, require
+from interlock.jobs.model import ADVANCE_TOPIC
+from interlock.kernel.command import Command
+from interlock.kernel.record import Reads
+from interlock.kernel.refusal import Refusal
+from interlock.kernel.world import World
+from interlock.workflows.model import PROGRESS, WORKFLOWS, Progress, Step, StepRun, Workflow
+from interlock.workflows.ordering import check_steps
+
+
+class DefineWorkflow(Command[Workflow], frozen=True, kw_only=True):
+    """Say which steps runs of a workflow take from now on."""
+
+    caller: Caller
+    workflow: str
+    steps: tuple[Step, ...]
+
+    def reads(self) -> Reads:
+        return caller_reads(self.caller) | Reads(own=(WORKFLOWS.key(self.caller.tenant, self.workflow),))
+
+    def decide(self, world: World) -> Workflow:
+        by = require(world, self.caller, Role.OPERATE, Role.ADMIN)
+        check_steps(self.steps)
+        _audit(world, self.caller, "workflow_define", self.workflow)
+        definition = Workflow(
+            tenant=self.caller.tenant,
+            id=self.workflow,
+            steps=self.steps,
+            defined_by=by.id,
+            defined_at=world.now,
+        )
+        return world.put(WORKFLOWS, definition)
+
+
+class DeleteWorkflow(Command[Workflow], frozen=True, kw_only=True):
+    """Forget a definition. Runs under way go on with the one they started with."""
+
+    caller: Caller
+    workflow: str
+
+    def reads(self) -> Reads:
+        return caller_reads(self.caller) | Reads(own=(WORKFLOWS.key(self.caller.tenant, self.workflow),))
+
+    def decide(self, world: World) -> Workflow:
+        require(world, self.caller, Role.OPERATE, Role.ADMIN)
+        known = world.get(WORKFLOWS, self.caller.tenant, self.workflow)
+        if known is None:
+            raise NotFound("workflow", self.workflow)
+        _audit(world, self.caller, "workflow_delete", self.workflow)
+        world.delete(WORKFLOWS, known)
+        return known
+
+
+class StartWorkflowRun(Command[Run], frozen=True, kw_only=True):
+    """Start a run if there is room, with the steps of its workflow, if it has any."""
+
+    start: StartRun
+
+    def reads(self) -> Reads:
+        tenant = self.start.caller.tenant
+        return self.start.reads() | Reads(see=(WORKFLOWS.key(tenant, self.start.workflow),))
+
+    def more(self, world: World) -> Reads:
+        return self.start.more(world)
+
+    def decide(self, world: World) -> Run:
+        run = self.start.decide(world)
+        known = world.get(WORKFLOWS, run.tenant, run.workflow)
+        if known is not None and known.steps:
+            steps = tuple(StepRun(id=step.id) for step in known.steps)
+            world.add(
+                PROGRESS,
+                Progress(
+                    tenant=run.tenant,
+                    id=run.id,
+                    workflow=run.workflow,
+                    definition=known.steps,
+                    steps=steps,
+                ),
+            )
+            world.wake(ADVANCE_TOPIC)
+        return run
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        self.start.refused(world, refusal)
+
+
+def changed(step: StepRun, **fields: object) -> StepRun:
+    return msgspec.structs.replace(step, **fields)  # pyright: ignore[reportArgumentType]
+
+
+def _audit(world: World, caller: Caller, action: str, subject: str) -> None:
+    note(
+        world,
+        Note(
+            tenant=caller.tenant,
+            actor=caller.principal,
+            action=action,
+            subject=subject,
+            request_id=caller.request_id,
+        ),
+    )
