@@ -43,6 +43,7 @@ def claim_and_run(gate: Gate, args: Namespace, prepared: Prepared, execution_id:
     if not claim.claimed:
         if args.grant or signed:
             raise _refused(prepared, claim.reason or "no grant fits")
+        _tell_asking(claim.reason or "no grant fits")
         return None
     begun = begin(gate, prepared.command, execution_id)
     if begun.replayed:
@@ -91,6 +92,12 @@ def _refused(prepared: Prepared, reason: str) -> Failed:
         name="not_claimed",
         problem=problem,
     )
+
+
+def _tell_asking(reason: str) -> None:
+    from interlock.cli.output import warn
+
+    warn(f"no grant was claimed ({reason}); asking for an approval")
 
 
 def _again(execution_id: str, prepared: Prepared) -> str:

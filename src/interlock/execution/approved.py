@@ -55,7 +55,8 @@ def submit(client: Interlock, command: Effective, asked: Asked) -> Job:
 def settle(client: Interlock, job: Job, wait_seconds: float, tell: Callable[[Job], None]) -> Job:
     """Wait until nobody has to decide any more. Raises `StillPending`, `Rejected` or `Expired`."""
     if not job.is_decided:
-        tell(job)
+        if wait_seconds:
+            tell(job)
         job = client.wait(job.id, timeout=wait_seconds, until="decided")
     if job.state in ("PENDING", "RUNNING", "SUCCEEDED", "FAILED"):
         return job

@@ -65,7 +65,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def definition(self) -> dict[str, Any]:
         """The declaration as JSON: part of what is hashed, so that changing it is a drift."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
+        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return plain
 
 
