@@ -1,0 +1,184 @@
+"""Workflows over the API: steps are jobs behind the same gate, in the order of what they depend on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from interlock.store.urls import store_for
+from tests.api.rooms.stage import Stage, open_stage
+
+ALLOW = "version: v1\ndefault: allow\n"
+STEPS = [
+    {"id": "draft", "topic": "report.draft"},
+    {"id": "agree", "kind": "approval", "depends_on": ["draft"]},
+    {"id": "send", "topic": "report.send", "depends_on": ["agree", "draft"]},
+]
+
+
+async def set_up(stage: Stage, steps: list[dict[str, Any]] = STEPS, policy: str = ALLOW) -> str:
+    """A workflow and a run of it; returns the run's id."""
+    await stage.policy(policy)
+    defined = await stage.call("PUT", "workflows/report", stage.admin, {"steps": steps})
+    assert defined.status == 200, defined.document
+    started = await stage.call("POST", "workflows/report/runs", stage.admin, {"input": {"month": 3}})
+    assert started.status == 201, started.document
+    await stage.service.workflows.advance_all()
+    return started.document["run_id"]
+
+
+async def work(stage: Stage, *, fail: bool = False) -> dict[str, Any]:
+    """Claim the one job there is and end it; returns the job."""
+    hand = await stage.key("hand", "worker", "work")
+    claimed = await stage.call("POST", "jobs/claim", hand, {"topics": ["**"]})
+    (job,) = claimed.document["jobs"]
+    verb, body = ("fail", {"error": "no", "retryable": False}) if fail else ("complete", {"result": "done"})
+    ended = await stage.call("POST", f"jobs/{job['id']}/{verb}", hand, {"fence": job["fence"], **body})
+    assert ended.status == 200, ended.document
+    await stage.service.workflows.advance_all()
+    return job
+
+
+async def states(stage: Stage, run_id: str) -> dict[str, str]:
+    run = await stage.get(f"workflow-runs/{run_id}")
+    return {"run": run["state"], **{step["id"]: step["state"] for step in run["steps"]}}
+
+
+async def test_steps_run_in_the_order_of_what_they_depend_on(stage: Stage) -> None:
+    run_id = await set_up(stage)
+    assert (await work(stage))["payload"]["input"] == {"month": 3}
+    assert await states(stage, run_id) == {
+        "run": "running", "draft": "succeeded", "agree": "running", "send": "waiting",
+    }  # fmt: skip
+    ada = await stage.person("ada")
+    agreed = await stage.call("POST", f"workflow-runs/{run_id}/steps/agree/approve", ada, {})
+    assert agreed.word == "approved"
+    await stage.service.workflows.advance_all()
+    assert (await work(stage))["payload"]["results"] == {"agree": None, "draft": "done"}
+    assert (await states(stage, run_id))["run"] == "succeeded"
+
+
+async def test_no_worker_gets_an_approval_step(stage: Stage) -> None:
+    run_id = await set_up(stage)
+    await work(stage)
+    ada = await stage.person("ada")
+    await stage.call("POST", f"workflow-runs/{run_id}/steps/agree/approve", ada, {})
+    hand = await stage.key("hand", "worker", "work")
+    claimed = await stage.call("POST", "jobs/claim", hand, {"topics": ["**"]})
+    assert claimed.document["jobs"] == []
+
+
+async def test_a_failed_step_fails_the_run_and_skips_the_rest_and_frees_the_slot(stage: Stage) -> None:
+    run_id = await set_up(stage)
+    await stage.call("PUT", "limits/tenant", stage.admin, {"max_concurrent_runs": 1})
+    await work(stage, fail=True)
+    assert await states(stage, run_id) == {
+        "run": "failed", "draft": "failed", "agree": "skipped", "send": "skipped",
+    }  # fmt: skip
+    again = await stage.call("POST", "workflows/report/runs", stage.admin, {})
+    assert again.status == 201
+
+
+async def test_a_rejected_step_fails_the_run(stage: Stage) -> None:
+    run_id = await set_up(stage)
+    await work(stage)
+    ada = await stage.person("ada")
+    run = await stage.get(f"workflow-runs/{run_id}")
+    job_id = next(step["job_id"] for step in run["steps"] if step["id"] == "agree")
+    assert (await stage.call("POST", f"approvals/{job_id}/reject", ada, {"reason": "no"})).word == "rejected"
+    await stage.service.workflows.advance_all()
+    assert (await states(stage, run_id))["run"] == "failed"
+
+
+async def test_the_policy_may_deny_a_step(stage: Stage) -> None:
+    run_id = await set_up(stage, policy="version: v1\ndefault: deny\n")
+    seen = await states(stage, run_id)
+    assert (seen["run"], seen["draft"]) == ("failed", "failed")
+
+
+async def test_a_changed_policy_does_not_undo_a_question_that_the_workflow_asks(stage: Stage) -> None:
+    run_id = await set_up(stage)
+    await work(stage)
+    await stage.policy("version: v1\ndefault: allow\nrules: [{id: x, when: {topic: y}, decision: deny}]\n")
+    ada = await stage.person("ada")
+    agreed = await stage.call("POST", f"workflow-runs/{run_id}/steps/agree/approve", ada, {})
+    assert agreed.word == "approved"
+
+
+async def test_a_step_that_takes_too_long_fails(stage: Stage) -> None:
+    run_id = await set_up(stage, [{"id": "slow", "topic": "t", "timeout_seconds": 30}])
+    stage.clock.advance(31)
+    await stage.service.workflows.advance_all()
+    assert await states(stage, run_id) == {"run": "failed", "slow": "failed"}
+
+
+async def test_a_cancelled_run_takes_its_waiting_jobs_with_it(stage: Stage) -> None:
+    run_id = await set_up(stage)
+    assert (await stage.call("POST", f"workflow-runs/{run_id}/cancel", stage.admin, {})).status == 200
+    await stage.service.workflows.advance_all()
+    assert await states(stage, run_id) == {
+        "run": "cancelled", "draft": "cancelled", "agree": "skipped", "send": "skipped",
+    }  # fmt: skip
+    assert (await stage.get("jobs?state=CANCELLED"))["items"]
+
+
+async def test_a_rerun_keeps_earlier_results_and_repeats_the_rest(stage: Stage) -> None:
+    run_id = await set_up(
+        stage, [{"id": "a", "topic": "t.a"}, {"id": "b", "topic": "t.b", "depends_on": ["a"]}]
+    )
+    await work(stage)
+    await work(stage, fail=True)
+    again = await stage.call("POST", f"workflow-runs/{run_id}/rerun", stage.admin, {"from_step": "b"})
+    assert again.status == 201
+    await stage.service.workflows.advance_all()
+    assert (await work(stage))["topic"] == "t.b"
+    assert await states(stage, again.document["run_id"]) == {
+        "run": "succeeded",
+        "a": "succeeded",
+        "b": "succeeded",
+    }
+
+
+@pytest.mark.parametrize("step", ["nope", "b"])
+async def test_a_rerun_from_nowhere_is_refused(stage: Stage, step: str) -> None:
+    run_id = await set_up(
+        stage, [{"id": "a", "topic": "t.a"}, {"id": "b", "topic": "t.b", "depends_on": ["a"]}]
+    )
+    await work(stage, fail=True)
+    again = await stage.call("POST", f"workflow-runs/{run_id}/rerun", stage.admin, {"from_step": step})
+    assert (again.status, again.word) == (409, "not_actionable")
+
+
+async def test_the_timeline_tells_it_in_order(stage: Stage) -> None:
+    run_id = await set_up(stage, [{"id": "a", "topic": "t.a"}])
+    await work(stage)
+    told = [entry["action"] for entry in (await stage.get(f"workflow-runs/{run_id}/timeline"))["items"]]
+    assert told == ["run_start", "submit", "claim", "complete", "run_succeeded"]
+
+
+async def test_changing_a_workflow_leaves_runs_under_way_alone(stage: Stage) -> None:
+    run_id = await set_up(stage, [{"id": "a", "topic": "t.a"}])
+    await stage.call("PUT", "workflows/report", stage.admin, {"steps": [{"id": "z", "topic": "t.z"}]})
+    assert (await stage.call("DELETE", "workflows/report", stage.admin)).status == 200
+    assert (await stage.call("GET", "workflows/report", stage.admin)).status == 404
+    await work(stage)
+    assert await states(stage, run_id) == {"run": "succeeded", "a": "succeeded"}
+
+
+async def test_advancing_again_changes_nothing(stage: Stage) -> None:
+    run_id = await set_up(stage)
+    before = await stage.get(f"workflow-runs/{run_id}")
+    for _ in range(5):
+        await stage.service.workflows.advance_all()
+    assert await stage.get(f"workflow-runs/{run_id}") == before
+    assert len((await stage.get("jobs"))["items"]) == 1
+
+
+async def test_two_servers_advancing_one_run_start_each_step_once(postgres_url: str) -> None:
+    async with open_stage(store_for(postgres_url)) as stage, open_stage(store_for(postgres_url)) as other:
+        await set_up(stage, [{"id": f"s{n}", "topic": "t.s"} for n in range(20)])
+        for _ in range(3):
+            await stage.service.workflows.advance_all()
+            await other.service.workflows.advance_all()
+        assert len((await stage.get("jobs"))["items"]) == 20
