@@ -8,7 +8,6 @@ whatever it would write under the old fence is refused.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -22,6 +21,7 @@ RunFlow = Callable[[Flow[Any]], Any]
 RunFlowAsync = Callable[[Flow[Any]], Coroutine[Any, Any, Any]]
 
 _RENEWALS_PER_LIFETIME = 3
+_JOIN_SECONDS = 5.0
 
 
 class Verbs(Generic[T]):
@@ -64,9 +64,25 @@ class Held(Generic[T]):
         """Take in a good renewal."""
         self.now, self._sent_at = latest, sent_at
 
-    def refuse(self, why: InterlockError) -> None:
-        """Take in that it is somebody else's now."""
-        self._refused = why
+    def note(self, why: InterlockError) -> None:
+        """Take in a call that ended badly: a final no means that it is somebody else's now."""
+        if _is_final(why):
+            self._refused = why
+
+    def check_not_refused(self) -> None:
+        """Raise why it was refused, if it was."""
+        if self._refused is not None:
+            raise self._refused
+
+    @property
+    def renewal_seconds(self) -> float:
+        """How long to wait between two renewals."""
+        return self._ttl_seconds / _RENEWALS_PER_LIFETIME
+
+    @property
+    def is_due(self) -> bool:
+        """Whether acquiring took so long (in line, or over retries) that only a renewal tells since when it is held."""
+        return time.monotonic() >= self._sent_at + self.renewal_seconds
 
 
 class Hold(Generic[T]):
@@ -82,29 +98,37 @@ class Hold(Generic[T]):
     def __enter__(self) -> Held[T]:
         """Acquire it, or raise why not."""
         sent_at = time.monotonic()
-        self._held = Held(self._run(self._verbs.acquire()), self._verbs.ttl_seconds, sent_at)
-        self._thread = threading.Thread(target=self._renew, args=(self._held,), daemon=True)
+        self._held = held = Held(self._run(self._verbs.acquire()), self._verbs.ttl_seconds, sent_at)
+        if held.is_due:
+            self._renew_once(held)
+            held.check_not_refused()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._renew, args=(held, self._stop), daemon=True)
         self._thread.start()
-        return self._held
+        return held
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Give it back; that it was lost meanwhile is not an error of the block."""
+        """Give it back; that it was lost meanwhile is told by `lost`, and is not an error of the block."""
         self._stop.set()
         if self._thread:
-            self._thread.join()
+            # A renewal that is still trying is not waited for longer than this; its answer no longer matters.
+            self._thread.join(_JOIN_SECONDS)
         if self._held:
-            with contextlib.suppress(InterlockError):
-                self._run(self._verbs.give_back(self._held.now, error))
-
-    def _renew(self, held: Held[T]) -> None:
-        while not self._stop.wait(self._verbs.ttl_seconds / _RENEWALS_PER_LIFETIME) and not held.lost:
-            sent_at = time.monotonic()
             try:
-                held.renewed(self._run(self._verbs.renew(held.now)), sent_at)
+                self._run(self._verbs.give_back(self._held.now, error))
             except InterlockError as why:
-                if _is_final(why):
-                    held.refuse(why)
-                    return
+                self._held.note(why)
+
+    def _renew(self, held: Held[T], stop: threading.Event) -> None:
+        while not stop.wait(held.renewal_seconds) and not held.lost:
+            self._renew_once(held)
+
+    def _renew_once(self, held: Held[T]) -> None:
+        sent_at = time.monotonic()
+        try:
+            held.renewed(self._run(self._verbs.renew(held.now)), sent_at)
+        except InterlockError as why:
+            held.note(why)
 
 
 class AsyncHold(Generic[T]):
@@ -119,30 +143,35 @@ class AsyncHold(Generic[T]):
     async def __aenter__(self) -> Held[T]:
         """Acquire it, or raise why not."""
         sent_at = time.monotonic()
-        self._held = Held(await self._run(self._verbs.acquire()), self._verbs.ttl_seconds, sent_at)
-        self._task = asyncio.create_task(self._renew(self._held))
-        return self._held
+        self._held = held = Held(await self._run(self._verbs.acquire()), self._verbs.ttl_seconds, sent_at)
+        if held.is_due:
+            await self._renew_once(held)
+            held.check_not_refused()
+        self._task = asyncio.create_task(self._renew(held))
+        return held
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Give it back; that it was lost meanwhile is not an error of the block."""
+        """Give it back; that it was lost meanwhile is told by `lost`, and is not an error of the block."""
         if self._task:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.gather(self._task, return_exceptions=True)
         if self._held:
-            with contextlib.suppress(InterlockError):
+            try:
                 await self._run(self._verbs.give_back(self._held.now, error))
+            except InterlockError as why:
+                self._held.note(why)
 
     async def _renew(self, held: Held[T]) -> None:
         while not held.lost:
-            await asyncio.sleep(self._verbs.ttl_seconds / _RENEWALS_PER_LIFETIME)
-            sent_at = time.monotonic()
-            try:
-                held.renewed(await self._run(self._verbs.renew(held.now)), sent_at)
-            except InterlockError as why:
-                if _is_final(why):
-                    held.refuse(why)
-                    return
+            await asyncio.sleep(held.renewal_seconds)
+            await self._renew_once(held)
+
+    async def _renew_once(self, held: Held[T]) -> None:
+        sent_at = time.monotonic()
+        try:
+            held.renewed(await self._run(self._verbs.renew(held.now)), sent_at)
+        except InterlockError as why:
+            held.note(why)
 
 
 def _is_final(why: InterlockError) -> bool:
