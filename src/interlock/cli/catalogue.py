@@ -65,6 +65,8 @@ SECTIONS: tuple[Section, ...] = (
         "Rules and records",
         (
             Entry("policy", "policy", "check, apply, show, test and roll back the policy"),
+            Entry("workflows", "workflows", "list workflows"),
+            Entry("workflow", "workflows", "define steps, follow a run of them, run it again"),
             Entry("audit", "audit", "list who did what"),
             Entry("events", "events", "show what happens, as it happens"),
             Entry("webhooks", "webhooks", "send events to an address, signed"),

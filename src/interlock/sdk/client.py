@@ -30,6 +30,7 @@ from interlock.sdk.operations import policy as on_policy
 from interlock.sdk.operations import targets as on_targets
 from interlock.sdk.operations import waiting as on_waiting
 from interlock.sdk.operations import work as on_work
+from interlock.sdk.operations import workflows as on_workflows
 from interlock.sdk.session import Session
 
 if TYPE_CHECKING:
@@ -125,6 +126,13 @@ class Interlock(ClientBase):
     cancel_run = blocking(on_admission.cancel_run)
     set_limit = blocking(on_admission.set_limit)
     limits = blocking(on_admission.limits)
+    define_workflow = blocking(on_workflows.define_workflow)
+    workflow = blocking(on_workflows.workflow)
+    workflows = blocking(on_workflows.workflows)
+    delete_workflow = blocking(on_workflows.delete_workflow)
+    run_timeline = blocking(on_workflows.run_timeline)
+    approve_step = blocking(on_workflows.approve_step)
+    rerun = blocking(on_workflows.rerun)
     acquire_lease = blocking(on_leases.acquire_lease)
     leases = blocking(on_leases.leases)
     renew_lease = blocking(on_leases.renew_lease)
@@ -290,6 +298,13 @@ class AsyncInterlock(ClientBase):
     cancel_run = awaited(on_admission.cancel_run)
     set_limit = awaited(on_admission.set_limit)
     limits = awaited(on_admission.limits)
+    define_workflow = awaited(on_workflows.define_workflow)
+    workflow = awaited(on_workflows.workflow)
+    workflows = awaited(on_workflows.workflows)
+    delete_workflow = awaited(on_workflows.delete_workflow)
+    run_timeline = awaited(on_workflows.run_timeline)
+    approve_step = awaited(on_workflows.approve_step)
+    rerun = awaited(on_workflows.rerun)
     acquire_lease = awaited(on_leases.acquire_lease)
     leases = awaited(on_leases.leases)
     renew_lease = awaited(on_leases.renew_lease)
