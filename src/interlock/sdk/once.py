@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 import msgspec
 
 from interlock.codec.canonical import NotCanonical, canonical, digest
-from interlock.sdk.arguments import CallShape, NotJson
+from interlock.sdk.arguments import CallShape
 from interlock.sdk.calls import invalid
 from interlock.sdk.flow import Flow, NothingRun, Raised, act
 from interlock.sdk.models import HeldJob, Target
@@ -159,8 +159,10 @@ def committed(session: Session, effect: Effect, result: Any) -> Flow[Effect]:
     except NotCanonical as error:
         note = {"not_json": repr(result)[:_ERROR_CHARACTERS_MAX]}
         yield from commit_effect(session, effect.action_id, effect.fence, result=note)
-        reason = f"{error}; the effect is committed, and a repeat returns its text. Return JSON instead"
-        raise NotJson("result", reason) from error
+        raise invalid(
+            f"the result of effect {effect.action_id} is not JSON ({error}); it is committed, and a repeat returns "
+            "its text. Return JSON instead"
+        ) from error
     return (yield from commit_effect(session, effect.action_id, effect.fence, result=result))
 
 
@@ -201,7 +203,7 @@ def hash_of_request(request: Any) -> str:
     try:
         return digest("effect-request/v1", request)
     except NotCanonical as error:
-        raise NotJson("request", str(error)) from error
+        raise invalid(f"the request of an effect must be JSON: {error}") from error
 
 
 def _reconciled(

@@ -1,0 +1,130 @@
+"""A process killed between begin and commit, at every statement: the remote side is called at most once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from interlock import Ambiguous, Interlock
+from interlock.sdk.retry import NO_RETRIES
+from tests.crash.effects import payer
+from tests.crash.effects.remote import Remote
+from tests.harness.server import InterlockServer, clean_env
+from tests.harness.soak import dose
+
+BOUNDARIES = 30
+HANG_SECONDS = 120
+
+
+class Payers:
+    """A process that makes payers and reports how each of them ended."""
+
+    def __init__(self, server: InterlockServer, key: str, port: int) -> None:
+        words = [sys.executable, "-m", "tests.crash.effects.payer", server.url, key, str(port)]
+        self._process = subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(payer.__file__).parents[3],
+            env=clean_env(),
+        )
+
+    def run(self, action_id: str, *, fatal: int = 0) -> int | None:
+        """How many statements a payer took, or None if it was killed."""
+        assert self._process.stdin and self._process.stdout
+        print(fatal, action_id, file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline().strip()
+        return None if answer == "killed" else int(answer)
+
+    def close(self) -> None:
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.close()
+        self._process.wait(HANG_SECONDS)
+        self._process.stdout.close()
+
+
+@pytest.fixture
+def remote() -> Iterator[Remote]:
+    with Remote() as opened:
+        yield opened
+
+
+@pytest.fixture
+def payers(
+    serve: Callable[..., InterlockServer], sqlite_url: str, remote: Remote
+) -> Iterator[tuple[InterlockServer, Payers]]:
+    server = serve(sqlite_url)
+    key = server.create_key("payer", kind="agent", roles="submit,work")
+    made = Payers(server, key.key, remote.port)
+    yield server, made
+    made.close()
+
+
+def test_a_payer_killed_at_any_statement_charges_at_most_once(
+    payers: tuple[InterlockServer, Payers], remote: Remote
+) -> None:
+    server, made = payers
+    payer_key = server.create_key("payer", kind="agent", roles="submit,work").key
+    person_key = server.create_key("mia", roles="review").key
+    with (
+        Interlock(server.url, payer_key, retry=NO_RETRIES) as agent,
+        Interlock(server.url, person_key) as person,
+    ):
+        killed = _kill_at_every_boundary(made)
+        _wait_until_none_is_in_progress(person)
+        ambiguous = [name for name in killed if _is_ambiguous(person, name)]
+        assert len(ambiguous) >= 8, "too few payers died between begin and commit to mean anything"
+        for name in ambiguous:
+            _settle(agent, person, remote, name)
+        others = [name for name in killed if name not in ambiguous]
+        for name in others:
+            agent.once(name, payer.charge, remote.port, 100)
+    assert set(remote.charges.values()) == {1}
+    assert len(remote.charges) == len(killed) + 1
+
+
+def _kill_at_every_boundary(made: Payers) -> list[str]:
+    """The action ids of payers killed at statements spread over the whole path."""
+    statements = made.run("undisturbed")
+    assert statements is not None
+    count = min(statements, dose(BOUNDARIES))
+    fatal = sorted({1 + place * (statements - 1) // max(1, count - 1) for place in range(count)})
+    names = [f"payment:{number}" for number in fatal]
+    ends = [made.run(name, fatal=number) for number, name in zip(fatal, names, strict=True)]
+    # A path may be a statement or two shorter the next time; a payer that got to its end is one that paid.
+    assert ends.count(None) >= len(ends) - 1
+    return names
+
+
+def _wait_until_none_is_in_progress(person: Interlock) -> None:
+    deadline = time.monotonic() + HANG_SECONDS
+    while any(each.state == "IN_PROGRESS" for each in person.effects(limit=200).items):
+        assert time.monotonic() < deadline, "effects stay in progress past their time"
+        time.sleep(0.2)
+
+
+def _is_ambiguous(person: Interlock, name: str) -> bool:
+    return any(each.action_id == name for each in person.effects(state="AMBIGUOUS", limit=200).items)
+
+
+def _settle(agent: Interlock, person: Interlock, remote: Remote, name: str) -> None:
+    """Refused until somebody says what happened; then replayed, or tried exactly once more."""
+    with pytest.raises(Ambiguous, match="resolve"):
+        agent.once(name, payer.charge, remote.port, 100)
+    key = person.get_effect(name).downstream_key
+    happened = remote.charges[key]
+    assert happened <= 1
+    if happened:
+        person.resolve_effect(name, "committed", evidence="the remote side has it", result={"said": "found"})
+        assert agent.once(name, payer.charge, remote.port, 100) == {"said": "found"}
+    else:
+        person.resolve_effect(name, "not_committed", evidence="the remote side knows nothing of it")
+        first = agent.once(name, payer.charge, remote.port, 100)
+        assert agent.once(name, payer.charge, remote.port, 100) == first
+    assert remote.charges[key] == 1
