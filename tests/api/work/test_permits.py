@@ -163,6 +163,29 @@ async def test_a_permit_has_one_spelling(shift: Shift) -> None:
         assert why(other, keys) in ("malformed", "bad_signature")
 
 
+def test_not_even_its_own_key_can_sign_another_spelling() -> None:
+    key = Ed25519PrivateKey.from_private_bytes(b"k" * 32)
+    public = b64(key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw))
+    keys = [{"kid": "k", "kty": "OKP", "crv": "Ed25519", "x": public}]
+    head = spelled({"alg": "EdDSA", "kid": "k", "typ": "interlock-permit+jwt"})
+    good = b'{"aud":"a","exp":1893456009,"fence":1,"iat":1893456000,"job_hash":"h","job_id":"j","tenant":"t"}'
+
+    def signed(claims: bytes) -> str:
+        text = f"{head}.{b64(claims)}"
+        return f"{text}.{b64(key.sign(text.encode()))}"
+
+    assert verify_permit(signed(good), keys, now=BEGIN).tenant == "t"
+    for other in (
+        good.replace(b":", b": "),
+        good.replace(b'"fence":1', b'"fence":9,"fence":1'),
+        good.replace(b'"t"', rb'"\u0074"'),
+        good.replace(b"}", b',"zone":1}'),
+        good.replace(b'"fence":1', b'"fence":1.0'),
+        good.replace(b',"tenant":"t"', b""),
+    ):
+        assert why(signed(other), keys) == "malformed"
+
+
 @given(st.data())
 def test_no_single_character_can_be_changed(data: st.DataObject) -> None:
     key = Ed25519PrivateKey.from_private_bytes(b"k" * 32)

@@ -56,6 +56,17 @@ async def test_higher_priorities_go_first_and_within_one_whoever_waited_longest(
     assert [made[job["id"]] for job in jobs] == ["urgent", "high", "old", "new", "low"]
 
 
+async def test_a_job_that_is_tried_again_goes_behind_those_that_became_ready_before(shift: Shift) -> None:
+    first = await shift.submit()
+    held = await shift.take()
+    await shift.call("release", first, held["fence"])
+    held = await shift.take()
+    await shift.call("fail", first, held["fence"], error="x")
+    second = await shift.submit()
+    shift.stage.clock.advance(5)
+    assert [job["id"] for job in await shift.claim(max=2)] == [second, first]
+
+
 @pytest.mark.parametrize(
     ("patterns", "found"),
     [

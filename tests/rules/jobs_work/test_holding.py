@@ -77,6 +77,19 @@ async def test_a_lease_that_ran_out_is_lost_even_if_nobody_took_the_job(
 
 
 @pytest.mark.parametrize(("verb", "body"), VERBS)
+async def test_two_workers_with_one_key_are_told_apart_by_their_fences(
+    shift: Shift, verb: str, body: dict[str, Any]
+) -> None:
+    job = await shift.submit()
+    old = (await shift.take(lease_seconds=10))["fence"]
+    shift.stage.clock.advance(15)
+    new = (await shift.take())["fence"]
+    assert (await shift.call(verb, job, old, **body)).word == "fence_stale"
+    assert (await shift.call(verb, job, new + 1, **body)).word == "fence_stale"
+    assert (await shift.call(verb, job, new, **body)).status == 200
+
+
+@pytest.mark.parametrize(("verb", "body"), VERBS)
 async def test_the_right_fence_in_the_wrong_hands_is_refused(
     shift: Shift, verb: str, body: dict[str, Any]
 ) -> None:
@@ -142,6 +155,7 @@ async def test_a_cancelled_job_is_no_longer_its_workers(shift: Shift) -> None:
     assert (await shift.stage.call("POST", f"jobs/{job}/cancel", shift.bot, {})).status == 200
     seen = await shift.call("complete", job, fence, result=1)
     assert (seen.word, seen.document["state"]) == ("fence_stale", "CANCELLED")
+    assert "holder" not in seen.document
 
 
 async def test_of_completing_and_failing_at_once_one_holds(shift: Shift) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from interlock.approvals.model import ApprovalState
 from interlock.jobs.model import GRANTED_LABEL
 from tests.rules.jobs_work.shift import WORKABLE, Shift
 
@@ -103,6 +104,37 @@ async def test_a_yes_under_weaker_requirements_is_asked_for_again(shift: Shift) 
     assert asked["revisions"][-1]["approval"]["state"] == "approved"
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "stands"),
+    [
+        ("{self_approval: true}", "{}", False),
+        ("{self_approval: true}", "{self_approval: true}", True),
+        ("{}", "{groups: [finance]}", False),
+        ("{groups: [finance]}", "{groups: [finance]}", True),
+        ("{groups: [finance]}", "{groups: [finance, legal]}", True),
+        ("{groups: [finance, legal]}", "{groups: [finance]}", False),
+        ("{groups: [finance]}", "{}", True),
+        ("{quorum: 2}", "{quorum: 1}", True),
+    ],
+)
+async def test_a_yes_stands_where_as_much_or_less_is_asked_for_now(
+    shift: Shift, before: str, after: str, stands: bool
+) -> None:
+    policy = (
+        'version: v1\nrules:\n  - {id: ask, when: {topic: "pay.**"}, decision: require_human, approval: %s}\n'
+    )
+    people = [await shift.stage.person(name, groups=("finance",)) for name in ("ann", "bob")]
+    await shift.stage.policy(policy % before)
+    job = await shift.submit("pay.a")
+    for person in people:
+        await shift.stage.approve(job, person)
+    assert (await shift.stage.job(job))["state"] == "PENDING"
+
+    await shift.stage.policy(policy % after)
+
+    assert bool(await shift.claim("pay.a")) is stands
+
+
 async def test_a_policy_that_asks_no_more_than_before_changes_nothing(shift: Shift) -> None:
     job = await shift.approved("pay.a")
     await shift.stage.policy(WORKABLE + '  - {id: more, when: {topic: "x"}, decision: deny}\n')
@@ -137,7 +169,7 @@ async def test_a_policy_that_cannot_be_evaluated_holds_the_job_back_and_says_so_
     assert (taken["id"], taken["held_up"]) == (job, None)
 
 
-@pytest.mark.parametrize("changed", ["payload", "hash", "approval", "label", "pending"])
+@pytest.mark.parametrize("changed", ["payload", "hash", "approval", "state", "label", "nobody"])
 async def test_a_stored_job_that_was_altered_is_not_handed_out(shift: Shift, changed: str) -> None:
     job = await shift.approved("pay.a")
     record: Any = await shift.stage.service.store.get(_jobs(), "default", job)
@@ -151,6 +183,10 @@ async def test_a_stored_job_that_was_altered_is_not_handed_out(shift: Shift, cha
         case "approval":
             other = msgspec.structs.replace(record.approval, job_hash="sha256:" + "0" * 64)
             await shift.alter(job, approval=other)
+        case "state":
+            await shift.alter(
+                job, approval=msgspec.structs.replace(record.approval, state=ApprovalState.EXPIRED)
+            )
         case "label":
             await shift.alter(job, system_labels={})
         case _:
