@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from argparse import Namespace
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from interlock.cli.exec_preparing import Prepared, embedded_folder
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import given
 from interlock.execution.once import Ended, begin, replayed, run_begun
@@ -19,12 +19,19 @@ if TYPE_CHECKING:
 
 def run_granted(args: Namespace, prepared: Prepared) -> int | None:
     """The command's exit code if a grant was claimed; None if an approval has to be asked for instead."""
-    from interlock.cli.connection import translated
     from interlock.kernel.ids import new_id
 
-    execution_id = new_id("exec")
-    with translated(args), opened_gate(args) as gate:
-        ended = claim_and_run(gate, args, prepared, execution_id)
+    try:
+        with opened_gate(args) as gate:
+            ended = claim_and_run(gate, args, prepared, new_id("exec"))
+    except (Failed, KeyboardInterrupt, BrokenPipeError):
+        raise
+    except Exception:
+        # Only now: what explains trouble costs time to load.
+        from interlock.cli.connection import translated
+
+        with translated(args):
+            raise
     return None if ended is None else ended.exit_code
 
 
@@ -57,7 +64,7 @@ def claim_and_run(gate: Gate, args: Namespace, prepared: Prepared, execution_id:
 @contextmanager
 def opened_gate(args: Namespace) -> Generator[Gate]:
     """The store itself if it is embedded and nobody else's key is shown; else a client."""
-    if _is_direct(args):
+    if embedded_folder(args) is not None:
         from interlock.execution.direct import DirectGate
         from interlock.runtime.direct import DirectStore
 
@@ -72,14 +79,6 @@ def opened_gate(args: Namespace) -> Generator[Gate]:
 
     with connected(args) as client:
         yield ClientGate(client)
-
-
-def _is_direct(args: Namespace) -> bool:
-    environ = os.environ
-    has_server = given(args, "url") or (environ.get("INTERLOCK_URL") and not given(args, "store"))
-    store = given(args, "store") or environ.get("INTERLOCK_STORE") or ""
-    has_key = given(args, "api_key") or environ.get("INTERLOCK_KEY")
-    return not has_server and not has_key and (not store or store.startswith("sqlite:///"))
 
 
 def _refused(prepared: Prepared, reason: str) -> Failed:

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.cli.exits import Exit, Failed
+from interlock.cli.options import given
 from interlock.codec.canonical import NotCanonical
 from interlock.execution.effective import Effective
 from interlock.execution.preparing import prepare_command, prepare_task, read_stdin
 from interlock.execution.task_file import NAME, find_task_file, read_task_file
 from interlock.execution.tasks import TIMEOUT_SECONDS_DEFAULT, BadTask, TaskApproval
+
+EMBEDDED_STORE = "sqlite:///.interlock/interlock.db"
 
 
 class Prepared(NamedTuple):
@@ -55,7 +58,7 @@ def _task(args: Namespace, stdin: bytes | None) -> Prepared:
         raise BadTask(
             f"there is no {NAME} here or above; declare the task {name!r}, or write -- before a command"
         )
-    tasks = read_task_file(path)
+    tasks = read_task_file(path, kept_in=embedded_folder(args))
     if name not in tasks:
         known = f"it declares {', '.join(sorted(tasks))}" if tasks else "it declares none"
         raise BadTask(
@@ -77,6 +80,17 @@ def _undeclared(args: Namespace, stdin: bytes | None) -> Prepared:
         timeout_seconds=args.timeout or TIMEOUT_SECONDS_DEFAULT,
     )
     return Prepared(command, None, None)
+
+
+def embedded_folder(args: Namespace) -> Path | None:
+    """The folder of the embedded store's file, if it is opened here as its own user; else None."""
+    environ = os.environ
+    has_server = given(args, "url") or (environ.get("INTERLOCK_URL") and not given(args, "store"))
+    store = given(args, "store") or environ.get("INTERLOCK_STORE") or EMBEDDED_STORE
+    has_key = given(args, "api_key") or environ.get("INTERLOCK_KEY")
+    if has_server or has_key or not store.startswith("sqlite:///"):
+        return None
+    return Path(store.removeprefix("sqlite:///")).parent
 
 
 def _stdin_descriptor() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from interlock.execution.task_cache import keep_tasks, kept_tasks
 from interlock.execution.tasks import BadTask, Task, read_tasks
 
 NAME = "interlock.yaml"
@@ -17,18 +18,26 @@ def find_task_file(start: Path) -> Path | None:
     return next((path for folder in folders if (path := folder / NAME).is_file()), None)
 
 
-def read_task_file(path: Path) -> dict[str, Task]:
-    """The tasks that a file declares. Raises `BadTask`."""
+def read_task_file(path: Path, *, kept_in: Path | None = None) -> dict[str, Task]:
+    """The tasks that a file declares, from `kept_in` if they were read before. Raises `BadTask`."""
     try:
         text = path.read_bytes()
     except OSError as error:
         raise BadTask(f"cannot read {path}: {error.strerror}") from None
     if len(text) > _BYTES_MAX:
         raise BadTask(f"{path} is larger than {_BYTES_MAX} bytes")
+    kept = kept_tasks(kept_in, text) if kept_in else None
+    return kept if kept is not None else _read_anew(path, text, kept_in)
+
+
+def _read_anew(path: Path, text: bytes, kept_in: Path | None) -> dict[str, Task]:
     try:
-        return read_tasks(_document(text))
+        tasks = read_tasks(_document(text))
     except (BadTask, UnicodeDecodeError) as error:
         raise BadTask(f"{path}: {error}") from None
+    if kept_in:
+        keep_tasks(kept_in, text, tasks)
+    return tasks
 
 
 def _document(text: bytes) -> Any:

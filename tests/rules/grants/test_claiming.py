@@ -1,0 +1,206 @@
+"""One permission, one winner: who gets a use, and who is told no and why."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.rules.grants.conftest import Granting
+
+
+async def test_of_many_claimants_as_many_win_as_there_are_uses(granting: Granting) -> None:
+    for uses in (1, 3, 8):
+        grant = await granting.grant(uses=uses)
+
+        answers = await asyncio.gather(*(granting.claim() for _ in range(20)))
+
+        won = [answer for answer in answers if answer["claimed"]]
+        assert sorted(answer["use"] for answer in won) == list(range(1, uses + 1))
+        assert {answer["grant_id"] for answer in won} == {grant}
+        assert all("no open grant" in answer["reason"] for answer in answers if not answer["claimed"])
+        assert await granting.state(grant) == "spent"
+
+
+async def test_two_claimants_on_two_grants_both_win_with_different_grants(granting: Granting) -> None:
+    first, second = await granting.grant(), await granting.grant()
+
+    answers = await asyncio.gather(granting.claim(), granting.claim())
+
+    assert {answer["grant_id"] for answer in answers} == {first, second}
+
+
+async def test_the_oldest_fitting_grant_is_used_first(granting: Granting) -> None:
+    narrow = await granting.grant(pins={"env": "test"})
+    oldest = await granting.grant()
+    granting.stage.clock.advance(1)
+    await granting.grant()
+
+    assert (await granting.claim({"env": "production"}))["grant_id"] == oldest
+    assert (await granting.claim({"env": "test"}))["grant_id"] == narrow
+
+
+async def test_a_named_grant_that_does_not_fit_never_falls_back_to_another(granting: Granting) -> None:
+    named = await granting.grant(pins={"env": "test"})
+    other = await granting.grant()
+
+    answer = await granting.claim({"env": "production"}, grant_id=named)
+
+    assert (answer["claimed"], answer["reason"]) == (False, f'{named}: pin env: must be exactly "test"')
+    assert [await granting.state(grant) for grant in (named, other)] == ["open", "open"]
+
+
+async def test_the_same_execution_gets_the_same_use_again(granting: Granting) -> None:
+    grant = await granting.grant(uses=5)
+    first = await granting.claim({"n": 1}, "run-7")
+
+    again = [await granting.claim({"n": 1}, "run-7") for _ in range(3)]
+
+    assert again == [first] * 3
+    assert (await granting.read(grant))["used"] == 1
+
+
+async def test_the_same_execution_wins_once_however_often_it_asks_at_once(granting: Granting) -> None:
+    grant = await granting.grant(uses=5)
+
+    answers = await asyncio.gather(*(granting.claim({}, "run-7") for _ in range(30)))
+
+    assert {(answer["claimed"], answer["use"]) for answer in answers} == {(True, 1)}
+    assert (await granting.read(grant))["used"] == 1
+
+
+async def test_a_claimed_execution_is_not_a_permission_for_other_arguments(granting: Granting) -> None:
+    grant = await granting.grant(uses=5)
+    await granting.claim({"amount": 1}, "run-7")
+
+    answer = await granting.claim({"amount": 1000}, "run-7")
+
+    assert not answer["claimed"]
+    assert "other arguments" in answer["reason"]
+    assert (await granting.read(grant))["used"] == 1
+
+
+async def test_nobody_wins_by_naming_somebody_elses_execution(granting: Granting) -> None:
+    grant = await granting.grant()
+    await granting.claim({}, "run-7")
+    thief = await granting.stage.agent("thief")
+
+    answer = await granting.claim({}, "run-7", key=thief)
+
+    assert not answer["claimed"]
+    assert (await granting.read(grant))["used"] == 1
+
+
+async def test_a_no_is_not_remembered_for_nothing_happened(granting: Granting) -> None:
+    assert not (await granting.claim({}, "run-7"))["claimed"]
+    await granting.grant()
+
+    assert (await granting.claim({}, "run-7"))["claimed"]
+
+
+MISFITS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"repo": "billing"}, {"repo": "other"}, "pin repo"),
+    ({"repo": "billing"}, {}, "pin repo: the argument is missing"),
+    ({"repo": "billing"}, {"repo": ["billing"]}, "pin repo"),
+    ({"cents": {"max": 500}}, {"cents": 501}, "pin cents"),
+    ({"cents": {"max": 500}}, {"cents": "5"}, "pin cents"),
+    ({"cents": {"max": 500}}, {"cents": True}, "pin cents"),
+    ({"branch": {"glob": "fix/*"}}, {"branch": "main"}, "pin branch"),
+    ({"branch": {"glob": "fix/*"}}, {"branch": 7}, "pin branch"),
+    ({"a.b": 1}, {"a": {"c": 1}}, "pin a.b"),
+    ({"args.1": "x"}, {"args": ["x"]}, "pin args.1"),
+    ({"flag": True}, {"flag": 1}, "pin flag"),
+]
+
+
+@pytest.mark.parametrize(("pins", "args", "why"), MISFITS)
+async def test_what_a_pin_excludes_consumes_nothing_and_is_audited(
+    granting: Granting, pins: dict[str, Any], args: dict[str, Any], why: str
+) -> None:
+    grant = await granting.grant(pins=pins)
+
+    answer = await granting.claim(args)
+
+    assert not answer["claimed"]
+    assert why in answer["reason"]
+    assert await granting.state(grant) == "open"
+    assert await granting.refusals("deploy") == [answer["reason"]]
+
+
+FITS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"repo": "billing"}, {"repo": "billing", "more": 1}),
+    ({"n": 1}, {"n": 1.0}),
+    ({"cents": {"max": 500}}, {"cents": 500}),
+    ({"branch": {"glob": "fix/*"}}, {"branch": "fix/7"}),
+    ({"a.b": {"exact": {"x": [1, 2]}}}, {"a": {"b": {"x": [1, 2]}}}),
+    ({"args.0": "prod"}, {"args": ["prod", "now"]}),
+]
+
+
+@pytest.mark.parametrize(("pins", "args"), FITS)
+async def test_what_is_within_the_pins_is_permitted(
+    granting: Granting, pins: dict[str, Any], args: dict[str, Any]
+) -> None:
+    await granting.grant(pins=pins)
+    assert (await granting.claim(args))["claimed"]
+
+
+async def test_uses_together_never_exceed_the_budget(granting: Granting) -> None:
+    budget = {"path": "cents", "total_max": 1000}
+    grant = await granting.grant(uses=100, budget=budget, pins={"cents": {"max": 500}})
+
+    answers = await asyncio.gather(*(granting.claim({"cents": 300}) for _ in range(10)))
+
+    assert sum(answer["claimed"] for answer in answers) == 3
+    assert (await granting.claim({"cents": 100}))["claimed"]
+    after = await granting.claim({"cents": 1})
+    assert "1000 of 1000 is spent" in after["reason"]
+    assert (await granting.read(grant))["spent"] == {"cents": 1000}
+
+
+async def test_a_negative_amount_does_not_refill_a_budget(granting: Granting) -> None:
+    await granting.grant(uses=10, limits=[{"path": "cents", "total_max": 100}])
+    assert not (await granting.claim({"cents": -100}))["claimed"]
+
+
+async def test_a_grant_for_another_task_is_not_found(granting: Granting) -> None:
+    grant = await granting.grant("deploy")
+
+    assert not (await granting.claim(task="destroy"))["claimed"]
+    named = await granting.claim(task="destroy", grant_id=grant)
+
+    assert named["reason"] == f"{grant}: task: it is for deploy"
+    assert await granting.state(grant) == "open"
+
+
+async def test_a_fitting_grant_is_found_behind_any_number_that_do_not_fit(granting: Granting) -> None:
+    for number in range(40):
+        await granting.grant(pins={"n": number})
+    wanted = await granting.grant(pins={"n": 99})
+
+    answer = await granting.claim({"n": 99})
+
+    assert (answer["claimed"], answer["grant_id"]) == (True, wanted)
+    assert await granting.refusals("deploy") == []
+
+
+async def test_another_tenants_grant_is_as_absent_as_none(granting: Granting) -> None:
+    grant = await granting.grant()
+    stranger = await granting.stage.agent("stranger", tenant="other")
+
+    answer = await granting.claim(key=stranger, grant_id=grant)
+
+    assert answer == {"claimed": False, "reason": f"there is no grant {grant}"}
+    assert await granting.state(grant) == "open"
+
+
+async def test_a_kept_answer_is_given_again_under_its_idempotency_key(granting: Granting) -> None:
+    await granting.grant()
+    body = {"task": "deploy", "execution_id": "run-7"}
+    call = granting.stage.call
+    first = await call("POST", "grants/claim", granting.bot, body, idempotency_key="k")
+    again = await call("POST", "grants/claim", granting.bot, body, idempotency_key="k")
+
+    assert first.document["claimed"]
+    assert (again.body, again.headers["idempotency-replayed"]) == (first.body, "true")

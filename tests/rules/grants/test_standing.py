@@ -1,0 +1,140 @@
+"""Standing grants: a yes given beforehand, worth no more than its giver's vote."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.rules.grants.conftest import Granting, Pen
+
+POLICY = """
+version: v1
+rules:
+  - {id: one, when: {topic: refund}, decision: require_human}
+  - {id: two, when: {topic: payout}, decision: require_human, approval: {quorum: 2}}
+  - {id: ops, when: {topic: deploy}, decision: require_human, approval: {groups: [ops]}}
+  - {id: no, when: {topic: wipe}, decision: deny}
+"""
+STRICTER = POLICY.replace(
+    "topic: refund}, decision: require_human",
+    "topic: refund}, decision: require_human, approval: {quorum: 2}",
+)
+
+
+async def submit(granting: Granting, payload: Any, topic: str = "refund", key: str | None = None) -> Any:
+    seen = await granting.stage.propose(key or granting.bot, payload, topic)
+    return seen.document
+
+
+async def test_a_job_that_fits_a_standing_grant_is_released_without_a_person(granting: Granting) -> None:
+    await granting.stage.policy(POLICY)
+    grant = await granting.grant("refund", standing=True, uses=2, pins={"cents": {"max": 500}})
+
+    job = await submit(granting, {"cents": 400})
+
+    assert (job["state"], job["approval"], job["grant_use"]) == (
+        "PENDING",
+        None,
+        {"grant_id": grant, "use": 1},
+    )
+    assert await granting.stage.events(job["id"]) == ["job.released"]
+    read = await granting.read(grant)
+    assert [use["execution_id"] for use in read["claims"]] == [job["id"]]
+    assert ("grant_claim", "done") in await granting.stage.audit(grant)
+
+
+async def test_a_worker_may_run_what_a_standing_grant_released(granting: Granting) -> None:
+    await granting.stage.policy(POLICY)
+    await granting.grant("refund", standing=True)
+    job = await submit(granting, {})
+    worker = await granting.stage.key("w", "worker", "work")
+
+    seen = await granting.stage.call("POST", "jobs/claim", worker, {"topics": ["refund"]})
+
+    assert [held["id"] for held in seen.document["jobs"]] == [job["id"]]
+
+
+async def test_what_a_standing_grant_released_waits_again_if_the_policy_asks_for_more(
+    granting: Granting,
+) -> None:
+    await granting.stage.policy(POLICY)
+    await granting.grant("refund", standing=True)
+    job = await submit(granting, {})
+    await granting.stage.policy(STRICTER)
+    worker = await granting.stage.key("w", "worker", "work")
+
+    seen = await granting.stage.call("POST", "jobs/claim", worker, {"topics": ["refund"]})
+
+    assert seen.document["jobs"] == []
+    assert (await granting.stage.job(job["id"]))["state"] == "APPROVAL"
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload"),
+    [("refund", {"cents": 501}), ("refund", {}), ("payout", {"cents": 1}), ("deploy", {"cents": 1})],
+)
+async def test_what_does_not_fit_waits_for_people_and_consumes_nothing(
+    granting: Granting, topic: str, payload: Any
+) -> None:
+    await granting.stage.policy(POLICY)
+    grant = await granting.grant(topic, standing=True, pins={"cents": {"max": 500}})
+
+    job = await submit(granting, payload, topic)
+
+    assert (job["state"], job["grant_use"]) == ("APPROVAL", None)
+    assert (await granting.read(grant))["used"] == 0
+
+
+async def test_a_grant_of_the_group_asked_for_counts(granting: Granting) -> None:
+    await granting.stage.policy(POLICY)
+    olga = await granting.stage.person("olga", groups=("ops",))
+    await granting.issue("deploy", key=olga, standing=True)
+    assert (await submit(granting, {}, "deploy"))["state"] == "PENDING"
+
+
+async def test_nobody_releases_their_own_agents_jobs(granting: Granting) -> None:
+    await granting.stage.policy(POLICY)
+    own = await granting.stage.agent("own", owner="ada")
+    await granting.grant("refund", standing=True)
+    assert (await submit(granting, {}, key=own))["state"] == "APPROVAL"
+
+
+async def test_a_denied_job_stays_denied(granting: Granting) -> None:
+    await granting.stage.policy(POLICY)
+    grant = await granting.grant("wipe", standing=True)
+    assert (await submit(granting, {}, "wipe"))["code"] == "policy_denied"
+    assert (await granting.read(grant))["used"] == 0
+
+
+async def test_many_jobs_at_once_use_a_standing_grant_exactly_as_often_as_it_says(granting: Granting) -> None:
+    await granting.stage.policy(POLICY)
+    await granting.grant("refund", standing=True, uses=10, budget={"path": "cents", "total_max": 500})
+
+    jobs = await asyncio.gather(*(submit(granting, {"cents": 60}) for _ in range(30)))
+
+    released = [job for job in jobs if job["state"] == "PENDING"]
+    assert sorted(job["grant_use"]["use"] for job in released) == list(range(1, 9))
+    assert {job["state"] for job in jobs} == {"PENDING", "APPROVAL"}
+
+
+async def test_a_standing_grant_is_not_for_claims_nor_another_for_jobs(granting: Granting) -> None:
+    await granting.stage.policy(POLICY)
+    standing = await granting.grant("refund", standing=True)
+    assert "standing" in (await granting.claim(task="refund", grant_id=standing))["reason"]
+    assert not (await granting.claim(task="refund"))["claimed"]
+    await granting.stage.call("POST", f"grants/{standing}/revoke", granting.ada, {})
+    await granting.grant("refund")
+    assert (await submit(granting, {}))["state"] == "APPROVAL"
+
+
+async def test_a_signed_standing_grant_is_held_to_its_signature(granting: Granting, pen: Pen) -> None:
+    await granting.stage.policy(POLICY)
+    await granting.stage.call("PUT", "grants/terms", granting.stage.admin, {"signed_tasks": ["refund"]})
+    await granting.grant(**pen.sign(granting.stage, task="refund", standing=True, uses=2), task="refund")
+
+    assert (await submit(granting, {}))["state"] == "PENDING"
+    fingerprint = pen.fingerprint.replace("/", "%2F").replace("+", "%2B")
+    await granting.stage.call("POST", f"signers/{fingerprint}/revoke", granting.stage.admin)
+    assert (await submit(granting, {}))["state"] == "APPROVAL"
