@@ -1,7 +1,12 @@
 """Acquiring a lease: find it free, or stand in line.
 
-Everything that could make it unfree is owned while deciding: the node of the path and of each path above it.
-Leases that ran out by the clock are ended in the same decision, and the newcomer gets their last checkpoint.
+Everything that could make it unfree is owned while deciding: the node of the path and of each path above it. If
+everything under a path is wanted, the leases under it are looked at as well; whoever acquires one of those owns
+the nodes above, so none can appear meanwhile. Leases that ran out by the clock are ended in the same decision,
+and the newcomer gets their last checkpoint.
+
+Locks are taken in one order, nodes and then leases. An owner who renews takes only the lease's, so renewing and
+waiting never stand in each other's way.
 """
 
 from __future__ import annotations
@@ -17,32 +22,35 @@ from interlock.kernel.command import Command
 from interlock.kernel.record import Key, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
-from interlock.leases.ending import end_lease
+from interlock.leases.ending import end_lease, node_at
+from interlock.leases.lines import Claim, who_goes_before
 from interlock.leases.model import (
     LEASES,
     NODES,
     TERMS,
     TERMS_ID,
+    TREE,
     Holder,
     Lease,
     LeaseState,
     LeaseTerms,
     Mode,
     Node,
-    Place,
     ancestors_of,
     conflicts,
+    next_fence,
     path_of,
 )
 from interlock.leases.picks import LeasesUnder
-from interlock.leases.refusals import HolderSeen, LeaseHeld, ResourceTooDeep
+from interlock.leases.refusals import HolderSeen, LeaseHeld, ResourceTooDeep, ResourceUnclear
+from interlock.leases.waiting import stand_in_line
 from interlock.outbox.rules import announce
 
-PLACE_SECONDS = 5
-LINE_MAX = 1000
+HOLDERS_MAX = 256
 DEPTH_MAX = 16
 _UNDER_MAX = 50
 _RETRY_SECONDS_MIN, _RETRY_SECONDS_MAX = 0.1, 60.0
+_OWNERS = (Role.SUBMIT, Role.WORK, Role.REVIEW, Role.OPERATE, Role.ADMIN)
 
 
 class Acquired(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,73 +74,59 @@ class AcquireLease(Command[Acquired], frozen=True, kw_only=True):
 
     def reads(self) -> Reads:
         tenant = self.caller.tenant
-        path, tree = path_of(self.resource)
-        nodes = tuple(NODES.key(tenant, each) for each in (*ancestors_of(path), path))
-        picks = (LeasesUnder(tenant=tenant, path=path, limit=_UNDER_MAX),) if tree else ()
+        nodes = tuple(NODES.key(tenant, each) for each in self._paths)
+        picks = (self._under,) if self._is_tree else ()
         return caller_reads(self.caller) | Reads(own=nodes, see=(TERMS.key(tenant, TERMS_ID),), picks=picks)
 
     def more(self, world: World) -> Reads:
         """The leases that stand in the way, and the last one on this resource."""
-        path, _ = path_of(self.resource)
-        own: list[Key] = []
-        for each in (*ancestors_of(path), path):
-            node = _node(world, self.caller.tenant, each)
-            held = [holder.lease_id for holder in node.holders if each == path or holder.tree]
-            last = [node.last_lease] if node.last_lease and each == path else []
-            own.extend(LEASES.key(self.caller.tenant, lease_id) for lease_id in dict.fromkeys([*held, *last]))
-        return Reads(own=tuple(dict.fromkeys(own)))
+        tenant = self.caller.tenant
+        own: dict[Key, None] = {}
+        for path in self._paths:
+            for holder in self._holders(world, path):
+                own[LEASES.key(tenant, holder.lease_id)] = None
+        for lease in self._overdue_under(world):
+            own[LEASES.key(tenant, lease.id)] = None
+            own[NODES.key(tenant, path_of(lease.resource)[0])] = None
+        last = node_at(world, tenant, self._path).last_lease
+        see = (LEASES.key(tenant, last),) if last else ()
+        return Reads(own=tuple(own), see=see)
 
     def decide(self, world: World) -> Acquired:
-        require(world, self.caller, Role.SUBMIT, Role.WORK, Role.REVIEW, Role.OPERATE, Role.ADMIN)
-        path, _ = path_of(self.resource)
-        if len(ancestors_of(path)) >= DEPTH_MAX:
-            raise ResourceTooDeep(DEPTH_MAX)
-        predecessor = self._last(world, path)
-        self._end_overdue(world, path)
-        self._check_free(world, path)
-        return self._acquire(world, path, predecessor)
+        require(world, self.caller, *_OWNERS)
+        _check_resource(self.resource)
+        is_crowded = self._is_tree and len(world.pick(self._under)) >= _UNDER_MAX
+        self._end_overdue(world)
+        self._check_free(world)
+        if is_crowded:
+            why = "covers so many leases that ran out that they are ended first"
+            raise LeaseHeld(self.resource, None, _RETRY_SECONDS_MIN, why)
+        return self._acquire(world)
 
     def refused(self, world: World, refusal: Refusal) -> None:
         """Keep, or take, the caller's place in line; whoever ran out of time is ended either way."""
         if not isinstance(refusal, LeaseHeld):
             return
-        path, _ = path_of(self.resource)
-        self._end_overdue(world, path)
+        self._end_overdue(world)
         if self.ticket is not None:
-            self._stand_in_line(world, path)
+            stand_in_line(world, self.caller.tenant, self._claim)
 
     # Finding it free.
 
-    def _check_free(self, world: World, path: str) -> None:
-        tenant, (_, tree) = self.caller.tenant, path_of(self.resource)
-        for each in (*ancestors_of(path), path):
-            node = _node(world, tenant, each)
-            for holder in node.holders:
-                if (holder.tree or each == path) and conflicts(holder, self.mode):
-                    self._held(world, holder.lease_id)
-            self._check_line(world.now, node, at_path=each == path)
-        if tree:
-            for lease in world.pick(LeasesUnder(tenant=tenant, path=path, limit=_UNDER_MAX)):
-                if lease.is_live_at(world.now) and Mode.EXCLUSIVE in (lease.mode, self.mode):
-                    self._held(world, lease.id)
+    def _check_free(self, world: World) -> None:
+        for path in self._paths:
+            for holder in self._holders(world, path):
+                if conflicts(holder, self.mode):
+                    self._check_over(world, world.get(LEASES, self.caller.tenant, holder.lease_id))
+        if self._is_tree:
+            for lease in world.pick(self._under):
+                self._check_over(world, lease)
+        self._check_line(world)
+        shared_by = len(node_at(world, self.caller.tenant, self._path).holders)
+        if shared_by >= HOLDERS_MAX:
+            raise LeaseHeld(self.resource, None, 1.0, f"is shared by {shared_by} already")
 
-    def _check_line(self, now: datetime, node: Node, *, at_path: bool) -> None:
-        """Nobody overtakes: those before in line whom this lease would shut out go first."""
-        kept = node.reserved
-        if at_path and kept and kept.expires_at > now and kept.principal != self.caller.principal:
-            raise LeaseHeld(
-                self.resource, None, _until(kept.expires_at, now), f"is kept for {kept.principal}"
-            )
-        for place in node.waiting_at(now):
-            if place.ticket == self.ticket:
-                return
-            if (at_path or place.tree) and Mode.EXCLUSIVE in (place.mode, self.mode):
-                raise LeaseHeld(
-                    self.resource, None, 1.0, f"goes to {place.principal} first, who waits longer"
-                )
-
-    def _held(self, world: World, lease_id: str) -> None:
-        lease = world.get(LEASES, self.caller.tenant, lease_id)
+    def _check_over(self, world: World, lease: Lease | None) -> None:
         if lease is None or not lease.is_live_at(world.now):
             return
         holder = HolderSeen(
@@ -147,35 +141,43 @@ class AcquireLease(Command[Acquired], frozen=True, kw_only=True):
             self.resource, holder, _until(lease.expires_at, world.now), f"is held by {lease.owner}"
         )
 
+    def _check_line(self, world: World) -> None:
+        """Nobody overtakes: those before in line whom this lease would shut out go first."""
+        line = node_at(world, self.caller.tenant, self._paths[0]).waiting_at(world.now)
+        first = who_goes_before(line, self._claim)
+        if first is None:
+            return
+        if first.kept:
+            left = _until(first.expires_at, world.now)
+            raise LeaseHeld(self.resource, None, left, f"is kept for {first.principal}")
+        raise LeaseHeld(self.resource, None, 1.0, f"goes to {first.principal} first, who waits longer")
+
     # Taking it.
 
-    def _acquire(self, world: World, path: str, predecessor: Lease | None) -> Acquired:
-        tenant, (_, tree) = self.caller.tenant, path_of(self.resource)
-        for each in ancestors_of(path):
-            if world.get(NODES, tenant, each) is None:
-                world.put(NODES, Node(tenant=tenant, id=each))
-        node = _node(world, tenant, path)
-        lease = world.add(LEASES, self._lease(world, node.next_fence(world.now), predecessor))
-        holder = Holder(lease_id=lease.id, mode=self.mode, tree=tree)
-        world.put(
-            NODES,
-            msgspec.structs.replace(
-                node,
-                fence=lease.fence,
-                holders=(*node.holders, holder),
-                line=tuple(place for place in node.waiting_at(world.now) if place.ticket != self.ticket),
-                reserved=None,
-                last_lease=lease.id,
-            ),
-        )
+    def _acquire(self, world: World) -> Acquired:
+        tenant, now = self.caller.tenant, world.now
+        # Nodes above are made on first use, so that whoever takes everything there has something to lock.
+        for path in self._paths[:-1]:
+            if world.get(NODES, tenant, path) is None:
+                world.put(NODES, Node(tenant=tenant, id=path))
+        node, top = node_at(world, tenant, self._path), node_at(world, tenant, self._paths[0])
+        predecessor = world.get(LEASES, tenant, node.last_lease) if node.last_lease else None
+        lease = world.add(LEASES, self._lease(world, next_fence(now, node, top), predecessor))
+        holder = Holder(lease_id=lease.id, mode=self.mode, tree=self._is_tree)
+        held = msgspec.structs.replace(node, fence=lease.fence, holders=(*node.holders, holder))
+        world.put(NODES, held)
+        top = node_at(world, tenant, self._paths[0])
+        line = tuple(place for place in top.waiting_at(now) if not self._claim.is_at(place))
+        world.put(NODES, msgspec.structs.replace(top, fence=lease.fence, line=line))
         self._tell(world, lease)
         return Acquired(lease=lease, predecessor=predecessor)
 
     def _lease(self, world: World, fence: int, predecessor: Lease | None) -> Lease:
-        terms = world.get(TERMS, self.caller.tenant, TERMS_ID) or _default_terms(self.caller.tenant)
+        tenant = self.caller.tenant
+        terms = world.get(TERMS, tenant, TERMS_ID) or LeaseTerms(tenant=tenant, id=TERMS_ID)
         ttl = min(self.ttl_seconds, terms.ttl_seconds_max)
         return Lease(
-            tenant=self.caller.tenant,
+            tenant=tenant,
             id=self.lease_id,
             resource=self.resource,
             mode=self.mode,
@@ -188,6 +190,8 @@ class AcquireLease(Command[Acquired], frozen=True, kw_only=True):
             since=world.now,
             expires_at=world.now + timedelta(seconds=ttl),
             predecessor=predecessor.id if predecessor else None,
+            # So that a successor who dies before its own first checkpoint does not lose this one.
+            checkpoint=predecessor.checkpoint if predecessor else None,
         )
 
     def _tell(self, world: World, lease: Lease) -> None:
@@ -207,63 +211,56 @@ class AcquireLease(Command[Acquired], frozen=True, kw_only=True):
 
     # Others.
 
-    def _last(self, world: World, path: str) -> Lease | None:
-        node = _node(world, self.caller.tenant, path)
-        return world.get(LEASES, self.caller.tenant, node.last_lease) if node.last_lease else None
-
-    def _end_overdue(self, world: World, path: str) -> None:
-        """End leases in the way whose time is up; nodes elsewhere in the tree are left to the sweep."""
-        tenant = self.caller.tenant
-        for each in (*ancestors_of(path), path):
-            for holder in _node(world, tenant, each).holders:
-                if each != path and not holder.tree:
-                    continue
-                lease = world.get(LEASES, tenant, holder.lease_id)
+    def _end_overdue(self, world: World) -> None:
+        """End the leases in the way whose time is up."""
+        overdue = {lease.id: lease for lease in self._overdue_under(world)}
+        for path in self._paths:
+            for holder in self._holders(world, path):
+                lease = world.get(LEASES, self.caller.tenant, holder.lease_id)
                 if lease is not None and lease.is_held and not lease.is_live_at(world.now):
-                    end_lease(world, lease, "expire")
+                    overdue[lease.id] = lease
+        for lease in overdue.values():
+            end_lease(world, lease, "expire")
 
-    def _stand_in_line(self, world: World, path: str) -> None:
-        node = _node(world, self.caller.tenant, path)
-        line = node.waiting_at(world.now)
-        known = next((place for place in line if place.ticket == self.ticket), None)
-        place = Place(
-            ticket=self.ticket or "",
-            principal=self.caller.principal,
-            mode=self.mode,
-            tree=path_of(self.resource)[1],
-            since=known.since if known else world.now,
-            expires_at=world.now + timedelta(seconds=PLACE_SECONDS),
+    def _overdue_under(self, world: World) -> list[Lease]:
+        found = world.pick(self._under) if self._is_tree else ()
+        return [lease for lease in found if not lease.is_live_at(world.now)]
+
+    def _holders(self, world: World, path: str) -> list[Holder]:
+        """Who holds this resource itself, or everything that it lies under."""
+        node = node_at(world, self.caller.tenant, path)
+        return [holder for holder in node.holders if holder.tree or path == self._path]
+
+    @property
+    def _path(self) -> str:
+        return path_of(self.resource)[0]
+
+    @property
+    def _is_tree(self) -> bool:
+        return path_of(self.resource)[1]
+
+    @property
+    def _paths(self) -> tuple[str, ...]:
+        """From the top of the tree down to the resource's own path."""
+        return (*ancestors_of(self._path), self._path)
+
+    @property
+    def _under(self) -> LeasesUnder:
+        return LeasesUnder(tenant=self.caller.tenant, path=self._path, wanted=self.mode, limit=_UNDER_MAX)
+
+    @property
+    def _claim(self) -> Claim:
+        return Claim(
+            principal=self.caller.principal, resource=self.resource, mode=self.mode, ticket=self.ticket
         )
-        if known:
-            line = tuple(place if each.ticket == self.ticket else each for each in line)
-        elif len(line) < LINE_MAX:
-            line = (*line, place)
-        world.put(NODES, msgspec.structs.replace(node, line=line))
 
 
-class LeaveLeaseLine(Command[None], frozen=True, kw_only=True):
-    """Give up one's place in line."""
-
-    caller: Caller
-    resource: str
-    ticket: str
-
-    def reads(self) -> Reads:
-        return Reads(own=(NODES.key(self.caller.tenant, path_of(self.resource)[0]),))
-
-    def decide(self, world: World) -> None:
-        node = _node(world, self.caller.tenant, path_of(self.resource)[0])
-        line = tuple(place for place in node.waiting_at(world.now) if place.ticket != self.ticket)
-        if len(line) != len(node.line):
-            world.put(NODES, msgspec.structs.replace(node, line=line))
-
-
-def _node(world: World, tenant: str, path: str) -> Node:
-    return world.get(NODES, tenant, path) or Node(tenant=tenant, id=path)
-
-
-def _default_terms(tenant: str) -> LeaseTerms:
-    return LeaseTerms(tenant=tenant, id=TERMS_ID)
+def _check_resource(resource: str) -> None:
+    path, _ = path_of(resource)
+    if len(ancestors_of(path)) >= DEPTH_MAX:
+        raise ResourceTooDeep(DEPTH_MAX)
+    if TREE.strip("/") in path.split("/"):
+        raise ResourceUnclear(resource)
 
 
 def _until(moment: datetime, now: datetime) -> float:

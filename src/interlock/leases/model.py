@@ -2,11 +2,12 @@
 
 A resource is any string. `/` makes it a path: a lease on `repo:billing/**` covers everything under
 `repo:billing`. Each path has a node, a record that every acquisition on it or under it owns, so two servers
-cannot both find it free. A node keeps the fence, which only grows, the line of those who wait, and the
-reservation of a hand-off.
+cannot both find it free. The node of a path's first part, its top, also keeps what the whole tree shares: one
+line of those who wait, so that somebody who wants all of it and somebody who wants one file are served in the
+order in which they came; and the highest fence.
 
-Fences come from the clock and from the last fence, whichever is ahead. So they keep growing even if the store
-is restored from an older copy.
+Fences come from the store's clock in microseconds and from the last fence, whichever is ahead. So they keep
+growing even if the store is restored from an older copy: nobody acquires a million times a second.
 """
 
 from __future__ import annotations
@@ -50,11 +51,13 @@ _ACTIVE = (LeaseState.CLAIMED, LeaseState.LEASED, LeaseState.APPLYING, LeaseStat
 
 TRANSITIONS: Mapping[tuple[LeaseState, str], LeaseState] = {
     (LeaseState.CLAIMED, "renew"): LeaseState.LEASED,
+    (LeaseState.WAITING_ON_REVIEW, "renew"): LeaseState.WAITING_ON_REVIEW,
     (LeaseState.LEASED, "renew"): LeaseState.LEASED,
     (LeaseState.APPLYING, "renew"): LeaseState.APPLYING,
     (LeaseState.CONFLICT_DETECTED, "renew"): LeaseState.CONFLICT_DETECTED,
     **{(state, "suspend"): LeaseState.WAITING_ON_REVIEW for state in _ACTIVE},
     (LeaseState.WAITING_ON_REVIEW, "resume"): LeaseState.LEASED,
+    (LeaseState.CONFLICT_DETECTED, "resume"): LeaseState.CONFLICT_DETECTED,
     (LeaseState.CLAIMED, "apply"): LeaseState.APPLYING,
     (LeaseState.LEASED, "apply"): LeaseState.APPLYING,
     (LeaseState.APPLYING, "apply"): LeaseState.APPLYING,
@@ -81,8 +84,18 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     open_questions: msgspec.Raw = NULL
 
 
+class SavedCheckpoint(Record, frozen=True, kw_only=True):
+    """One of the last checkpoints of a lease, kept for reading after newer ones have replaced it."""
+
+    lease_id: str
+    checkpoint: Checkpoint
+
+
 class Lease(Record, frozen=True, kw_only=True):
-    """One owner's hold on one resource."""
+    """One owner's hold on one resource.
+
+    `checkpoint` is the last one known of the resource: until the owner saves one, it is the predecessor's.
+    """
 
     resource: str
     mode: Mode
@@ -98,6 +111,8 @@ class Lease(Record, frozen=True, kw_only=True):
     renewals_without_progress: int = 0
     progress: msgspec.Raw = NULL
     suspended_for: str = ""
+    suspended_at: datetime | None = None
+    suspended_seconds: float = 0.0
     conflict_id: str | None = None
     predecessor: str | None = None
     checkpoint: Checkpoint | None = None
@@ -126,39 +141,31 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     tree: bool = False
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """A place in the line. It holds only while its waiter keeps coming back."""
+class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A place in the line. It holds only while its waiter keeps coming back.
 
-    ticket: str
+    After a hand-off to somebody, `kept` holds a place for that principal at the front; it has no ticket.
+    """
+
     principal: str
+    resource: str
     mode: Mode
-    tree: bool = False
     since: datetime
     expires_at: datetime
-
-
-class Reservation(msgspec.Struct, frozen=True, kw_only=True):
-    """After a hand-off: for whom the resource is kept, and until when."""
-
-    principal: str
-    expires_at: datetime
+    ticket: str = ""
+    kept: bool = False
 
 
 class Node(Record, frozen=True, kw_only=True):
-    """One path: its fence, who holds it, who waits, and whom it is kept for."""
+    """One path: its fence, who holds it, and which lease ended last. At the top of a tree, who waits in it."""
 
     fence: int = 0
     holders: tuple[Holder, ...] = ()
     line: tuple[Place, ...] = ()
-    reserved: Reservation | None = None
     last_lease: str | None = None
 
     def waiting_at(self, now: datetime) -> tuple[Place, ...]:
         return tuple(place for place in self.line if place.expires_at > now)
-
-    def next_fence(self, now: datetime) -> int:
-        """Greater than every fence before, also after a restore from an older copy."""
-        return max(self.fence + 1, micros(now) // 1000)
 
 
 class LeaseTerms(Record, frozen=True, kw_only=True):
@@ -179,11 +186,18 @@ LEASES = Kind(
         "resource": lambda lease: lease.resource,
         "owner": lambda lease: lease.owner,
         "state": lambda lease: lease.state.value,
+        "mode": lambda lease: lease.mode.value,
         "live_until": lambda lease: micros(lease.expires_at) if lease.is_held else None,
     },
 )
 NODES = Kind("lease_node", Node, table="lease_nodes", columns={"waiting": lambda node: len(node.line)})
 TERMS = Kind("lease_terms", LeaseTerms, table="lease_terms")
+CHECKPOINTS = Kind(
+    "lease_checkpoint",
+    SavedCheckpoint,
+    table="lease_checkpoints",
+    columns={"lease": lambda saved: saved.lease_id, "number": lambda saved: saved.checkpoint.number},
+)
 
 
 def path_of(resource: str) -> tuple[str, bool]:
@@ -199,9 +213,14 @@ def ancestors_of(path: str) -> tuple[str, ...]:
     return tuple("/".join(parts[:count]) for count in range(1, len(parts)))
 
 
-def lease_topic(tenant: str, path: str) -> str:
-    """What those who wait for something under the same top listen on."""
-    return f"lease:{tenant}:{path.split('/', 1)[0]}"
+def top_of(path: str) -> str:
+    """The path under which the whole tree of this one lies: its first part."""
+    return path.split("/", 1)[0]
+
+
+def next_fence(now: datetime, *nodes: Node) -> int:
+    """Greater than every fence of these nodes before, also after a restore from an older copy."""
+    return max(micros(now), *(node.fence + 1 for node in nodes))
 
 
 def conflicts(held: Holder, wanted: Mode) -> bool:

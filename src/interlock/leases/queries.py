@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from interlock.leases.model import LEASES, NODES, TERMS, TERMS_ID, Lease, LeaseTerms, Node
+from interlock.leases.model import (
+    CHECKPOINTS,
+    LEASES,
+    NODES,
+    TERMS,
+    TERMS_ID,
+    Checkpoint,
+    Lease,
+    LeaseTerms,
+    Node,
+)
 from interlock.store.contract import Store
 from interlock.store.paging import Records, page_of
 
@@ -17,19 +27,29 @@ async def read_terms(store: Store, tenant: str) -> LeaseTerms:
 
 
 async def list_leases(
-    store: Store, tenant: str, *, resource: str | None, owner: str | None, before: str | None, limit: int
+    store: Store,
+    tenant: str,
+    *,
+    live: bool,
+    resource: str | None,
+    owner: str | None,
+    before: str | None,
+    limit: int,
 ) -> Records[Lease]:
-    """Leases, newest first, narrowed by resource and owner."""
+    """Leases, newest first, narrowed by resource and owner; `live` ones are those that nobody has ended yet."""
     by = [name for name, value in (("resource", resource), ("owner", owner)) if value is not None]
-    name = f"leases.list_leases{'_by_' if by else ''}{'_and_'.join(by)}"
+    which = "list_live_leases" if live else "list_leases"
+    name = f"leases.{which}{'_by_' if by else ''}{'_and_'.join(by)}"
     given = {"resource": resource, "owner": owner}
     params = {"tenant": tenant, **{field: given[field] for field in by}}
     return await page_of(store, LEASES, name, params, before, limit)
 
 
-async def list_live(store: Store, tenant: str, *, before: str | None, limit: int) -> Records[Lease]:
-    """Leases that nobody has ended yet, newest first."""
-    return await page_of(store, LEASES, "leases.list_live_leases", {"tenant": tenant}, before, limit)
+async def list_checkpoints(store: Store, tenant: str, lease_id: str, *, limit: int) -> list[Checkpoint]:
+    """The last checkpoints of a lease, newest first."""
+    params = {"tenant": tenant, "lease": lease_id, "limit": limit}
+    rows = await store.query("leases.list_checkpoints", params)
+    return [CHECKPOINTS.decode(row[0]).checkpoint for row in rows]
 
 
 async def list_lines(store: Store, tenant: str, *, limit: int) -> list[Node]:

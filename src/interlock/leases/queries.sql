@@ -1,12 +1,18 @@
 -- name: leases_under
--- Leases not yet ended on what lies under a path.
+-- Leases not yet ended on what lies under a path, the longest to go first.
 SELECT body FROM leases WHERE tenant = :tenant AND live_until IS NOT NULL
   AND resource >= :low AND resource < :high
-ORDER BY resource, id LIMIT :limit;
+ORDER BY live_until DESC, id LIMIT :limit;
+
+-- name: exclusive_leases_under
+-- Exclusive leases not yet ended on what lies under a path, the longest to go first.
+SELECT body FROM leases WHERE tenant = :tenant AND live_until IS NOT NULL
+  AND resource >= :low AND resource < :high AND mode = 'exclusive'
+ORDER BY live_until DESC, id LIMIT :limit;
 
 -- name: overdue_leases
 -- Leases whose time has run out, the longest overdue first.
-SELECT body FROM leases WHERE live_until <= :now ORDER BY live_until LIMIT :limit;
+SELECT body FROM leases WHERE live_until <= :now ORDER BY live_until, tenant, id LIMIT :limit;
 
 -- name: list_leases
 -- A tenant's leases, newest first.
@@ -31,6 +37,27 @@ ORDER BY id DESC LIMIT :limit;
 -- A tenant's leases that nobody has ended yet, newest first: the board.
 SELECT body FROM leases WHERE tenant = :tenant AND live_until IS NOT NULL AND id < :before
 ORDER BY id DESC LIMIT :limit;
+
+-- name: list_live_leases_by_resource
+-- Leases of one resource that nobody has ended yet, newest first.
+SELECT body FROM leases WHERE tenant = :tenant AND resource = :resource AND live_until IS NOT NULL
+  AND id < :before
+ORDER BY id DESC LIMIT :limit;
+
+-- name: list_live_leases_by_owner
+-- Leases of one owner that nobody has ended yet, newest first.
+SELECT body FROM leases WHERE tenant = :tenant AND owner = :owner AND live_until IS NOT NULL AND id < :before
+ORDER BY id DESC LIMIT :limit;
+
+-- name: list_live_leases_by_resource_and_owner
+-- Leases of one resource and owner that nobody has ended yet, newest first.
+SELECT body FROM leases WHERE tenant = :tenant AND resource = :resource AND owner = :owner
+  AND live_until IS NOT NULL AND id < :before
+ORDER BY id DESC LIMIT :limit;
+
+-- name: list_checkpoints
+-- The last checkpoints of one lease, newest first.
+SELECT body FROM lease_checkpoints WHERE tenant = :tenant AND lease = :lease ORDER BY number DESC LIMIT :limit;
 
 -- name: list_nodes_with_line
 -- Paths of a tenant by name, for the board.

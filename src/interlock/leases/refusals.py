@@ -60,3 +60,19 @@ class ProgressRequired(Refusal):
 class ResourceTooDeep(Refusal):
     def __init__(self, most: int) -> None:
         super().__init__(f"a resource has at most {most} parts between slashes; name it more shortly")
+
+
+class ResourceUnclear(Refusal):
+    def __init__(self, resource: str) -> None:
+        super().__init__(
+            f"{resource}: `**` stands only at the end, where it means everything under a path; take the path above"
+        )
+
+
+class CheckpointTooLarge(Refusal):
+    def __init__(self, bytes_found: int, bytes_max: int) -> None:
+        super().__init__(
+            f"this takes {bytes_found} bytes and may take {bytes_max}; keep the bulk elsewhere and send a "
+            "reference and its hash"
+        )
+        self.limit_bytes = bytes_max

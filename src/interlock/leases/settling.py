@@ -10,8 +10,8 @@ from interlock.identity.rules import caller_reads, require
 from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.world import World
-from interlock.leases.ending import end_lease
-from interlock.leases.model import LEASES, NODES, TRANSITIONS, Lease, path_of
+from interlock.leases.ending import end_lease, ending_reads
+from interlock.leases.model import LEASES, TRANSITIONS, Lease
 from interlock.leases.refusals import LeaseNotActionable
 from interlock.leases.rules import find_lease
 from interlock.outbox.rules import announce
@@ -27,9 +27,10 @@ class _LeaseInConflict(Command[Lease], frozen=True, kw_only=True):
     resource: str
 
     def reads(self) -> Reads:
-        tenant = self.caller.tenant
-        own = (LEASES.key(tenant, self.lease_id), NODES.key(tenant, path_of(self.resource)[0]))
-        return caller_reads(self.caller) | Reads(own=own)
+        return caller_reads(self.caller) | ending_reads(self.caller.tenant, self.resource)
+
+    def more(self, world: World) -> Reads:
+        return Reads(own=(LEASES.key(self.caller.tenant, self.lease_id),))
 
     def _found(self, world: World, verb: str) -> Lease:
         require(world, self.caller, *SETTLERS)

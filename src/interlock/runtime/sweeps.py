@@ -7,7 +7,9 @@ import contextlib
 import logging
 import random
 import time
+from collections.abc import Awaitable, Callable
 
+from interlock.admission.ending import RECLAIM_MAX
 from interlock.admission.queries import tenants_with_expired_runs
 from interlock.admission.rules import ReclaimSlots
 from interlock.approvals.sweeping import SweepDueJobs
@@ -17,7 +19,8 @@ from interlock.jobs.queries import count_dead
 from interlock.jobs.recovering import OfferUnclaimed, SweepLostLeases
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.refusal import Fault
-from interlock.leases.rules import SweepOverdueLeases
+from interlock.kernel.storage import LockTimeout, StoreDown
+from interlock.leases.giving import SweepOverdueLeases
 from interlock.runtime.measures import Measures
 from interlock.store.contract import Store
 
@@ -25,6 +28,7 @@ log = logging.getLogger(__name__)
 
 _PASS_MAX = 100
 _PRUNE_EVERY = 60
+_PRUNED_MAX = 1000
 
 
 class Sweeps:
@@ -52,26 +56,49 @@ class Sweeps:
             # Spread the servers, so that they do not all sweep in step.
             await asyncio.sleep(self._every * random.uniform(0.75, 1.25))
             turn += 1
-            try:
-                await self.sweep_once()
-            except Fault as fault:
-                log.info("a sweep could not run: %s", fault)
-            except Exception:
-                log.exception("a sweep broke; it runs again in %.1f s", self._every)
+            await self.sweep_once()
+            if turn % _PRUNE_EVERY == 0:
+                await self._surely(self._prune)
 
     async def sweep_once(self) -> None:
-        """One pass over everything that time changes."""
-        swept = _PASS_MAX
-        while swept == _PASS_MAX:
-            swept = await self._kernel.run(SweepDueJobs(most=_PASS_MAX))
-            if swept:
-                self._measures.swept.add("due_jobs", amount=swept)
-        await self._reclaim_slots()
-        await self._end_overdue_leases()
-        await self._doubt_overdue_effects()
-        await self._end_overdue_grants()
-        await self._settle_lost_leases()
-        await self._offer_unclaimed()
+        """One pass over everything that time changes. A sweep that breaks does not keep the others from it."""
+        sweeps = (
+            self._settle_due_jobs,
+            self._reclaim_slots,
+            self._end_overdue_leases,
+            self._doubt_overdue_effects,
+            self._end_overdue_grants,
+            self._settle_lost_leases,
+            self._offer_unclaimed,
+            self._count_dead_letters,
+        )
+        for sweep in sweeps:
+            await self._surely(sweep)
+
+    async def _surely(self, sweep: Callable[[], Awaitable[None]]) -> None:
+        name = getattr(sweep, "__name__", "a sweep").strip("_")
+        try:
+            await sweep()
+        except (Fault, StoreDown, LockTimeout) as fault:
+            log.info("%s could not run: %s", name, fault)
+        except Exception:
+            log.exception("%s broke; it runs again in %.1f s", name, self._every)
+
+    async def _settle_due_jobs(self) -> None:
+        count = _PASS_MAX
+        while count == _PASS_MAX:
+            count = await self._kernel.run(SweepDueJobs(most=_PASS_MAX))
+            if count:
+                self._measures.swept.add("due_jobs", amount=count)
+
+    async def _prune(self) -> None:
+        gone = _PRUNED_MAX
+        while gone >= _PRUNED_MAX:
+            gone = await self._store.prune(rows_max=_PRUNED_MAX)
+            if gone:
+                self._measures.swept.add("forgotten_rows", amount=gone)
+
+    async def _count_dead_letters(self) -> None:
         self._measures.work.dead_letters = await count_dead(self._store)
 
     async def _end_overdue_leases(self) -> None:
@@ -99,9 +126,11 @@ class Sweeps:
         # This clock only says where to look; the command judges by the store's.
         now = int(time.time() * 1_000_000)
         for tenant in await tenants_with_expired_runs(self._store, now, limit=_PASS_MAX):
-            lost = await self._kernel.run(ReclaimSlots(tenant=tenant))
-            if lost:
-                self._measures.swept.add("lost_runs", amount=lost)
+            lost = RECLAIM_MAX
+            while lost == RECLAIM_MAX:
+                lost = await self._kernel.run(ReclaimSlots(tenant=tenant))
+                if lost:
+                    self._measures.swept.add("lost_runs", amount=lost)
 
     async def _settle_lost_leases(self) -> None:
         count = _PASS_MAX
