@@ -111,7 +111,10 @@ def _check(settings: Settings) -> None:
             settings.log_level in ("debug", "info", "warning", "error"),
             "log_level must be debug, info, warning or error",
         ),
-        (settings.acquire_seconds > 0, "acquire_seconds must be more than 0"),
+        (0 < settings.acquire_seconds <= 3600, "acquire_seconds must be more than 0 and at most 3600"),
+        (0 < settings.sweep_seconds <= 86_400, "sweep_seconds must be more than 0 and at most 86400"),
+        (0 <= settings.drain_seconds <= 3600, "drain_seconds must be between 0 and 3600"),
+        (settings.body_bytes_max >= 1024, "body_bytes_max must be at least 1024"),
         (1 <= settings.batch_max <= 2000, "batch_max must be between 1 and 2000"),
         (
             0 < settings.retry_base_seconds <= settings.retry_most_seconds,

@@ -1,0 +1,72 @@
+"""Sweeps: each for itself, and old rows forgotten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from interlock.runtime.settings import BadSetting, settings_from
+from interlock.store.sqlite import SqliteStore
+from tests.api.rooms.stage import ASK, VirtualClock, open_stage
+
+
+def rows(path: Path, table: str) -> int:
+    with apsw.Connection(str(path)) as database:
+        return int(str(database.execute(f"SELECT count(*) FROM {table}").get))
+
+
+async def test_a_sweep_that_breaks_does_not_keep_the_others_from_theirs(tmp_path: Path) -> None:
+    clock, path = VirtualClock(), tmp_path / "a.db"
+    async with open_stage(SqliteStore(path, clock=clock), clock=clock) as stage:
+        await stage.policy(ASK)
+        bot, worker = await stage.agent(), await stage.key("w", "worker", "work,submit")
+        broken = await stage.submit(bot, expires_in="1h")
+        held = await stage.call("POST", "leases", worker, {"resource": "repo:x", "ttl_seconds": 60})
+        assert held.status == 201
+        with apsw.Connection(str(path)) as database:
+            database.execute("UPDATE jobs SET body = '{}' WHERE id = ?", (broken,))
+        clock.advance(7200)
+
+        await stage.sweep()
+
+        assert await stage.metric('interlock_swept_total{what="overdue_leases"}') == 1
+
+
+async def test_old_batches_and_expired_answers_are_forgotten(tmp_path: Path) -> None:
+    clock, path = VirtualClock(), tmp_path / "a.db"
+    async with open_stage(SqliteStore(path, clock=clock), clock=clock) as stage:
+        await stage.policy(ASK)
+        bot = await stage.agent()
+        for n in range(20):
+            await stage.submit(bot, topic="read", idempotency_key=f"k{n}")
+        assert (rows(path, "answers"), rows(path, "batches") > 20) == (20, True)
+        clock.advance(31 * 86_400)
+        await stage.submit(bot, topic="read")
+
+        await stage.service.sweeps._prune()
+
+        assert rows(path, "answers") == 0
+        assert rows(path, "batches") <= 1
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"lock_busy_status": 500},
+        {"acquire_seconds": 0},
+        {"acquire_seconds": float("inf")},
+        {"sweep_seconds": 0},
+        {"sweep_seconds": -1},
+        {"body_bytes_max": 0},
+        {"queue_max": 0},
+        {"port": 70_000},
+        {"lanes": "many"},
+        {"drain_seconds": -5},
+    ],
+    ids=str,
+)
+def test_a_setting_that_cannot_be_meant_is_refused_by_name(given: dict[str, object]) -> None:
+    with pytest.raises(BadSetting, match=next(iter(given))):
+        settings_from({}, **given)
