@@ -15,6 +15,7 @@ import asyncpg
 
 from interlock.kernel.ids import new_id
 from interlock.kernel.kernel import Kernel, KernelLimits
+from interlock.kernel.record import Key
 from interlock.kernel.world import NewId
 from interlock.store.clock import utc_now
 from interlock.store.contract import Store
@@ -69,6 +70,11 @@ class MemoryPlace:
 
     async def age(self, hours: float) -> None:
         self.clock.ahead += timedelta(hours=hours)
+
+    def spoil(self, key: Key) -> None:
+        """Put something into a record's place that is no record."""
+        assert self._made is not None
+        self._made._bodies[key] = b"no longer JSON"
 
     async def close(self) -> None:
         """Nothing is left."""

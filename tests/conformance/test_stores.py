@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from interlock.kernel.record import NOTHING, Reads, micros
+from interlock.kernel.command import Command
+from interlock.kernel.kernel import KernelLimits
+from interlock.kernel.record import NOTHING, Kind, Reads, micros
 from interlock.kernel.refusal import CommandFailed
 from interlock.kernel.storage import Loaded, Transaction, WriteConflict
-from interlock.kernel.world import Changes, Update
+from interlock.kernel.world import Changes, Update, World
 from interlock.store.clock import utc_now
 from interlock.store.contract import Store
-from tests.conformance.places import Place, serving
+from tests.conformance.places import MemoryPlace, Place, serving
 from tests.kernel.counters import (
     CHORES,
     COUNTERS,
@@ -211,6 +214,60 @@ async def test_a_batch_that_is_settled_as_lost_can_never_commit(store: Store) ->
 
 
 # Through the kernel.
+
+
+class TellTime(Command[tuple[datetime, datetime]], frozen=True, kw_only=True):
+    """The time before the second reads, and after."""
+
+    told: list[datetime]
+
+    def reads(self) -> Reads:
+        return Reads(own=(COUNTERS.key(TENANT, "a"),))
+
+    def more(self, world: World) -> Reads:
+        self.told.append(world.now)
+        return Reads(own=(COUNTERS.key(TENANT, "b"),))
+
+    def decide(self, world: World) -> tuple[datetime, datetime]:
+        return self.told[-1], world.now
+
+
+async def test_a_batch_with_second_reads_has_one_clock(place: Place) -> None:
+    async with serving(place.store()) as server:
+        before, after = await server.kernel.run(TellTime(told=[]))
+        assert before == after
+
+
+NAMELESS = Kind("nameless", Counter, table="principals", columns={"kind": lambda _: None})
+
+
+class MakeNameless(Command[Counter], frozen=True, kw_only=True):
+    """Leaves a column empty that must not be."""
+
+    def reads(self) -> Reads:
+        return Reads(own=(NAMELESS.key(TENANT, "nameless"),))
+
+    def decide(self, world: World) -> Counter:
+        return world.put(NAMELESS, Counter(tenant=TENANT, id="nameless"))
+
+
+async def test_a_value_that_breaks_a_rule_of_the_schema_is_no_conflict(place: Place) -> None:
+    async with serving(place.store(), KernelLimits(acquire_seconds=60)) as server:
+        failed, done = await server.outcomes(MakeNameless(), Raise(name="a"))
+        assert isinstance(failed, CommandFailed)
+        assert done.count == 1
+
+
+async def test_a_record_spoilt_behind_the_stores_back_fails_its_own_commands_only(place: Place) -> None:
+    async with serving(place.store()) as server:
+        await server.outcomes(Raise(name="a"), Raise(name="b"))
+        if isinstance(place, MemoryPlace):
+            place.spoil(COUNTERS.key(TENANT, "a"))
+        else:
+            await place.rows("UPDATE principals SET body = 'no longer JSON' WHERE id = 'a'")
+        failed, done = await server.outcomes(Raise(name="a"), Raise(name="b"))
+        assert isinstance(failed, CommandFailed)
+        assert done.count == 2
 
 
 @pytest.mark.parametrize("poison", ["lone \ud800 surrogate", "number"])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from interlock.kernel.record import PICKED_MAX, Reads, merge_reads, micros
-from tests.kernel.counters import CountDue, DueChores, Plan, PlanFresh, Take
+from interlock.kernel.world import World
+from tests.kernel.counters import CountDue, DueChores, Gone, Plan, PlanFresh, Take
 from tests.kernel.scripted import START, Bench, bench
 from tests.kernel.virtual import in_virtual_time
 
@@ -47,6 +48,24 @@ async def test_picks_that_overlap_take_what_is_left_in_the_next_batch() -> None:
         # The look shares the taker's records, and there are more than it loaded.
         taken, due = await b.outcomes(Take(who="w", most=2), CountDue(most=2))
         assert (taken, due) == (("c0", "c1"), 2)
+
+
+class TakeAndRegret(Take, frozen=True, kw_only=True):
+    """Takes all there is, looks again, and refuses."""
+
+    def decide(self, world: World) -> tuple[str, ...]:
+        super().decide(world)
+        assert world.pick(DueChores(limit=self.most)) == ()
+        raise Gone
+
+
+@in_virtual_time
+async def test_what_a_refused_command_took_can_be_picked_again() -> None:
+    async with bench() as b:
+        await plan(b, 2)
+        refused, taken = await b.outcomes(TakeAndRegret(who="v", most=2), Take(who="w", most=2))
+        assert isinstance(refused, Gone)
+        assert taken == ("c0", "c1")
 
 
 @in_virtual_time

@@ -31,6 +31,8 @@ from interlock.kernel.world import NewId
 log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 0.02
+# A command that collides even alone may wait in the store each time, and its lane with it.
+_CONFLICT_PAUSE_SECONDS = 0.1
 _OUTAGE_PAUSE_SECONDS_MAX = 0.25
 # Short turns at a lock on the whole store: between them the batch grows and spent budgets are answered.
 _ACQUIRE_SECONDS_MIN = 0.01
@@ -96,6 +98,8 @@ class Lane:
 
     async def _carry(self, members: Sequence[Pending], reruns: int = _CONFLICT_RERUNS_MAX) -> None:
         """Carry these commands to an answer each, or put back those that must wait."""
+        if members[0].alone:
+            reruns = 0
         while True:
             batch = Batch(self._shared.new_id("batch"), members, self._shared.new_id)
             try:
@@ -172,9 +176,9 @@ class Lane:
             _mark_blocked(batch.early)
             self._shared.waiting.put_back(batch.early)
 
-    def _block(self, members: Sequence[Pending]) -> None:
+    def _block(self, members: Sequence[Pending], seconds: float = _PAUSE_SECONDS) -> None:
         _mark_blocked(members)
-        self._shared.waiting.set_aside(members, _PAUSE_SECONDS * random.random())
+        self._shared.waiting.set_aside(members, seconds * random.random())
 
     async def _wait_for_lock(self, members: Sequence[Pending]) -> None:
         self._shared.trouble.locked(asyncio.get_running_loop().time())
@@ -208,7 +212,7 @@ class Lane:
             await self._carry(members[half:], reruns=0)
         elif isinstance(error, WriteConflict):
             members[0].alone = True
-            self._block(members)
+            self._block(members, _CONFLICT_PAUSE_SECONDS)
         else:
             self._shared.observer.reran("poison")
             members[0].answer(_poisonous(members[0], error))

@@ -14,7 +14,7 @@ import msgspec
 from interlock.store.rooms import ROOMS
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
-_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
 
 
 class NamedSql(msgspec.Struct, frozen=True):

@@ -16,7 +16,14 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from interlock.kernel.record import Kind, Params, Record, micros
-from interlock.kernel.storage import CommitUnconfirmed, CommitUnknown, LockTimeout, StoreDown, Transaction
+from interlock.kernel.storage import (
+    CommitUnconfirmed,
+    CommitUnknown,
+    LockTimeout,
+    StoreDown,
+    Transaction,
+    WriteConflict,
+)
 from interlock.store import postgres_sql as sql
 from interlock.store import pruning
 from interlock.store.clock import utc_now
@@ -97,7 +104,10 @@ class PostgresStore:
         for name in pruning.BLOCKS:
             block = named_sql(name)
             arguments = [values[parameter] for parameter in block.positional]
-            gone += len(await self._connections.read(f"{block.dollar_sql} RETURNING 1", arguments))
+            try:
+                gone += len(await self._connections.read(f"{block.dollar_sql} RETURNING 1", arguments))
+            except WriteConflict as held:
+                raise LockTimeout("somebody uses a row that could go; prune again later") from held
         return gone
 
     async def _try_skipping(self, session: Session, transaction: Transaction, deadline: Deadline) -> bool:

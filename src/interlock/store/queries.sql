@@ -6,6 +6,6 @@ DELETE FROM batches WHERE at < :before
 
 -- name: prune_answers
 -- Kept answers whose time is over, the longest expired first.
-DELETE FROM answers WHERE (tenant, id) IN (
+DELETE FROM answers WHERE expires_at <= :now AND (tenant, id) IN (
   SELECT tenant, id FROM answers WHERE expires_at <= :now ORDER BY expires_at LIMIT :limit
 );
