@@ -60,7 +60,7 @@ class Ticket(msgspec.Struct, frozen=True, array_like=True):
 
     def waits_at(self, now: datetime) -> bool:
         """Whether somebody still comes back for it."""
-        return any(waiter.expires_at > now for waiter in self.waiters)
+        return self.waiters[-1].expires_at > now or any(each.expires_at > now for each in self.waiters)
 
 
 class Gate(Record, frozen=True, kw_only=True):

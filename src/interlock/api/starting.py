@@ -108,15 +108,21 @@ class _Place:
         self._deadline = asyncio.get_running_loop().time() + call.body.wait_seconds
         self._woken = woken
         self._gone = gone
+        self._was_woken = False
 
     async def wait(self, ahead: int) -> bool:
-        """Wait for the next try; False if there is to be none. The more are ahead, the less hurry there is."""
+        """Wait for the next try; False if there is to be none.
+
+        Whoever was woken in vain rests, the longer the more are ahead: on a file that several servers share
+        every commit of another one wakes everybody.
+        """
         left = self._deadline - asyncio.get_running_loop().time()
         if left > 0 and not self._service.is_stopping:
             poll = min(left, random.uniform(*_POLL_SECONDS))
-            rest = min(ahead * _REST_SECONDS_EACH, _REST_SECONDS_MAX, poll)
-            await asyncio.wait({self._gone}, timeout=rest)
-            await self._woken.wait(poll - rest)
+            rest = min(ahead * _REST_SECONDS_EACH, _REST_SECONDS_MAX, poll) if self._was_woken else 0
+            if rest:
+                await asyncio.wait({self._gone}, timeout=rest)
+            self._was_woken = await self._woken.wait(poll - rest)
         return left > 0 and not self._gone.done() and not self._service.is_stopping
 
 

@@ -1,0 +1,25 @@
+"""The halls these tests wait in, on stores that others can lock."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from interlock.store.urls import store_for
+from tests.api.rooms.stage import open_stage
+from tests.rules.admission.hall import Hall
+
+
+@pytest.fixture
+async def hall() -> AsyncIterator[Hall]:
+    """A service on an empty memory store with a virtual clock."""
+    async with open_stage() as stage:
+        yield await Hall(stage).open()
+
+
+@pytest.fixture
+async def file_hall(sqlite_url: str) -> AsyncIterator[Hall]:
+    """A service on an empty SQLite file, with little patience."""
+    async with open_stage(store_for(sqlite_url), acquire_seconds=0.3) as stage:
+        yield await Hall(stage).open()

@@ -1,0 +1,152 @@
+"""429 if and only if the gate was evaluated and is full; 503 if and only if it could not be evaluated."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import apsw
+import pytest
+
+from interlock.api.http import Request
+from interlock.kernel.refusal import OutcomeUnknown, Overloaded, StoreUnavailable
+from interlock.kernel.storage import StoreDown
+from tests.api.rooms.stage import Seen
+from tests.rules.admission.hall import Hall
+
+
+def locked(url: str) -> apsw.Connection:
+    """Somebody else holds the file's one writer lock."""
+    holder = apsw.Connection(url.removeprefix("sqlite:///"))
+    holder.execute("BEGIN IMMEDIATE")
+    return holder
+
+
+def check_503(seen: Seen, code: str = "admission_unavailable") -> None:
+    assert (seen.status, seen.word, seen.document["retryable"]) == (503, code, True)
+    assert seen.document["retry_after_ms"] >= 1
+    assert int(seen.headers["retry-after"]) >= 1
+
+
+async def test_a_gate_locked_by_another_process_is_503_and_then_the_same_key_is_one_run(
+    file_hall: Hall, sqlite_url: str
+) -> None:
+    await file_hall.limit(1)
+    holder = locked(sqlite_url)
+    seen = await asyncio.gather(*(file_hall.ask(key=f"k{n}") for n in range(5)))
+    for each in seen:
+        check_503(each)
+    holder.execute("ROLLBACK")
+    assert (await file_hall.stage.get("workflow-runs"))["items"] == []
+    after = [await file_hall.ask(key="k0") for _ in range(3)]
+    assert len({each.body for each in after}) == 1
+    assert await file_hall.counts() == (1, 1)
+    assert (await file_hall.ask(key="k1")).status == 429
+
+
+async def test_the_longer_the_lock_the_later_to_come_back(file_hall: Hall, sqlite_url: str) -> None:
+    holder = locked(sqlite_url)
+    first = await file_hall.ask()
+    second = await file_hall.ask()
+    third = await file_hall.ask()
+    holder.execute("ROLLBACK")
+    waits = [seen.document["retry_after_ms"] for seen in (first, second, third)]
+    assert waits == sorted(waits)
+    assert waits[2] > waits[0]
+
+
+async def test_a_waiter_whose_gate_is_locked_gets_503_and_keeps_the_place(
+    file_hall: Hall, sqlite_url: str
+) -> None:
+    await file_hall.limit(0)
+    waiting = asyncio.create_task(file_hall.ask(key="k", wait_seconds=60))
+    while not (await file_hall.gate()).line:
+        await asyncio.sleep(0.01)
+    holder = locked(sqlite_url)
+    check_503(await waiting)
+    holder.execute("ROLLBACK")
+    assert len((await file_hall.gate()).line) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (StoreUnavailable("gone", retry_after_seconds=7), "admission_unavailable"),
+        (StoreDown("gone", retry_after_seconds=7), "admission_unavailable"),
+        (Overloaded("full queue", retry_after_seconds=7), "overloaded"),
+        (OutcomeUnknown("who knows", retry_after_seconds=7), "outcome_unknown"),
+    ],
+)
+async def test_every_way_not_to_be_evaluated_is_a_503(hall: Hall, fault: Exception, code: str) -> None:
+    kernel: Any = hall.stage.service.kernel
+    run = kernel.run
+
+    async def broken(*args: Any, **options: Any) -> Any:
+        raise fault
+
+    kernel.run = broken
+    seen = await hall.ask()
+    kernel.run = run
+    check_503(seen, code)
+    assert seen.document["retry_after_ms"] == 7000
+
+
+async def test_a_store_that_cannot_even_say_who_calls_could_not_evaluate_the_gate(hall: Hall) -> None:
+    store: Any = hall.stage.service.store
+
+    async def gone(*args: Any) -> Any:
+        raise StoreDown("gone", retry_after_seconds=3)
+
+    store.query, query = gone, store.query
+    hall.stage.service.keyring.forget()
+    seen = await hall.ask()
+    read = await hall.stage.call("GET", "workflow-runs", hall.bot)
+    store.query = query
+    check_503(seen)
+    assert read.word == "store_unavailable"
+
+
+async def test_a_full_gate_is_told_with_its_figures(hall: Hall) -> None:
+    await hall.limit(1, "w")
+    await hall.start()
+    full = await hall.ask()
+    document = full.document
+    assert (full.status, document["code"], document["retryable"]) == (429, "max_concurrent_runs", True)
+    assert (document["scope"], document["active"], document["limit"]) == ("w", 1, 1)
+    assert document["retry_after_ms"] >= 1
+    assert int(full.headers["retry-after"]) >= 1
+
+
+async def test_a_client_that_goes_away_gives_its_place_up_and_gets_no_slot(hall: Hall) -> None:
+    await hall.limit(1)
+    run = await hall.start()
+    left = asyncio.Event()
+
+    async def gone() -> None:
+        await left.wait()
+
+    request = Request(
+        method="POST",
+        path="/api/v1/workflows/w/runs",
+        headers={"authorization": f"Bearer {hall.bot}", "content-type": "application/json"},
+        body=b'{"wait_seconds": 60}',
+        gone=gone,
+    )
+    waiting = asyncio.create_task(hall.stage.app.respond(request))
+    while not await hall.line():
+        await asyncio.sleep(0.01)
+    left.set()
+    assert (await waiting).status == 429
+    assert await hall.line() == []
+    await hall.end(run)
+    assert await hall.counts() == (0, 0)
+
+
+async def test_a_wait_may_be_longer_than_the_budget_of_one_decision(sqlite_url: str, file_hall: Hall) -> None:
+    await file_hall.limit(1)
+    run = await file_hall.start()
+    waiting = asyncio.create_task(file_hall.ask(wait_seconds=60))
+    await asyncio.sleep(4 * file_hall.stage.service.settings.acquire_seconds)
+    assert not waiting.done()
+    await file_hall.end(run)
+    assert (await waiting).status == 201

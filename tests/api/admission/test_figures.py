@@ -1,0 +1,85 @@
+"""What starts came to: stats over a window, and metrics, 429 and 503 apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interlock.api.metrics import SERIES_MAX, Registry
+from interlock.kernel.refusal import StoreUnavailable
+from interlock.runtime.admission_stats import AdmissionStats
+from tests.rules.admission.hall import Hall
+
+
+async def test_stats_and_metrics_count_each_outcome_by_tenant_and_workflow(hall: Hall) -> None:
+    await hall.limit(1)
+    await hall.start("a")
+    await hall.ask("a")
+    await hall.ask("b")
+    kernel: Any = hall.stage.service.kernel
+    run = kernel.run
+
+    async def broken(*args: Any, **options: Any) -> Any:
+        raise StoreUnavailable("gone")
+
+    kernel.run = broken
+    await hall.ask("b")
+    kernel.run = run
+
+    stats = await hall.stage.get("admission/stats?window=10m")
+    assert (stats["admitted"], stats["full_429"], stats["unavailable_503"]) == (1, 2, 1)
+    assert stats["workflows"] == [
+        {"workflow": "a", "admitted": 1, "full_429": 1, "unavailable_503": 0},
+        {"workflow": "b", "admitted": 0, "full_429": 1, "unavailable_503": 1},
+    ]
+    line = 'interlock_admission_total{{tenant="default",workflow="{}",outcome="{}"}}'
+    assert await hall.stage.metric(line.format("a", "admitted")) == 1
+    assert await hall.stage.metric(line.format("a", "full")) == 1
+    assert await hall.stage.metric(line.format("b", "unavailable")) == 1
+
+
+async def test_another_tenants_starts_are_not_shown(hall: Hall) -> None:
+    other = await hall.stage.agent("bot", tenant="other")
+    await hall.stage.call("POST", "workflows/w/runs", other, {})
+    assert (await hall.stage.get("admission/stats"))["workflows"] == []
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_window_forgets_what_is_older() -> None:
+    clock = Clock()
+    stats = AdmissionStats(Registry(), clock)
+    stats.count("t", "w", "full")
+    clock.now += 600
+    stats.count("t", "w", "admitted")
+    assert stats.of("t", 60) == {"w": {"admitted": 1, "full": 0, "unavailable": 0}}
+    assert stats.of("t", 3600) == {"w": {"admitted": 1, "full": 1, "unavailable": 0}}
+
+
+def test_names_without_end_are_counted_as_other_and_429_never_mixes_with_503() -> None:
+    registry = Registry()
+    stats = AdmissionStats(registry, Clock())
+    for n in range(5000):
+        stats.count("t", f"w{n}", "full")
+        stats.count("t", f"w{n}", "unavailable")
+    text = [line for line in registry.exposition().splitlines() if line.startswith("interlock_admission")]
+    assert len(text) < SERIES_MAX
+    assert 'tenant="other",workflow="other",outcome="full"} 4850' in " ".join(text)
+    assert 'tenant="other",workflow="other",outcome="unavailable"} 4850' in " ".join(text)
+    counted = stats.of("t", 60)
+    assert len(counted) <= 1001
+    assert sum(row["full"] for row in counted.values()) == 5000
+
+
+def test_memory_is_bounded_over_a_day() -> None:
+    clock = Clock()
+    stats = AdmissionStats(Registry(), clock)
+    for n in range(150_000):
+        stats.count("t", f"w{n % 900}-{n // 900}", "full")
+        clock.now += 0.01
+    assert sum(map(len, stats.of("t", 86_400).values())) <= 3 * 110_000
