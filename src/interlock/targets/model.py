@@ -19,7 +19,7 @@ class Touch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One change, made through Interlock or outside it.
 
     `previous_version` is what was known here before it, `based_on` what whoever made it had started from.
-    `named` are the actors of the conflict that it led to.
+    `named` are the actors of the conflict that it led to, `undercut` the versions that they worked on.
     """
 
     actor: str
@@ -31,6 +31,12 @@ class Touch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: datetime
     conflict_id: str | None = None
     named: tuple[str, ...] = ()
+    undercut: tuple[str, ...] = ()
+
+    def tells(self, actor: str, version: str) -> bool:
+        """Whether its conflict tells this actor that this version is gone. The first touch leaves any version."""
+        left = version in (self.previous_version or version, *self.undercut)
+        return self.conflict_id is not None and actor in self.named and left
 
 
 class Target(Record, frozen=True, kw_only=True):
@@ -43,10 +49,8 @@ class Target(Record, frozen=True, kw_only=True):
 
     def conflict_of(self, version: str, *, naming: str) -> str | None:
         """The conflict, naming this actor, that moving the target away from this version led to, if any."""
-        for touch in self.touches:
-            if touch.previous_version == version and touch.conflict_id and naming in touch.named:
-                return touch.conflict_id
-        return None
+        telling = (touch.conflict_id for touch in self.touches if touch.tells(naming, version))
+        return next(telling, None)
 
 
 TARGETS = Kind("target", Target, table="targets")

@@ -94,7 +94,7 @@ class TouchTarget(Command[Target], frozen=True, kw_only=True):
             summary=self.change.summary,
             at=world.now,
             conflict_id=conflict.id if conflict else None,
-            named=tuple(sorted({side.actor for side in conflict.competing})) if conflict else (),
+            **_parties(conflict, self.change.version),
         )
         return Target(
             tenant=self.caller.tenant,
@@ -156,6 +156,15 @@ class TouchTargets(Command[tuple[Target, ...]], frozen=True, kw_only=True):
 
     def _touches(self) -> tuple[TouchTarget, ...]:
         return tuple(TouchTarget(caller=self.caller, change=change) for change in self.changes)
+
+
+def _parties(conflict: Conflict | None, version: str) -> dict[str, tuple[str, ...]]:
+    """Who is named in a conflict, and which versions but the new one they worked on."""
+    sides = conflict.competing if conflict else ()
+    return {
+        "named": tuple(sorted({side.actor for side in sides})),
+        "undercut": tuple(sorted({side.version for side in sides if side.version} - {version})),
+    }
 
 
 def _overwritten(before: Target | None, change: Change, toucher: str) -> Touch | None:

@@ -37,13 +37,15 @@ class Payers:
 
     def run(self, action_id: str, *, fatal: int = 0) -> int | None:
         """How many statements a payer took, or None if it was killed."""
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
+        assert self._process.stdout
         print(fatal, action_id, file=self._process.stdin, flush=True)
         answer = self._process.stdout.readline().strip()
         return None if answer == "killed" else int(answer)
 
     def close(self) -> None:
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
+        assert self._process.stdout
         self._process.stdin.close()
         self._process.wait(HANG_SECONDS)
         self._process.stdout.close()

@@ -1,0 +1,39 @@
+"""Two servers on one PostgreSQL: one attempt at a time, whichever server is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+from tests.harness.load import Answer, Request, fire, post
+from tests.harness.server import InterlockServer
+from tests.harness.soak import dose
+
+ROUNDS = 10
+CALLERS = 50
+HANG_SECONDS = 120
+
+
+async def test_fifty_begins_on_two_servers_are_one_attempt(
+    serve: Callable[..., InterlockServer], postgres_url: str
+) -> None:
+    servers = [await asyncio.to_thread(serve, postgres_url) for _ in range(2)]
+    urls = [server.url for server in servers]
+    key = await asyncio.to_thread(servers[0].create_key, "bot", kind="agent", roles="submit")
+    for number in range(dose(ROUNDS)):
+        body = {"request_hash": "sha256:one"}
+        path = f"/api/v1/effects/pay%3A{number}/begin"
+        requests = [post(path, body, headers=key.headers) for _ in range(CALLERS)]
+        answers = await _at_once(urls, requests)
+        counted = Counter(answer.json().get("code", answer.json()["state"]) for answer in answers)
+        assert counted == {"IN_PROGRESS": 1, "effect_in_progress": CALLERS - 1}, number
+        (begun,) = [answer.json() for answer in answers if answer.status == 201]
+        settle = {"fence": begun["fence"], "error": "no money", "safe_to_retry": True}
+        await _at_once(urls, [post(path.replace("begin", "fail"), settle, headers=key.headers)])
+        again = await _at_once(urls, requests)
+        assert [answer.json()["fence"] for answer in again if answer.status == 201] == [2]
+
+
+async def _at_once(urls: list[str], requests: list[Request]) -> list[Answer]:
+    return await fire(urls, requests, connections=CALLERS, timeout_seconds=HANG_SECONDS)

@@ -1,0 +1,135 @@
+"""`interlock effects`, `touch`, `target`, `conflicts` and the git hook, as a person uses them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from interlock import Interlock
+from tests.cli.terminal import Terminal
+from tests.harness.server import clean_env
+
+
+@pytest.fixture
+def repository(terminal: Terminal) -> Terminal:
+    """A terminal in a git repository called `billing` with one commit."""
+    folder = terminal.folder / "billing"
+    folder.mkdir()
+    terminal.folder = folder
+    terminal._patch.chdir(folder)
+    git(folder, "init", "-q")
+    (folder / "invoice.py").write_text("one\n")
+    git(folder, "add", "invoice.py")
+    git(folder, "commit", "-q", "-m", "first")
+    return terminal
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ("-c", "user.name=mia", "-c", "user.email=mia@example.com", "-c", "commit.gpgsign=false")
+    path = {"PATH": f"{Path(sys.executable).parent}:{clean_env()['PATH']}"}
+    done = subprocess.run(
+        ["git", *who, *words], cwd=folder, capture_output=True, text=True, env=clean_env(path), check=True
+    )
+    return done.stdout.strip()
+
+
+def embedded(terminal: Terminal) -> Interlock:
+    return Interlock(store=f"sqlite:///{terminal.folder}/.interlock/interlock.db")
+
+
+def test_a_touched_file_has_the_key_and_version_that_git_gives_it(repository: Terminal) -> None:
+    (repository.folder / "invoice.py").write_text("two\n")
+    said = repository("touch", "invoice.py", "--summary", "two", "--json")
+    assert said.code == 0, said.err
+    (touched,) = said.json["items"]
+    assert touched["key"] == "repo:billing/invoice.py"
+    assert touched["version"] == git(repository.folder, "hash-object", "invoice.py")
+
+
+def test_a_file_outside_of_git_is_named_by_its_path_and_digest(terminal: Terminal) -> None:
+    terminal.file("note.txt", "hello")
+    (touched,) = terminal("touch", "note.txt", "--json").json["items"]
+    assert touched["key"] == f"file:{terminal.folder / 'note.txt'}"
+    assert touched["version"].startswith("sha256:2cf24dba")
+
+
+def test_any_target_can_be_touched_by_key(terminal: Terminal) -> None:
+    said = terminal("touch", "--key", "crm:customer/4711", "--version", "17")
+    assert (said.code, said.out) == (0, "reported 1 change\n")
+    assert terminal("target", "crm:customer/4711", "--json").json["version"] == "17"
+    assert terminal("touch", "--key", "crm:customer/4711").code == 2
+    assert terminal("touch").code == 2
+
+
+def test_the_git_hooks_report_what_commits_and_merges_change(repository: Terminal) -> None:
+    folder = repository.folder
+    assert repository("hook", "git", "--install").code == 0
+    (folder / "invoice.py").write_text("two\n")
+    (folder / "new file.py").write_text("new\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "second")
+    with embedded(repository) as il:
+        seen = {target.key: target.version for target in il.targets().items}
+    assert seen == {
+        "repo:billing/invoice.py": git(folder, "rev-parse", "HEAD:invoice.py"),
+        "repo:billing/new file.py": git(folder, "rev-parse", "HEAD:new file.py"),
+    }
+    git(folder, "checkout", "-q", "-b", "side", "HEAD~1")
+    (folder / "side.py").write_text("side\n")
+    git(folder, "add", ".")
+    git(folder, "-c", "core.hooksPath=/dev/null", "commit", "-q", "-m", "aside")
+    git(folder, "checkout", "-q", "-")
+    git(folder, "merge", "-q", "--no-edit", "side")
+    with embedded(repository) as il:
+        assert il.target("repo:billing/side.py").version == git(folder, "rev-parse", "HEAD:side.py")
+
+
+def test_a_hook_that_somebody_else_wrote_is_kept(repository: Terminal) -> None:
+    hook = repository.folder / ".git" / "hooks" / "post-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\necho mine\n")
+    said = repository("hook", "git", "--install")
+    assert said.code == 1
+    assert "add this line" in said.err
+    assert hook.read_text() == "#!/bin/sh\necho mine\n"
+
+
+def test_a_commit_goes_through_although_nobody_can_be_told(repository: Terminal) -> None:
+    assert repository("hook", "git", "--install").code == 0
+    git(repository.folder, "config", "interlock.repo", "elsewhere")
+    (repository.folder / ".interlock").write_text("not a folder")
+    (repository.folder / "invoice.py").write_text("two\n")
+    git(repository.folder, "commit", "-q", "-am", "second")
+    assert git(repository.folder, "log", "--format=%s", "-1") == "second"
+
+
+def test_a_touch_that_collides_says_with_whom_and_the_conflict_can_be_settled(terminal: Terminal) -> None:
+    key = terminal.key("bot", "--kind", "agent", "--roles", "submit,work")
+    with Interlock(store=f"sqlite:///{terminal.folder}/.interlock/interlock.db", key=key) as bot:
+        bot.call("POST", "leases", body={"resource": "doc:1", "ttl_seconds": 60})
+    said = terminal("touch", "--key", "doc:1", "--version", "v2")
+    assert "somebody works on doc:1" in said.out
+    (conflict,) = terminal("conflicts", "--json").json["items"]
+    shown = terminal("conflict", "show", conflict["id"]).out
+    assert "human_edit_during_lease" in shown
+    assert "safest now:" in shown
+    settled = terminal("conflict", "resolve", conflict["id"], "keep_second", "--note", "mine is right")
+    assert settled.out == f"{conflict['id']} is resolved: keep_second; carried out: settle lease\n"
+    assert terminal("conflicts").out.startswith("nothing collided")
+    assert "narrower" in terminal("conflict", "patterns").out
+    assert "doc:1" in terminal("targets").out
+
+
+def test_an_effect_nobody_knows_about_is_shown_with_the_way_out(terminal: Terminal) -> None:
+    store = f"sqlite:///{terminal.folder}/.interlock/interlock.db"
+    with Interlock(store=store) as il, pytest.raises(ZeroDivisionError):
+        il.once("refund:1", lambda: 1 // 0)
+    assert [e["state"] for e in terminal("effects", "--json").json["items"]] == ["AMBIGUOUS"]
+    assert "interlock effect resolve refund:1" in terminal("effect", "show", "refund:1").out
+    resolved = terminal("effect", "resolve", "refund:1", "committed", "--evidence", "seen", "--result", "[1]")
+    assert resolved.out == "refund:1 is COMMITTED; a repeat returns its result and does nothing\n"
+    assert terminal("effect", "show", "refund:1", "--json").json["result"] == [1]
+    assert "refund:1" in terminal("effects", "--state", "COMMITTED").out
