@@ -11,12 +11,12 @@ import msgspec
 
 from interlock.approvals.model import Requirement
 from interlock.approvals.placing import Placed, Proposal
-from interlock.grants.claiming import consume, misfit, signer_reads
+from interlock.grants.claiming import candidate_reads, consume, misfit
 from interlock.grants.model import GRANT_TERMS, GRANT_USES, TERMS_ID, Grant
 from interlock.grants.picks import OpenGrants
 from interlock.identity.model import PRINCIPALS, Caller, Principal, PrincipalKind, Role
 from interlock.jobs.model import GrantRef, JobState
-from interlock.kernel.record import PICKED_MAX, Reads
+from interlock.kernel.record import Reads
 from interlock.kernel.world import World
 
 _CANDIDATES_MAX = 8
@@ -24,16 +24,16 @@ _CANDIDATES_MAX = 8
 
 def standing_reads(tenant: str, topic: str) -> Reads:
     """The oldest standing grants of a topic."""
-    return Reads(picks=(_pick(tenant, topic, _CANDIDATES_MAX),))
+    return Reads(picks=(_pick(tenant, topic),))
 
 
 def standing_more(world: World, tenant: str, topic: str) -> Reads:
-    """Who issued and signed what was found. Where there is no standing grant, nothing."""
-    found = world.pick(_pick(tenant, topic, PICKED_MAX))
+    """What was found, and who issued and signed it. Where there is no standing grant, nothing."""
+    found = world.pick(_pick(tenant, topic))
     if not found:
         return Reads()
     approvers = tuple(PRINCIPALS.key(tenant, name) for name in sorted({grant.approver for grant in found}))
-    return signer_reads(found) | Reads(see=(GRANT_TERMS.key(tenant, TERMS_ID), *approvers))
+    return candidate_reads(found) | Reads(see=(GRANT_TERMS.key(tenant, TERMS_ID), *approvers))
 
 
 def honour_standing(
@@ -44,7 +44,7 @@ def honour_standing(
         return placed
     requirement = placed.approval.requirement
     payload = msgspec.json.decode(proposal.action.payload)
-    for grant in world.pick(_pick(proposal.tenant, proposal.action.topic, _CANDIDATES_MAX)):
+    for grant in world.pick(_pick(proposal.tenant, proposal.action.topic)):
         if not _may_say_yes(world, grant, requirement, proposal.actor):
             continue
         if misfit(world, grant, proposal.action.topic, payload) is None:
@@ -67,5 +67,5 @@ def _may_say_yes(world: World, grant: Grant, asked: Requirement, actor: Principa
     )
 
 
-def _pick(tenant: str, topic: str, limit: int) -> OpenGrants:
-    return OpenGrants(tenant=tenant, task=topic, standing=True, limit=limit)
+def _pick(tenant: str, topic: str) -> OpenGrants:
+    return OpenGrants(tenant=tenant, task=topic, standing=True, limit=_CANDIDATES_MAX)

@@ -30,12 +30,14 @@ from interlock.grants.recording import record, record_refused
 from interlock.identity.model import Caller, Role
 from interlock.identity.rules import caller_reads, require
 from interlock.kernel.command import Command
-from interlock.kernel.record import PICKED_MAX, Reads, micros
+from interlock.kernel.record import Reads, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 from interlock.outbox.rules import announce
 
 CANDIDATES_MAX = 16
+_FURTHER_MAX = 128
+_START = (0, "")
 _REASONS_MAX = 5
 
 
@@ -67,7 +69,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
     execution_id: str
     grant_id: str | None = None
     signed_only: bool = False
-    after: tuple[int, str] = (0, "")
+    after: tuple[int, str] = _START
     is_last_look: bool = False
 
     def reads(self) -> Reads:
@@ -81,8 +83,8 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         )
 
     def more(self, world: World) -> Reads:
-        """The keys that the candidates are signed with."""
-        return signer_reads(self._candidates(world, PICKED_MAX))
+        """The candidates themselves, and the keys that they are signed with."""
+        return candidate_reads(self._candidates(world))
 
     def decide(self, world: World) -> GrantUse | NotClaimed:
         require(world, self.caller, Role.SUBMIT, Role.WORK, Role.OPERATE, Role.ADMIN)
@@ -97,7 +99,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
             if why is None:
                 return world.put(GRANT_USES, consume(world, self.caller, grant, args, self.execution_id))
             misfits.append(f"{grant.id}: {why}")
-        if len(candidates) == CANDIDATES_MAX and not self.is_last_look:
+        if self.grant_id is None and len(candidates) == self._most and not self.is_last_look:
             raise LookFurther(_place(candidates[-1]))
         return self._refuse(world, misfits)
 
@@ -126,14 +128,18 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         record_refused(world, self.caller, "grant_claim", subject, reason, execution_id=self.execution_id)
         return NotClaimed(reason=reason)
 
-    def _candidates(self, world: World, most: int = CANDIDATES_MAX) -> tuple[Grant, ...]:
+    def _candidates(self, world: World) -> tuple[Grant, ...]:
         if self.grant_id is None:
-            return world.pick(self._pick(most))
+            return world.pick(self._pick())
         named = world.get(GRANTS, self.caller.tenant, self.grant_id)
         return () if named is None else (named,)
 
-    def _pick(self, most: int = CANDIDATES_MAX) -> OpenGrants:
-        return OpenGrants(tenant=self.caller.tenant, task=self.task, after=self.after, limit=most)
+    def _pick(self) -> OpenGrants:
+        return OpenGrants(tenant=self.caller.tenant, task=self.task, after=self.after, limit=self._most)
+
+    @property
+    def _most(self) -> int:
+        return CANDIDATES_MAX if self.after == _START else _FURTHER_MAX
 
     def _use_id(self) -> str:
         return use_id(self.task, self.caller.principal, self.execution_id)
@@ -179,10 +185,11 @@ def consume(world: World, by: Caller, grant: Grant, args: Any, execution_id: str
     return use
 
 
-def signer_reads(candidates: tuple[Grant, ...]) -> Reads:
-    """The keys that these grants are signed with, to see."""
-    keys = {SIGNERS.key(grant.tenant, grant.signature.signer) for grant in candidates if grant.signature}
-    return Reads(see=tuple(sorted(keys, key=lambda key: key.rank)))
+def candidate_reads(candidates: tuple[Grant, ...]) -> Reads:
+    """These grants to own, and the keys that they are signed with to see."""
+    signers = {SIGNERS.key(grant.tenant, grant.signature.signer) for grant in candidates if grant.signature}
+    own = tuple(GRANTS.key_of(grant) for grant in candidates)
+    return Reads(own=own, see=tuple(sorted(signers, key=lambda key: key.rank)))
 
 
 def use_id(task: str, principal: str, execution_id: str) -> str:

@@ -10,10 +10,15 @@ from interlock.kernel.record import Kind, Params, Pick, micros
 
 
 class OpenGrants(Pick[Grant], frozen=True, kw_only=True):
-    """The oldest open grants of a task after a given one; standing ones only, or only the others.
+    """The oldest grants of a task that were open at the load, after a given one; standing ones or the others.
 
-    `after` is the moment and the id of the last grant that was looked at before.
+    `after` is the moment and the id of the last grant that was looked at before. It is to see, and those found
+    are owned by their keys in the second load: that waits for whoever holds one, where a pick to own would pass
+    over it, and a claimant would hear "none" while somebody else makes up their mind. What became of them in
+    between is for the decision to find, so `matches` leaves the state out: a full page stays full.
     """
+
+    own: bool = False
 
     tenant: str
     task: str

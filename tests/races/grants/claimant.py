@@ -1,0 +1,80 @@
+"""A claimant as a process of its own: reads claims from stdin, writes each answer to stdout, a JSON line each.
+
+    python -m tests.races.grants.claimant URL|STORE [KEY]
+
+A claim with `"stop": true` stops the process (SIGSTOP) inside its own decision, where only an embedded claimant
+has one; a claim with `"die": true` kills it there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from interlock import NO_RETRIES, Interlock, InterlockError
+from interlock.execution.direct import DirectGate
+from interlock.kernel.refusal import Fault
+from interlock.runtime.direct import DirectStore
+
+
+def main(place: str, key: str | None = None) -> None:
+    """Answer claims until stdin ends."""
+    claim_at = _through_server(place, key) if place.startswith("http") else _on_store(place)
+    print(json.dumps({"ready": os.getpid()}), flush=True)
+    for line in sys.stdin:
+        claim: dict[str, Any] = json.loads(line)
+        number = signal.SIGSTOP if claim.pop("stop", False) else None
+        number = signal.SIGKILL if claim.pop("die", False) else number
+        if number:
+            _interrupt(number)
+        print(json.dumps(claim_at(claim)), flush=True)
+
+
+def _through_server(url: str, key: str | None) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    client = Interlock(url, key, retry=NO_RETRIES)
+    client.health()
+
+    def claim_at(claim: dict[str, Any]) -> dict[str, Any]:
+        try:
+            found = client.claim(claim.pop("task"), **claim)
+        except InterlockError as error:
+            return {"error": type(error).__name__}
+        return {"claimed": found.claimed, "grant_id": found.grant_id, "use": found.use}
+
+    return claim_at
+
+
+def _on_store(place: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    gate = DirectGate(DirectStore(place))
+
+    def claim_at(claim: dict[str, Any]) -> dict[str, Any]:
+        try:
+            found = gate.claim(claim["task"], {}, claim["execution_id"], grant_id=None, signed=False)
+        except Fault as fault:
+            return {"error": type(fault).__name__}
+        return {"claimed": found.claimed, "grant_id": found.grant_id, "use": found.use}
+
+    return claim_at
+
+
+def _interrupt(number: int) -> None:
+    """Let the next consumption end in a signal to this process, once."""
+    from interlock.grants import claiming
+
+    consume = claiming.consume
+
+    def interrupted(*args: Any) -> Any:
+        claiming.consume = consume
+        used = consume(*args)
+        os.kill(os.getpid(), number)
+        return used
+
+    claiming.consume = interrupted
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
