@@ -27,7 +27,7 @@ from interlock.conflicts.patterns import Pattern, patterns_of
 from interlock.conflicts.rules import ResolveConflict
 from interlock.effects.model import Effect, Outcome
 from interlock.effects.queries import read_effect
-from interlock.effects.settling import ResolveEffect
+from interlock.effects.resolving import ResolveEffect
 from interlock.identity.model import Caller
 from interlock.identity.refusals import NotFound
 from interlock.jobs.finishing import RetryJob

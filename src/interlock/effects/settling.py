@@ -7,39 +7,22 @@ refused, and makes the effect ambiguous again, so that no further attempt follow
 
 from __future__ import annotations
 
-import hashlib
-from typing import Any
-
 import msgspec
 
 from interlock.conflicts.model import Affected, Competing, ConflictKind, Repeat
-from interlock.conflicts.rules import conflict_of_repeat, record_repeat, repeat_reads
-from interlock.effects.model import (
-    EFFECTS,
-    INLINE_BYTES_MAX,
-    NULL,
-    RESULTS,
-    TRANSITIONS,
-    Doubt,
-    Effect,
-    EffectResult,
-    EffectState,
-    Outcome,
-    Resolved,
-    StoredResult,
-)
+from interlock.conflicts.rules import record_repeat, repeat_reads
+from interlock.effects.applying import applying_reads, end_applying
+from interlock.effects.keeping import doubt, find_effect, kept_result
+from interlock.effects.model import EFFECTS, NULL, TRANSITIONS, Doubt, Effect, EffectState
 from interlock.effects.recording import record_effect, record_late
 from interlock.effects.refusals import EffectFenceStale, EffectNotActionable
 from interlock.effects.rules import BEGINNERS
-from interlock.identity.model import Caller, Principal, PrincipalKind, Role
-from interlock.identity.refusals import Forbidden, NotFound, PeopleOnly
+from interlock.identity.model import Caller
 from interlock.identity.rules import caller_reads, require
 from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
-from interlock.leases.model import LEASES, Lease
-from interlock.leases.model import TRANSITIONS as LEASE_TRANSITIONS
 
 
 class _SettleEffect(Command[Effect], frozen=True, kw_only=True):
@@ -188,134 +171,3 @@ class FailEffect(_SettleEffect, frozen=True, kw_only=True):
 
     def _verb(self) -> str:
         return "fail"
-
-
-class ResolveEffect(Command[Effect], frozen=True, kw_only=True):
-    """Say what became of an effect whose outcome is unknown, with evidence.
-
-    A person who reviews or operates may, and a service that operates: a reconciler. An agent may not clear
-    its own doubt.
-    """
-
-    caller: Caller
-    action_id: str
-    outcome: Outcome
-    evidence: msgspec.Raw
-    result: msgspec.Raw = NULL
-
-    def reads(self) -> Reads:
-        return caller_reads(self.caller) | Reads(own=(EFFECTS.key(self.caller.tenant, self.action_id),))
-
-    def more(self, world: World) -> Reads:
-        effect = world.get(EFFECTS, self.caller.tenant, self.action_id)
-        return applying_reads(effect) if effect else NOTHING
-
-    def decide(self, world: World) -> Effect:
-        by = require_resolver(world, self.caller)
-        effect = find_effect(world, self.caller.tenant, self.action_id)
-        if effect.state_at(world.now) is EffectState.AMBIGUOUS:
-            return self._resolve(world, effect, by)
-        if effect.resolved is not None and effect.resolved.outcome is self.outcome:
-            return effect
-        raise EffectNotActionable(effect.id, effect.state.value, "resolve")
-
-    def _resolve(self, world: World, effect: Effect, by: Principal) -> Effect:
-        happened = self.outcome is Outcome.COMMITTED
-        said = Resolved(outcome=self.outcome, by=by.id, at=world.now, evidence=self.evidence)
-        settled = msgspec.structs.replace(
-            effect,
-            state=TRANSITIONS[EffectState.AMBIGUOUS, f"resolve_{self.outcome.value}"],
-            ended_at=world.now,
-            doubt=None,
-            resolved=said,
-            **(kept_result(world, effect, self.result) if happened else {}),
-        )
-        stored = world.put(EFFECTS, settled)
-        end_applying(world, effect)
-        record_effect(world, stored, self.caller, "resolve", outcome=self.outcome.value)
-        return stored
-
-
-def require_resolver(world: World, caller: Caller) -> Principal:
-    """The principal behind the caller, if it may say what became of an effect."""
-    by = require(world, caller)
-    roles = set(by.roles)
-    if by.kind is PrincipalKind.PERSON and roles & {Role.REVIEW, Role.OPERATE, Role.ADMIN}:
-        return by
-    if by.kind is PrincipalKind.SERVICE and roles & {Role.OPERATE, Role.ADMIN}:
-        return by
-    if by.kind in (PrincipalKind.PERSON, PrincipalKind.SERVICE):
-        raise Forbidden(by.id, (Role.OPERATE,))
-    raise PeopleOnly(by.id, by.kind.value)
-
-
-def find_effect(world: World, tenant: str, action_id: str) -> Effect:
-    effect = world.get(EFFECTS, tenant, action_id)
-    if effect is None:
-        raise NotFound("effect", action_id)
-    return effect
-
-
-def kept_result(world: World, effect: Effect, result: msgspec.Raw) -> dict[str, Any]:
-    """The fields that keep a result: in the record, or beside it with a pointer if it is large."""
-    size = len(result)
-    if size <= INLINE_BYTES_MAX:
-        return {"result": result, "stored_result": None}
-    digest = f"sha256:{hashlib.sha256(bytes(result)).hexdigest()}"
-    stored = EffectResult(
-        tenant=effect.tenant,
-        id=world.new_id("res"),
-        action_id=effect.id,
-        digest=digest,
-        size=size,
-        result=result,
-    )
-    world.add(RESULTS, stored)
-    return {"result": NULL, "stored_result": StoredResult(id=stored.id, digest=digest, size=size)}
-
-
-def doubt(world: World, effect: Effect, why: Doubt) -> Effect:
-    """Make an effect ambiguous. Its lease, if it has one, stays `applying`: something may be half done."""
-    state = TRANSITIONS[effect.state, "doubt"]
-    return world.put(EFFECTS, msgspec.structs.replace(effect, state=state, doubt=why))
-
-
-def applying_reads(effect: Effect) -> Reads:
-    """The lease that an effect holds in `applying`, and where it is recorded that the lease ran out."""
-    if effect.lease is None:
-        return NOTHING
-    own = Reads(own=(LEASES.key(effect.tenant, effect.lease.id),))
-    return own | repeat_reads(_outlived(effect, effect.lease.resource))
-
-
-def end_applying(world: World, effect: Effect) -> None:
-    """Its lease is no longer changing anything; if the lease ran out meanwhile, that is a conflict."""
-    lease = _lease_of(world, effect)
-    if lease is None:
-        return
-    state = LEASE_TRANSITIONS.get((lease.state, "applied"))
-    if lease.is_live_at(world.now) and state is not None:
-        world.put(LEASES, msgspec.structs.replace(lease, state=state))
-    record_outlived(world, effect)
-
-
-def record_outlived(world: World, effect: Effect) -> None:
-    """Record, once, that a lease ran out while the result of an effect under it was pending."""
-    lease = _lease_of(world, effect)
-    if lease is None or lease.is_live_at(world.now):
-        return
-    if conflict_of_repeat(world, _outlived(effect, lease.resource)) is not None:
-        return
-    owner = Competing(actor=lease.owner, at=lease.expires_at, what=f"lost the lease at fence {lease.fence}")
-    actor = Competing(actor=effect.begun_by, at=effect.begun_at, what=f"{effect.id} was in progress")
-    affected = Affected(effect=effect.id, lease=lease.id, job=effect.job_id)
-    record_repeat(world, _outlived(effect, lease.resource), (owner, actor), affected)
-
-
-def _lease_of(world: World, effect: Effect) -> Lease | None:
-    return world.get(LEASES, effect.tenant, effect.lease.id) if effect.lease else None
-
-
-def _outlived(effect: Effect, resource: str) -> Repeat:
-    kind = ConflictKind.LEASE_EXPIRED_WITH_RESULT_PENDING
-    return Repeat(tenant=effect.tenant, kind=kind, target=resource, actor=effect.id)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from interlock.effects.applying import applying_reads, record_outlived
+from interlock.effects.keeping import doubt
 from interlock.effects.model import EFFECTS, Doubt, Effect, EffectState
 from interlock.effects.recording import record_effect
-from interlock.effects.settling import applying_reads, doubt, record_outlived
 from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Kind, Params, Pick, Reads, micros
 from interlock.kernel.world import World

@@ -1,0 +1,106 @@
+"""How effects look from outside."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+import msgspec
+
+from interlock.effects.model import Effect
+
+
+class LeaseRefView(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    fence: int
+    resource: str
+
+
+class TargetRefView(msgspec.Struct, frozen=True, kw_only=True):
+    key: str
+    version: str
+
+
+class StoredResultView(msgspec.Struct, frozen=True, kw_only=True):
+    """A result that is too large to be shown here; read it at `pointer`."""
+
+    digest: str
+    size: int
+    pointer: str
+
+
+class ResolvedView(msgspec.Struct, frozen=True, kw_only=True):
+    outcome: str
+    by: str
+    at: datetime
+    evidence: msgspec.Raw
+
+
+class EffectView(msgspec.Struct, frozen=True, kw_only=True):
+    """An effect. `state` is by the clock: an attempt past its time is `AMBIGUOUS`."""
+
+    action_id: str
+    state: str
+    fence: int
+    downstream_key: str
+    request_hash: str
+    begun_by: str
+    first_begun_at: datetime
+    begun_at: datetime
+    expires_at: datetime
+    ended_at: datetime | None
+    result: msgspec.Raw
+    stored_result: StoredResultView | None
+    error: msgspec.Raw
+    doubt: str | None
+    job_id: str | None
+    job_hash: str | None
+    lease: LeaseRefView | None
+    target: TargetRefView | None
+    resolved: ResolvedView | None
+    replayed: bool = False
+
+
+class ResultView(msgspec.Struct, frozen=True, kw_only=True):
+    digest: str | None
+    size: int
+    result: msgspec.Raw
+
+
+def effect_view(effect: Effect, *, replayed: bool = False) -> EffectView:
+    """An effect as it stands by this server's clock, which is only for showing."""
+    lease, target, said = effect.lease, effect.target, effect.resolved
+    return EffectView(
+        action_id=effect.id,
+        state=effect.state_at(datetime.now(UTC)).value,
+        fence=effect.fence,
+        downstream_key=effect.downstream_key,
+        request_hash=effect.request_hash,
+        begun_by=effect.begun_by,
+        first_begun_at=effect.first_begun_at,
+        begun_at=effect.begun_at,
+        expires_at=effect.expires_at,
+        ended_at=effect.ended_at,
+        result=effect.result,
+        stored_result=_stored_view(effect),
+        error=effect.error,
+        doubt=effect.doubt.value if effect.doubt else None,
+        job_id=effect.job_id,
+        job_hash=effect.job_hash,
+        lease=LeaseRefView(id=lease.id, fence=lease.fence, resource=lease.resource) if lease else None,
+        target=TargetRefView(key=target.key, version=target.version) if target else None,
+        resolved=(
+            ResolvedView(outcome=said.outcome.value, by=said.by, at=said.at, evidence=said.evidence)
+            if said
+            else None
+        ),
+        replayed=replayed,
+    )
+
+
+def _stored_view(effect: Effect) -> StoredResultView | None:
+    stored = effect.stored_result
+    if stored is None:
+        return None
+    pointer = f"/api/v1/effects/{quote(effect.id, safe='')}/result"
+    return StoredResultView(digest=stored.digest, size=stored.size, pointer=pointer)

@@ -1,0 +1,76 @@
+"""Saying what became of an effect whose outcome is unknown."""
+
+from __future__ import annotations
+
+import msgspec
+
+from interlock.effects.applying import applying_reads, end_applying
+from interlock.effects.keeping import find_effect, kept_result
+from interlock.effects.model import EFFECTS, NULL, TRANSITIONS, Effect, EffectState, Outcome, Resolved
+from interlock.effects.recording import record_effect
+from interlock.effects.refusals import EffectNotActionable
+from interlock.identity.model import Caller, Principal, PrincipalKind, Role
+from interlock.identity.refusals import Forbidden, PeopleOnly
+from interlock.identity.rules import caller_reads, require
+from interlock.kernel.command import Command
+from interlock.kernel.record import NOTHING, Reads
+from interlock.kernel.world import World
+
+
+class ResolveEffect(Command[Effect], frozen=True, kw_only=True):
+    """Say what became of an effect whose outcome is unknown, with evidence.
+
+    A person who reviews or operates may, and a service that operates: a reconciler. An agent may not clear
+    its own doubt.
+    """
+
+    caller: Caller
+    action_id: str
+    outcome: Outcome
+    evidence: msgspec.Raw
+    result: msgspec.Raw = NULL
+
+    def reads(self) -> Reads:
+        return caller_reads(self.caller) | Reads(own=(EFFECTS.key(self.caller.tenant, self.action_id),))
+
+    def more(self, world: World) -> Reads:
+        effect = world.get(EFFECTS, self.caller.tenant, self.action_id)
+        return applying_reads(effect) if effect else NOTHING
+
+    def decide(self, world: World) -> Effect:
+        by = require_resolver(world, self.caller)
+        effect = find_effect(world, self.caller.tenant, self.action_id)
+        if effect.state_at(world.now) is EffectState.AMBIGUOUS:
+            return self._resolve(world, effect, by)
+        if effect.resolved is not None and effect.resolved.outcome is self.outcome:
+            return effect
+        raise EffectNotActionable(effect.id, effect.state.value, "resolve")
+
+    def _resolve(self, world: World, effect: Effect, by: Principal) -> Effect:
+        happened = self.outcome is Outcome.COMMITTED
+        said = Resolved(outcome=self.outcome, by=by.id, at=world.now, evidence=self.evidence)
+        settled = msgspec.structs.replace(
+            effect,
+            state=TRANSITIONS[EffectState.AMBIGUOUS, f"resolve_{self.outcome.value}"],
+            ended_at=world.now,
+            doubt=None,
+            resolved=said,
+            **(kept_result(world, effect, self.result) if happened else {}),
+        )
+        stored = world.put(EFFECTS, settled)
+        end_applying(world, effect)
+        record_effect(world, stored, self.caller, "resolve", outcome=self.outcome.value)
+        return stored
+
+
+def require_resolver(world: World, caller: Caller) -> Principal:
+    """The principal behind the caller, if it may say what became of an effect."""
+    by = require(world, caller)
+    roles = set(by.roles)
+    if by.kind is PrincipalKind.PERSON and roles & {Role.REVIEW, Role.OPERATE, Role.ADMIN}:
+        return by
+    if by.kind is PrincipalKind.SERVICE and roles & {Role.OPERATE, Role.ADMIN}:
+        return by
+    if by.kind in (PrincipalKind.PERSON, PrincipalKind.SERVICE):
+        raise Forbidden(by.id, (Role.OPERATE,))
+    raise PeopleOnly(by.id, by.kind.value)
