@@ -46,8 +46,8 @@ async def until_stored(server: NatsServer, count: int, *, seconds: float = 60) -
     return events
 
 
-async def test_every_event_is_copied_in_order_under_its_own_id(store_url: str, nats: NatsServer) -> None:
-    async with rigged(store_url, nats_url=nats.url) as rig:
+async def test_every_event_is_copied_in_order_under_its_own_id(sqlite_url: str, nats: NatsServer) -> None:
+    async with rigged(sqlite_url, nats_url=nats.url) as rig:
         count = await rig.tell_all(subjects=10, times=10)
         events = await until_stored(nats, count)
         copies = await stored(nats)
@@ -56,8 +56,8 @@ async def test_every_event_is_copied_in_order_under_its_own_id(store_url: str, n
     assert all(headers["Nats-Msg-Id"] == event["id"] for event, headers in copies)
 
 
-async def test_a_dead_broker_delays_events_and_loses_none(store_url: str, nats: NatsServer) -> None:
-    async with rigged(store_url, nats_url=nats.url) as rig:
+async def test_a_dead_broker_delays_events_and_loses_none(sqlite_url: str, nats: NatsServer) -> None:
+    async with rigged(sqlite_url, nats_url=nats.url) as rig:
         await rig.tell("a", times=3)
         await until_stored(nats, 3)
         nats.kill()
@@ -70,8 +70,8 @@ async def test_a_dead_broker_delays_events_and_loses_none(store_url: str, nats: 
     assert orders(events) == {"a": list(range(1, 9))}
 
 
-async def test_a_wiped_broker_gets_everything_again(store_url: str, nats: NatsServer) -> None:
-    async with rigged(store_url, nats_url=nats.url) as rig:
+async def test_a_wiped_broker_gets_everything_again(sqlite_url: str, nats: NatsServer) -> None:
+    async with rigged(sqlite_url, nats_url=nats.url) as rig:
         await rig.tell("a", times=10)
         await until_stored(nats, 10)
         nats.kill()

@@ -101,11 +101,14 @@ class HeldRelay:
     async def _run(self, command: Command[Relay]) -> None:
         sent_at = time.monotonic()
         try:
-            self.relay = await self._kernel.run(command)
+            relay = await self._kernel.run(command)
         except (RelayLost, RelayGone):
             self.lost.set()
             raise
-        self._deadline = sent_at + self._lease.total_seconds()
+        # A renewal and a change may be under way at once, and the answers may cross.
+        if relay.version > self.relay.version:
+            self.relay = relay
+        self._deadline = max(self._deadline, sent_at + self._lease.total_seconds())
 
 
 @contextlib.asynccontextmanager

@@ -33,6 +33,14 @@ async def take(stream: AsyncIterator[Block], count: int) -> list[Block]:
     return found
 
 
+async def until_live(rig: Rig) -> None:
+    """Return once a stream has read what is old and waits for what comes."""
+    async with asyncio.timeout(30):
+        while not rig.service.feed._count_readers():
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+
+
 def told(found: list[Block]) -> list[tuple[str, int]]:
     return [(block.data["subject"], block.data["data"]["n"]) for block in found if block.data]
 
@@ -85,11 +93,14 @@ async def test_a_long_history_and_what_comes_meanwhile_arrive_without_gap_or_rep
 async def test_another_tenants_events_are_not_streamed(sqlite_url: str) -> None:
     async with rigged(sqlite_url, relaying=False) as rig:
         client = await client_of(rig, tenant="elsewhere")
-        stream = await client.stream("after=0")
+        await rig.tell("secret")
+        await rig.tell("own", tenant="elsewhere")
+        taking = asyncio.create_task(take(await client.stream("after=0"), 2))
+        await until_live(rig)
         await rig.tell("secret", times=3)
         await rig.tell("own", tenant="elsewhere")
-        found = await take(stream, 1)
-    assert told(found) == [("own", 1)]
+        found = await taking
+    assert told(found) == [("own", 1), ("own", 2)]
 
 
 async def test_only_wanted_types_are_streamed(sqlite_url: str) -> None:
