@@ -41,8 +41,13 @@ soak: $(DEV) ## the same tests with FACTOR times the dose (default 10)
 	@echo "== pytest, dose x $(FACTOR)"
 	@INTERLOCK_SOAK=$(FACTOR) $(BIN)/python -m pytest -o faulthandler_timeout=0 $(ARGS)
 
-bench: $(DEV) ## side-by-side benchmarks, printed as ratios
+bench: $(DEV) .venv-rivals ## side-by-side benchmarks, printed as ratios
 	@$(BIN)/python -m bench $(ARGS)
+
+# Other systems, for `make bench` to measure beside ours; they are no part of the product.
+.venv-rivals:
+	@$(PYTHON) -m venv $@
+	@$@/bin/python -m pip --disable-pip-version-check install --quiet ctrlrun dbos procrastinate 'psycopg[binary]'
 
 docs: $(DEV) ## write the generated pages again
 	@$(BIN)/python -m tools.states

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-SECTIONS = ("kernel", "http", "history")
+SECTIONS = ("beside", "kernel", "http")
 
 
 def main() -> int:
