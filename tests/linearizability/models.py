@@ -27,6 +27,7 @@ class LeaseState(NamedTuple):
     ends_min: float = 0.0
     ends_max: float = 0.0
     fence: int = 0
+    released: frozenset[int] = frozenset()
 
 
 LOST = -1
@@ -54,13 +55,13 @@ class LeaseModel:
     def _acquire(self, state: LeaseState, operation: Operation) -> Iterator[LeaseState]:
         answer = operation.answer
         if not operation.is_known:
-            yield LeaseState(LOST, operation.invoked + operation.given, inf, state.fence)
+            yield state._replace(holder=LOST, ends_min=operation.invoked + operation.given, ends_max=inf)
         elif answer == "held":
             # It was held at some moment while the call was under way.
             if state.holder != 0 and state.ends_max > operation.invoked:
                 yield state
         elif answer.fence > state.fence and (state.holder == 0 or answer.at >= state.ends_min):
-            yield LeaseState(answer.fence, answer.expires, answer.expires, answer.fence)
+            yield LeaseState(answer.fence, answer.expires, answer.expires, answer.fence, state.released)
 
     def _renew(self, state: LeaseState, operation: Operation) -> Iterator[LeaseState]:
         fence, ttl = operation.given
@@ -74,12 +75,13 @@ class LeaseModel:
             yield state._replace(ends_min=operation.answer.expires, ends_max=operation.answer.expires)
 
     def _release(self, state: LeaseState, operation: Operation) -> Iterator[LeaseState]:
+        fence = operation.given
         if operation.answer == "stale":
-            yield from self._stale(state, operation, operation.given)
-        elif state.holder == operation.given and (
-            not operation.is_known or state.ends_max > operation.invoked
-        ):
-            yield LeaseState(fence=state.fence)
+            yield from self._stale(state, operation, fence)
+        elif fence in state.released:
+            yield state  # giving back what was given back changes nothing
+        elif state.holder == fence and (not operation.is_known or state.ends_max > operation.invoked):
+            yield LeaseState(fence=state.fence, released=state.released | {fence})
 
     def _check(self, state: LeaseState, operation: Operation) -> Iterator[LeaseState]:
         if not operation.is_known:
@@ -91,6 +93,9 @@ class LeaseModel:
 
     def _stale(self, state: LeaseState, operation: Operation, fence: int) -> Iterator[LeaseState]:
         """Refused: somebody else's, or its time was over before the answer came."""
+        is_repeat = operation.call == "release" and fence in state.released
+        if is_repeat:
+            return
         if state.holder != fence or state.ends_min <= operation.answered:
             yield state
 

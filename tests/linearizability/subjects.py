@@ -18,6 +18,7 @@ class Lock:
         self._bug = bug
         self._fence, self._holder, self._ends = 0, 0, 0.0
         self._mine: dict[str, int] = {}
+        self._released: set[int] = set()
 
     def choose(self, client: str, chance: random.Random) -> Choice:
         fence = self._mine.get(client)
@@ -55,9 +56,12 @@ class Lock:
         return LeaseAnswer(fence, now, self._ends)
 
     def _release(self, fence: int, now: float) -> str:
+        if fence in self._released:
+            return "ok"
         if not self._is_current(fence, now):
             return "stale"
         self._holder = 0
+        self._released.add(fence)
         return "ok"
 
     def _is_current(self, fence: int, now: float) -> bool:
