@@ -11,8 +11,9 @@ from interlock.approvals.refusals import NotActionable
 from interlock.identity.model import Caller, Role
 from interlock.identity.refusals import Forbidden
 from interlock.identity.rules import caller_reads, identify
+from interlock.jobs.holds import JobLease, LeaseEnd
 from interlock.jobs.leasing import Backoff, HolderCommand, end_lease, give_up, requeue
-from interlock.jobs.model import JOBS, TRANSITIONS, Job, JobLease, LeaseEnd
+from interlock.jobs.model import JOBS, TRANSITIONS, Job
 from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal

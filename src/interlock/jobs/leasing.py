@@ -15,7 +15,8 @@ import msgspec
 from interlock.approvals.recording import announce_job, find_job, record_change
 from interlock.identity.model import Caller, Role
 from interlock.identity.rules import caller_reads, require
-from interlock.jobs.model import JOBS, TRANSITIONS, Job, JobLease, JobState, LeaseEnd
+from interlock.jobs.holds import JobLease, LeaseEnd
+from interlock.jobs.model import JOBS, TRANSITIONS, Job, JobState
 from interlock.jobs.recording import record_stale_fence, stale_fence_reads
 from interlock.jobs.refusals import FenceStale
 from interlock.kernel.command import Command

@@ -16,6 +16,7 @@ import msgspec
 
 from interlock.approvals.model import Approval, ApprovalState, Requirement
 from interlock.codec.canonical import canonical
+from interlock.jobs.holds import JobLease
 from interlock.kernel.record import Kind, Record, micros
 
 
@@ -77,31 +78,6 @@ RANKS: Mapping[Priority, int] = {
 # A released job that nobody claims for this long is offered again, then at growing intervals.
 UNCLAIMED_AFTER = timedelta(minutes=1)
 UNCLAIMED_DOUBLINGS_MAX = 6
-
-
-class LeaseEnd(StrEnum):
-    """How a worker's hold on a job ended."""
-
-    COMPLETED = "completed"
-    FAILED = "failed"
-    RELEASED = "released"
-    LOST = "lost"
-    CANCELLED = "cancelled"
-
-
-class JobLease(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A worker's hold on a job, under the job's fence of that time.
-
-    `retry_at` is when the job may be claimed again should the lease run out; None if this is the last
-    attempt. It is settled when the lease is given or renewed, so that a claim needs no sweep to have run.
-    """
-
-    worker: str
-    claimed_at: datetime
-    expires_at: datetime
-    seconds: int
-    retry_at: datetime | None = None
-    ended: LeaseEnd | None = None
 
 
 class TargetRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

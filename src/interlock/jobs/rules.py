@@ -21,17 +21,9 @@ from interlock.audit.rules import Note, note
 from interlock.identity.model import Caller, Principal, Role
 from interlock.identity.refusals import Forbidden
 from interlock.identity.rules import caller_reads, identify, require
+from interlock.jobs.holds import LeaseEnd
 from interlock.jobs.leasing import end_lease
-from interlock.jobs.model import (
-    JOBS,
-    TRANSITIONS,
-    Action,
-    Evidence,
-    Job,
-    JobState,
-    LeaseEnd,
-    Priority,
-)
+from interlock.jobs.model import JOBS, TRANSITIONS, Action, Evidence, Job, JobState, Priority
 from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
