@@ -7,8 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
+import apsw
 import pytest
 
 from interlock.kernel.kernel import KernelLimits
@@ -51,17 +54,18 @@ async def test_a_stopped_process_that_holds_the_file_makes_it_busy_and_its_end_f
 
 async def test_reads_queries_and_batches_at_once_never_share_a_connection(sqlite_place: SqlitePlace) -> None:
     async with serving(sqlite_place.store()) as server:
-        await server.kernel.run(Raise(name="a"))
-        listing = {"tenant": TENANT, "after": "", "limit": 50}
+        await server.outcomes(Raise(name="a"), *(Raise(name=f"c{n}") for n in range(2000)))
+        listing = {"tenant": TENANT, "after": "", "limit": 5000}
 
         async def read() -> None:
-            for _ in range(50):
+            for _ in range(200):
                 assert await server.counts("a")
                 await server.store.ping(1.0)
+                await asyncio.sleep(0)
 
         async def query() -> None:
-            for _ in range(50):
-                assert await server.store.query("identity.list_principals", listing)
+            for _ in range(20):
+                assert len(await server.store.query("identity.list_principals", listing)) == 2001
 
         async def write() -> None:
             for _ in range(50):
@@ -87,24 +91,48 @@ async def test_a_full_disk_is_an_outage_and_loses_nothing(sqlite_place: SqlitePl
 
 
 class FailingCommit:
-    """A connection whose next COMMIT fails, after it happened or before."""
+    """A connection whose next COMMITs fail, after they happened or before."""
 
-    def __init__(self, inner: object, *, happened: bool) -> None:
+    def __init__(self, inner: Any, error: Exception, *, happened: bool, times: int = 1) -> None:
         self._inner = inner
+        self._error = error
         self._happened = happened
-        self._failed = False
+        self.times = times
 
-    def execute(self, statements: str, *bindings: object) -> object:
-        inner: object = self._inner
-        if statements == "COMMIT" and not self._failed:
-            self._failed = True
+    def execute(self, statements: str, *bindings: object) -> Any:
+        if statements == "COMMIT" and self.times:
+            self.times -= 1
             if self._happened:
-                inner.execute("COMMIT")  # type: ignore[attr-defined]
-            raise OSError("the disk did not answer")
-        return inner.execute(statements, *bindings)  # type: ignore[attr-defined]
+                self._inner.execute("COMMIT")
+            raise self._error
+        return self._inner.execute(statements, *bindings)
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
+
+
+async def test_a_commit_without_room_for_it_is_an_outage_and_not_unknown(sqlite_place: SqlitePlace) -> None:
+    store = sqlite_place.store()
+    async with serving(store, SHORT) as server:
+        await server.kernel.run(Raise(name="a"))
+        writer: Any = FailingCommit(store._writer, apsw.FullError("disk full"), happened=False, times=10**6)
+        store._writer = writer
+        with pytest.raises(StoreUnavailable):
+            await server.kernel.run(Raise(name="a"))
+        writer.times = 0
+        assert (await server.kernel.run(Raise(name="a"), acquire_seconds=10)).count == 2
+
+
+async def test_a_batch_waits_for_the_files_lock_as_long_as_it_was_told(sqlite_place: SqlitePlace) -> None:
+    store = sqlite_place.store()
+    async with serving(store):
+        other = apsw.Connection(str(sqlite_place.path))
+        other.execute("BEGIN IMMEDIATE")
+        settling = asyncio.create_task(store.committed("batch_unknown", 30.0))
+        await asyncio.sleep(0.2)
+        assert not settling.done()
+        other.close()
+        assert not await settling
 
 
 @pytest.mark.parametrize("happened", [True, False])
@@ -114,7 +142,8 @@ async def test_a_commit_that_fails_is_settled_by_the_file_itself(
     store = sqlite_place.store()
     async with serving(store) as server:
         await server.kernel.run(Raise(name="warm"))
-        store._writer = FailingCommit(store._writer, happened=happened)  # type: ignore[assignment]
+        error = OSError("the disk did not answer")
+        store._writer = FailingCommit(store._writer, error, happened=happened)  # type: ignore[assignment]
         answer = await server.kernel.run(once("key", hours=1))
         assert not answer.replayed
         assert await server.counts("a") == [1]
@@ -125,8 +154,6 @@ async def test_a_commit_that_fails_is_settled_by_the_file_itself(
 async def test_a_commit_that_hangs_is_unknown_and_its_connection_is_not_used_meanwhile(
     sqlite_place: SqlitePlace,
 ) -> None:
-    import threading
-
     go_on = threading.Event()
     store = sqlite_place.store()
     limits = KernelLimits(acquire_seconds=0.3, answer_seconds=0.6)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -254,6 +254,25 @@ class MakeNameless(Command[Counter], frozen=True, kw_only=True):
 async def test_a_value_that_breaks_a_rule_of_the_schema_is_no_conflict(place: Place) -> None:
     async with serving(place.store(), KernelLimits(acquire_seconds=60)) as server:
         failed, done = await server.outcomes(MakeNameless(), Raise(name="a"))
+        assert isinstance(failed, CommandFailed)
+        assert done.count == 1
+
+
+class Endless(DueChores, frozen=True, kw_only=True):
+    """Asks for a moment that no store can be asked about."""
+
+    def params(self, now: datetime) -> Mapping[str, int]:
+        return {"now": 2**70}
+
+
+class TakeEndless(Take, frozen=True, kw_only=True):
+    def reads(self) -> Reads:
+        return Reads(picks=(Endless(limit=1),))
+
+
+async def test_a_pick_with_a_value_that_a_store_cannot_be_asked_for_fails_alone(shared_place: Place) -> None:
+    async with serving(shared_place.store()) as server:
+        failed, done = await server.outcomes(TakeEndless(who="w"), Raise(name="a"))
         assert isinstance(failed, CommandFailed)
         assert done.count == 1
 

@@ -67,6 +67,15 @@ async def test_servers_that_race_for_a_new_key_count_together(shared_place: Plac
             assert sorted(outcome.count for outcome in outcomes) == list(range(1, 11))
 
 
+async def test_two_lone_commands_that_race_for_a_new_key_are_both_decided(shared_place: Place) -> None:
+    async with two_servers(shared_place) as (one, other):
+        for n in range(dose(40)):
+            first, second = await asyncio.gather(
+                one.kernel.run(Raise(name=f"c{n}")), other.kernel.run(Raise(name=f"c{n}"))
+            )
+            assert {first.count, second.count} == {1, 2}
+
+
 async def test_servers_that_race_for_one_hot_record_lose_no_change(shared_place: Place) -> None:
     async with two_servers(shared_place) as (one, other):
         calls = [server.kernel.run(Raise(name="hot")) for server in (one, other) for _ in range(200)]
@@ -146,6 +155,15 @@ async def test_a_row_that_a_client_holds_keeps_only_its_own_commands_waiting(
             assert isinstance(held, LockBusy)
             assert (free.count, seen) == (2, 1)
         assert (await server.kernel.run(Raise(name="held"))).count == 2
+
+
+async def test_whoever_only_sees_a_row_that_a_client_holds_goes_on(postgres_place: PostgresPlace) -> None:
+    async with serving(postgres_place.store(), SHORT) as server:
+        await server.kernel.run(Raise(name="held"))
+        async with holding(postgres_place, "SELECT 1 FROM principals FOR UPDATE"):
+            held, seen = await server.outcomes(Raise(name="held"), Look(name="held"))
+            assert isinstance(held, LockBusy)
+            assert seen == 1
 
 
 async def test_a_row_that_is_let_go_in_time_is_waited_for(postgres_place: PostgresPlace) -> None:
