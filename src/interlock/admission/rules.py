@@ -79,6 +79,31 @@ class SetLimit(Command[Limit], frozen=True, kw_only=True):
         )
 
 
+class ClearLimit(Command[bool], frozen=True, kw_only=True):
+    """Take a scope's own limit away: a workflow is then limited by its tenant, a tenant by the default."""
+
+    caller: Caller
+    scope: str
+
+    def reads(self) -> Reads:
+        tenant = self.caller.tenant
+        gates = (GATES.key(tenant, TENANT_SCOPE), GATES.key(tenant, gate_id(self.scope)))
+        return caller_reads(self.caller) | Reads(own=(*gates, LIMITS.key(tenant, self.scope)))
+
+    def decide(self, world: World) -> bool:
+        require(world, self.caller, Role.OPERATE, Role.ADMIN)
+        tenant = self.caller.tenant
+        limit = world.get(LIMITS, tenant, self.scope)
+        if limit is None:
+            return False
+        world.delete(LIMITS, limit)
+        gate = gate_of(world, tenant, gate_id(self.scope))
+        world.put(GATES, msgspec.structs.replace(gate, limit=None))
+        wake_next(world, tenant)
+        audit(world, self.caller, "limit_clear", self.scope, {})
+        return True
+
+
 class StartRun(Command[Run], frozen=True, kw_only=True):
     """Start a run if there is room. With a `ticket` the caller stands in line when there is none.
 

@@ -9,9 +9,10 @@ import msgspec
 
 from interlock.admission import queries
 from interlock.admission.model import RUNS_DEFAULT, TENANT_SCOPE, Run, RunState
-from interlock.admission.rules import EndRun, RenewRun, SetLimit
+from interlock.admission.rules import ClearLimit, EndRun, RenewRun, SetLimit
 from interlock.api import starting
 from interlock.api.admission_views import (
+    ClearedView,
     LimitsView,
     LimitView,
     RunView,
@@ -78,6 +79,12 @@ async def set_limit(call: Asked[None, LimitBody]) -> Answer:
         max_concurrent_runs=call.body.max_concurrent_runs,
     )
     return await decide(call, command, lambda limit: Reply(200, limit_view(limit)))
+
+
+async def clear_limit(call: Asked[None, None]) -> Answer:
+    scope = _named(call, "scope")
+    command = ClearLimit(caller=caller_of(call), scope=scope)
+    return await decide(call, command, lambda cleared: Reply(200, ClearedView(scope=scope, cleared=cleared)))
 
 
 async def limits(call: Asked[PageQuery, None]) -> Reply:
@@ -191,6 +198,12 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         id="set_limit", method="PUT", path="/api/v1/limits/{scope}", tag=_TAG, roles=("operate", "admin"),
         parameters={"scope": "`tenant`, or a workflow's id."}, summary="Change how many runs may be active",
         body=LimitBody, answers={200: LimitView}, answer=set_limit,
+    ),
+    Operation(
+        id="clear_limit", method="DELETE", path="/api/v1/limits/{scope}", tag=_TAG, roles=("operate", "admin"),
+        parameters={"scope": "`tenant`, or a workflow's id."}, summary="Take a scope's own limit away",
+        description="A workflow is then limited by its tenant alone, a tenant by the default.",
+        answers={200: ClearedView}, answer=clear_limit,
     ),
     Operation(
         id="list_limits", method="GET", path="/api/v1/limits", tag=_TAG, roles=READERS,

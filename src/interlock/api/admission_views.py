@@ -19,6 +19,13 @@ class LimitView(msgspec.Struct, frozen=True, kw_only=True):
     set_at: datetime | None = None
 
 
+class ClearedView(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the scope had a limit of its own, which it no longer has."""
+
+    scope: str
+    cleared: bool
+
+
 class LimitsView(msgspec.Struct, frozen=True, kw_only=True):
     """Limits by scope. The tenant's gate counts `active`, of runs there are `running`; `waiting` stand in line."""
 

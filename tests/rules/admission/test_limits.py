@@ -110,3 +110,15 @@ async def test_another_tenants_runs_take_no_room(hall: Hall) -> None:
         "POST", f"workflow-runs/{run['run_id']}/complete", other, {"fence": run["fence"]}
     )
     assert (hidden.status, hidden.word) == (404, "not_found")
+
+
+async def test_a_limit_that_is_cleared_leaves_the_tenants_own(hall: Hall) -> None:
+    await hall.limit(0, "a")
+    await hall.limit(1)
+    for scope, left in (("a", 201), ("tenant", 201)):
+        cleared = await hall.stage.call("DELETE", f"limits/{scope}", hall.stage.admin)
+        assert (cleared.status, cleared.document) == (200, {"scope": scope, "cleared": True})
+        assert (await hall.ask("a")).status == left
+    again = await hall.stage.call("DELETE", "limits/a", hall.stage.admin)
+    assert again.document == {"scope": "a", "cleared": False}
+    assert [each["scope"] for each in (await hall.stage.get("limits"))["items"]] == ["tenant"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from interlock.sdk.calls import change, fetch, path
 from interlock.sdk.flow import Flow
-from interlock.sdk.models import Limit, Limits, Page, Run
+from interlock.sdk.models import ClearedLimit, Limit, Limits, Page, Run
 from interlock.sdk.session import Session
 
 
@@ -82,6 +82,13 @@ def set_limit(session: Session, scope: str, max_concurrent_runs: int) -> Flow[Li
     """Change how many runs `tenant`, or one workflow, may have at once."""
     body = {"max_concurrent_runs": max_concurrent_runs}
     return (yield from change(session, path("limits", scope), Limit, body, key=None, method="PUT"))
+
+
+def clear_limit(session: Session, scope: str) -> Flow[ClearedLimit]:
+    """Take a scope's own limit away: a workflow is then limited by its tenant, a tenant by the default."""
+    return (
+        yield from change(session, path("limits", scope), ClearedLimit, None, key=None, method="DELETE")
+    )
 
 
 def limits(session: Session) -> Flow[Limits]:

@@ -1,0 +1,184 @@
+"""`interlock drill …`: play trouble on a deployment, or on a temporary one, and see whether it holds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from argparse import SUPPRESS, ArgumentTypeError, Namespace
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from interlock.cli.exits import Exit, Failed
+from interlock.cli.options import Parser, as_json, given, wants_json
+from interlock.cli.values import seconds
+
+if TYPE_CHECKING:
+    from interlock.drills.place import Place
+    from interlock.drills.report import Report
+
+
+def declare_drill() -> Parser:
+    """The options of `interlock drill …`."""
+    parser = Parser(
+        "interlock drill",
+        description="Play trouble, and see whether it holds. Without --url a drill starts a server of its own on a\n"
+        "temporary store. On a deployment it works with keys, jobs, runs and limits of its own, never changes\n"
+        "the policy, and takes back what it made. Exit code 1 if a claim did not hold.",
+        examples=(
+            "interlock drill approvals",
+            "interlock drill admission --url http://127.0.0.1:8700 --key KEY --json",
+            "interlock drill outage --store postgresql://… --pid 4711",
+            "interlock drill retries --clients 200 --outage 30s",
+        ),
+    )
+    verbs = parser.add_subparsers(
+        metavar="approvals|admission|outage|retries", required=True, parser_class=Parser
+    )
+    _declare_approvals(verbs.add_parser("approvals", help="many people decide one request at once"))
+    _declare_admission(verbs.add_parser("admission", help="crowds before a small limit"))
+    _declare_outage(verbs.add_parser("outage", help="the store stands still; nothing is done twice"))
+    _declare_retries(verbs.add_parser("retries", help="one retry policy for everything, or split classes"))
+    return parser
+
+
+def _declare_approvals(parser: Parser) -> None:
+    parser.add_argument("--people", type=_count, metavar="N", default=20, help="how many decide (default 20)")
+    parser.add_argument(
+        "--topic", default="drill.approvals", help="a topic that the policy asks one person about"
+    )
+    parser.add_argument("--env", default="", help="the env of the request, if the policy looks at it")
+    _on_deployment(parser)
+    parser.set_defaults(run=run_approvals)
+
+
+def _declare_admission(parser: Parser) -> None:
+    parser.add_argument("--limit", type=_count, metavar="N", default=2, help="how many may run (default 2)")
+    parser.add_argument(
+        "--crowds", type=_counts, metavar="N,N", default=(50, 300), help="starts at once (default 50,300)"
+    )
+    _on_deployment(parser)
+    parser.set_defaults(run=run_admission)
+
+
+def _declare_outage(parser: Parser) -> None:
+    absent = SUPPRESS
+    parser.add_argument(
+        "--store", metavar="URL", default=absent, help="the store to block (default: a temporary one)"
+    )
+    parser.add_argument("--pid", type=int, metavar="PID", help="stop this process instead, and all below it")
+    parser.add_argument(
+        "--url", metavar="URL", default=absent, help="a server on that store (default: one of its own)"
+    )
+    parser.add_argument(
+        "--clients", type=_count, metavar="N", default=20, help="how many start runs (default 20)"
+    )
+    parser.add_argument("--lasting", type=seconds, metavar="5s", default=5, help="how long (default 5s)")
+    as_json(parser)
+    parser.set_defaults(run=run_outage)
+
+
+def _declare_retries(parser: Parser) -> None:
+    parser.add_argument("--clients", type=_count, metavar="N", default=200, help="how many (default 200)")
+    parser.add_argument("--outage", type=seconds, metavar="30s", default=30, help="how long (default 30s)")
+    as_json(parser)
+    parser.set_defaults(run=run_retries)
+
+
+def _on_deployment(parser: Parser) -> None:
+    absent = SUPPRESS
+    parser.add_argument(
+        "--url", metavar="URL", default=absent, help="a deployment (default: a temporary server)"
+    )
+    parser.add_argument(
+        "--key",
+        "--api-key",
+        dest="api_key",
+        metavar="KEY",
+        default=absent,
+        help="an admin's key; or INTERLOCK_KEY",
+    )
+    as_json(parser)
+
+
+def run_approvals(args: Namespace) -> int:
+    """Many people decide one request at once."""
+    from interlock.drills.approvals import drill_approvals
+
+    return _play(
+        args, lambda place: drill_approvals(place, people=args.people, topic=args.topic, env=args.env)
+    )
+
+
+def run_admission(args: Namespace) -> int:
+    """Crowds before a small limit."""
+    from interlock.drills.admission import drill_admission
+
+    return _play(args, lambda place: drill_admission(place, crowds=args.crowds, limit=args.limit))
+
+
+def run_outage(args: Namespace) -> int:
+    """The store stands still."""
+    from interlock.drills.outage import drill_outage
+
+    store, url = given(args, "store"), given(args, "url")
+    playing = drill_outage(store, url=url, pid=args.pid, clients=args.clients, seconds=args.lasting)
+    return _told(args, _unless_unfit(playing))
+
+
+def run_retries(args: Namespace) -> int:
+    """Two ways to retry, side by side."""
+    from interlock.drills.retries import drill_retries
+
+    return _told(args, drill_retries(clients=args.clients, outage_seconds=args.outage))
+
+
+def _play(args: Namespace, drill: Callable[[Place], Coroutine[Any, Any, Report]]) -> int:
+    """Play on what `--url` names, or on a temporary server."""
+    from interlock.drills.place import deployed, temporary
+
+    async def play() -> Report:
+        url = given(args, "url")
+        if url is None:
+            async with temporary() as place:
+                return await drill(place)
+        key = given(args, "api_key") or os.environ.get("INTERLOCK_KEY")
+        if not key:
+            raise Failed(
+                "pass an admin's key with --key or INTERLOCK_KEY; the drill makes keys of its own", Exit.USAGE
+            )
+        async with deployed(url, key) as place:
+            return await drill(place)
+
+    return _told(args, _unless_unfit(play()))
+
+
+def _unless_unfit(playing: Coroutine[Any, Any, Report]) -> Report:
+    from interlock.drills.place import PlaceUnfit
+
+    try:
+        return asyncio.run(playing)
+    except PlaceUnfit as unfit:
+        raise Failed(str(unfit), name="drill_not_played") from unfit
+
+
+def _told(args: Namespace, found: Report) -> int:
+    from interlock.cli.drill_page import say_report
+    from interlock.cli.output import say_json
+
+    if wants_json(args):
+        from msgspec import to_builtins
+
+        say_json(to_builtins(found))
+    else:
+        say_report(found)
+    return Exit.DONE if found.verdict == "passed" else Exit.ERROR
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 1000):
+        raise ArgumentTypeError(f"{text!r} is not a number from 1 to 1000")
+    return int(text)
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    return tuple(_count(part.strip()) for part in text.split(","))

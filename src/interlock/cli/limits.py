@@ -1,0 +1,96 @@
+"""`interlock limits`: how many runs may be active at once, and how many are."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError, Namespace
+
+from interlock.cli.exits import Exit
+from interlock.cli.options import Parser, as_json, connecting, wants_json
+
+_MOST = 1_000_000
+
+
+def declare_limits() -> Parser:
+    """The options of `interlock limits`."""
+    parser = Parser(
+        "interlock limits",
+        description="Show how many runs the tenant, and single workflows, may have at once; set or clear a limit.\n"
+        "Lowering one ends no run; it only stops new ones.",
+        examples=(
+            "interlock limits",
+            "interlock limits set tenant 20",
+            "interlock limits set nightly-report 1",
+            "interlock limits clear nightly-report",
+        ),
+    )
+    as_json(parser)
+    connecting(parser)
+    parser.set_defaults(run=run_limits)
+    verbs = parser.add_subparsers(metavar="set|clear", parser_class=Parser)
+    setting = verbs.add_parser("set", help="change a limit")
+    setting.add_argument("scope", metavar="SCOPE", help="`tenant`, or a workflow's id")
+    setting.add_argument("most", metavar="N", type=_number, help="how many runs at once; 0 stops new ones")
+    clearing = verbs.add_parser("clear", help="take a limit away")
+    clearing.add_argument("scope", metavar="SCOPE", help="`tenant`, or a workflow's id")
+    for verb, run in ((setting, run_set), (clearing, run_clear)):
+        as_json(verb)
+        connecting(verb)
+        verb.set_defaults(run=run)
+    return parser
+
+
+def run_limits(args: Namespace) -> int:
+    """List limits."""
+    from interlock.cli.connection import connected, typed
+    from interlock.cli.output import say_json
+    from interlock.cli.run_page import say_limits
+    from interlock.sdk.models import Limits
+
+    with connected(args) as client:
+        found = client.call("GET", "limits", query={"limit": 200})
+    if wants_json(args):
+        say_json(found)
+    else:
+        say_limits(typed(found, Limits))
+    return Exit.DONE
+
+
+def run_set(args: Namespace) -> int:
+    """Change one limit."""
+    from interlock.cli.connection import connected
+    from interlock.cli.output import say, say_json
+    from interlock.cli.wording import counted, safe
+
+    with connected(args) as client:
+        limit = client.call("PUT", "limits", args.scope, body={"max_concurrent_runs": args.most})
+    if wants_json(args):
+        say_json(limit)
+    else:
+        runs = counted(int(limit["max_concurrent_runs"]), "run")
+        say(f"{safe(str(limit['scope']))} may have {runs} at once")
+    return Exit.DONE
+
+
+def run_clear(args: Namespace) -> int:
+    """Take one limit away."""
+    from msgspec import to_builtins
+
+    from interlock.cli.connection import connected
+    from interlock.cli.output import say, say_json
+    from interlock.cli.wording import safe
+
+    with connected(args) as client:
+        cleared = client.clear_limit(args.scope)
+    if wants_json(args):
+        say_json(to_builtins(cleared))
+    elif cleared.cleared:
+        say(f"{safe(cleared.scope)} has no limit of its own any more")
+    else:
+        say(f"{safe(cleared.scope)} had no limit of its own")
+    return Exit.DONE
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= _MOST):
+        raise ArgumentTypeError(f"{text!r} is not a number from 0 to {_MOST}")
+    return int(text)

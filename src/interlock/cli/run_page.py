@@ -1,0 +1,99 @@
+"""Runs and limits as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from interlock.cli.output import Cell, Column, painted, say, say_fields, say_table
+from interlock.cli.wording import counted, exactly, lasting, one_line, safe, when
+
+if TYPE_CHECKING:
+    from interlock.sdk.models import Limits, Run
+
+_STYLES = {"running": "blue", "succeeded": "green", "failed": "red", "cancelled": "dim", "lost": "yellow"}
+_TELLING = {
+    "running": "it holds a slot",
+    "succeeded": "done",
+    "failed": "it failed",
+    "cancelled": "it was stopped",
+    "lost": "it stopped renewing, so its slot was taken back",
+}
+
+
+def say_runs(runs: Sequence[Run]) -> None:
+    """A table of runs."""
+    columns = (
+        Column("ID"),
+        Column("STATE"),
+        Column("WORKFLOW", flexible=True),
+        Column("BY", flexible=True, optional=True),
+        Column("STARTED"),
+        Column("SLOT", optional=True),
+    )
+    say_table(
+        columns,
+        (
+            (
+                run.run_id,
+                Cell(run.state, _STYLES.get(run.state, "")),
+                safe(run.workflow),
+                safe(run.started_by or "-"),
+                when(run.started_at),
+                f"until {when(run.slot_expires_at)}" if run.state == "running" else _held(run),
+            )
+            for run in runs
+        ),
+    )
+
+
+def say_run(run: Run) -> None:
+    """Everything about one run."""
+    say(painted(safe(run.workflow), "bold"), "")
+    is_running = run.state == "running"
+    say_fields(
+        [
+            ("run", run.run_id),
+            ("state", Cell(f"{run.state}: {_TELLING.get(run.state, '')}", _STYLES.get(run.state, ""))),
+            ("started", f"{when(run.started_at)} by {safe(run.started_by or '-')}"),
+            ("ended", "" if run.ended_at is None else f"{when(run.ended_at)} ({exactly(run.ended_at)})"),
+            ("slot", f"until {exactly(run.slot_expires_at)}" if is_running else _held(run)),
+            ("ttl", f"{run.ttl_seconds}s"),
+            ("fence", str(run.fence)),
+            ("input", "" if run.input is None else one_line(run.input)),
+            ("result", "" if run.result is None else one_line(run.result)),
+            ("error", safe(run.error)),
+        ]
+    )
+
+
+def say_limits(limits: Limits) -> None:
+    """A table of limits, and who waits."""
+    columns = (
+        Column("SCOPE", flexible=True),
+        Column("ACTIVE"),
+        Column("LIMIT"),
+        Column("SET BY"),
+        Column("SET"),
+    )
+    say_table(
+        columns,
+        (
+            (
+                safe(limit.scope),
+                Cell(str(limit.active), "yellow" if limit.active >= limit.max_concurrent_runs else ""),
+                str(limit.max_concurrent_runs),
+                safe(limit.set_by or "default"),
+                when(limit.set_at),
+            )
+            for limit in limits.items
+        ),
+    )
+    if limits.waiting:
+        say("", f"{counted(limits.waiting, 'start')} waiting in line")
+
+
+def _held(run: Run) -> str:
+    if run.started_at is None or run.ended_at is None:
+        return "-"
+    return f"held {lasting((run.ended_at - run.started_at).total_seconds())}"

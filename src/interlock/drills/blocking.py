@@ -1,0 +1,97 @@
+"""Making a store stand still for a while: a lock that nobody gets past, or a process that is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncGenerator, Generator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from interlock.drills.place import PlaceUnfit
+
+_SQLITE = "sqlite:///"
+_LOCK_SECONDS_MAX = 10
+
+
+@contextlib.asynccontextmanager
+async def blocked(store: str, pid: int | None = None) -> AsyncGenerator[str]:
+    """Nobody can write to the store inside the block; gives how that was done."""
+    if pid is not None:
+        with _stopped(pid) as count:
+            yield f"{count} processes stopped"
+    elif store.startswith(_SQLITE):
+        with _file_locked(store.removeprefix(_SQLITE)):
+            yield "the file's writer lock held"
+    elif store.startswith(("postgresql://", "postgres://")):
+        async with _tables_locked(store):
+            yield "the tables of admission locked"
+    else:
+        raise PlaceUnfit(f"{store} cannot be blocked; name a sqlite:/// or postgresql:// store")
+
+
+@contextlib.contextmanager
+def _file_locked(path: str) -> Generator[None]:
+    apsw: Any = import_module("apsw")
+    holder = apsw.Connection(path)
+    try:
+        holder.set_busy_timeout(_LOCK_SECONDS_MAX * 1000)
+        holder.execute("BEGIN IMMEDIATE")
+        yield
+        holder.execute("ROLLBACK")
+    finally:
+        holder.close()
+
+
+@contextlib.asynccontextmanager
+async def _tables_locked(url: str) -> AsyncGenerator[None]:
+    asyncpg: Any = import_module("asyncpg")
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute("BEGIN")
+        async with asyncio.timeout(_LOCK_SECONDS_MAX):
+            await connection.execute("LOCK TABLE gates, runs IN ACCESS EXCLUSIVE MODE")
+        yield
+        await connection.execute("ROLLBACK")
+    finally:
+        await connection.close()
+
+
+@contextlib.contextmanager
+def _stopped(pid: int) -> Generator[int]:
+    """Stop a process and all below it; they go on whatever happens in the block."""
+    stopped = [pid, *_below(pid)]
+    try:
+        for each in stopped:
+            _send(each, signal.SIGSTOP)
+        yield len(stopped)
+    finally:
+        for each in reversed(stopped):
+            with contextlib.suppress(PlaceUnfit):
+                _send(each, signal.SIGCONT)
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError) as error:
+        raise PlaceUnfit(f"process {pid} cannot be signalled: {error.strerror}; check --pid") from error
+
+
+def _below(pid: int) -> list[int]:
+    """Every process below this one: children, and theirs."""
+    found = _children(pid)
+    for member in found:  # grows while it is read
+        found += _children(member)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    listed: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            listed += map(int, path.read_text().split())
+    return listed

@@ -1,0 +1,171 @@
+"""`drill outage`: the store stands still while clients start runs under idempotency keys.
+
+It must be told as 503, in bounded time; and once the store is back, every key is exactly one run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from time import perf_counter
+
+from interlock.drills.blocking import blocked
+from interlock.drills.place import Caller, Place, PlaceUnfit, deployed, serving
+from interlock.drills.report import Answer, Check, Report, phase, report
+from interlock.identity.model import PrincipalKind, Role
+from interlock.runtime.operating import IssuedKey, issue_key
+from interlock.runtime.service import open_service
+from interlock.runtime.settings import settings_from
+
+RECOVERY_SECONDS_MAX = 30.0
+_ANSWER_SECONDS_MAX = 15.0
+_PAUSE_SECONDS = 0.2
+
+
+async def drill_outage(
+    store: str | None,
+    *,
+    url: str | None = None,
+    pid: int | None = None,
+    clients: int = 20,
+    seconds: float = 5,
+) -> Report:
+    """Play it on `store` and the server at `url`; on a temporary store or server for what is not named."""
+    if url and not store:
+        raise PlaceUnfit("name the store that the server at --url uses with --store; it will be blocked")
+    async with _staged(store, url) as (place, named):
+        agent = await place.caller("drill-agent", "agent", ["submit"])
+        workflow = f"drill-{secrets.token_hex(4)}"
+        await place.admin.surely("PUT", "limits/tenant", {"max_concurrent_runs": clients + 1})
+        crowd = [_Client(agent, workflow, f"{workflow}-{n}") for n in range(clients)]
+        before = await agent.call("POST", f"workflows/{workflow}/runs", {}, key=f"{workflow}-before")
+        until = asyncio.Event()
+        async with blocked(named, pid):
+            began = perf_counter()
+            trying = [asyncio.create_task(client.start(until)) for client in crowd]
+            await asyncio.sleep(seconds)
+            during = [answer for client in crowd for answer in client.answers]
+            ended = perf_counter()
+        until.set()
+        await asyncio.wait(trying, timeout=RECOVERY_SECONDS_MAX)
+        recovery = perf_counter() - ended
+        repeats = await asyncio.gather(*(client.repeat() for client in crowd))
+        checks = [
+            Check(claim="before: a start is admitted", held=before.status == 201, seen=str(before.status)),
+            *_checked_outage(during, ended - began),
+            *_checked_recovery(crowd, repeats, recovery),
+            await _checked_runs(place, workflow, clients + 1),
+        ]
+        for client in crowd:
+            await client.end()
+        await _end(agent, before)
+        phases = [phase("during the outage", during), phase("repeats after it", repeats)]
+        where = f"{place.url} on {named.partition('@')[2] or named}"
+        return report("outage", where, phases, checks, left_behind=await place.clean_up())
+
+
+class _Client:
+    """Starts one run under one key, again and again until it is admitted."""
+
+    def __init__(self, agent: Caller, workflow: str, key: str) -> None:
+        self._agent = agent
+        self._path = f"workflows/{workflow}/runs"
+        self._key = key
+        self.answers: list[Answer] = []
+        self.admitted: Answer | None = None
+
+    async def start(self, recovered: asyncio.Event) -> None:
+        """Come back when told to, or sooner once the store is back."""
+        while self.admitted is None:
+            answer = await self.repeat()
+            if answer.status == 201:
+                self.admitted = answer
+            elif not recovered.is_set():
+                self.answers.append(answer)
+                wait = (answer.field("retry_after_ms") or 1000 * _PAUSE_SECONDS) / 1000
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(recovered.wait(), wait)
+            else:
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def repeat(self) -> Answer:
+        """Ask once, under the same key."""
+        return await self._agent.call("POST", self._path, {}, key=self._key)
+
+    async def end(self) -> None:
+        if self.admitted is not None:
+            await _end(self._agent, self.admitted)
+
+
+async def _end(agent: Caller, started: Answer) -> None:
+    path = f"workflow-runs/{started.field('run_id')}/complete"
+    await agent.call("POST", path, {"fence": started.field("fence")})
+
+
+def _checked_outage(during: list[Answer], lasted: float) -> list[Check]:
+    codes = {answer.status for answer in during}
+    slowest = max((answer.seconds for answer in during), default=0.0)
+    told = all(answer.field("retry_after_ms") for answer in during)
+    return [
+        Check(
+            claim="outage: told as 503 and nothing else",
+            held=codes == {503},
+            seen=f"{sorted(codes)} in {lasted:.1f} s",
+        ),
+        Check(claim="outage: every answer says when to come back", held=bool(during) and told),
+        Check(
+            claim="outage: answered in bounded time",
+            held=slowest <= _ANSWER_SECONDS_MAX,
+            seen=f"{slowest:.1f} s",
+        ),
+    ]
+
+
+def _checked_recovery(crowd: list[_Client], repeats: list[Answer], recovery: float) -> list[Check]:
+    admitted = [client.admitted.field("run_id") for client in crowd if client.admitted is not None]
+    again = [answer.field("run_id") for answer in repeats]
+    return [
+        Check(
+            claim="recovery: every client was admitted",
+            held=len(admitted) == len(crowd),
+            seen=f"{len(admitted)} in {recovery:.1f} s",
+        ),
+        Check(claim="recovery: a repeated key is the same run", held=again == admitted),
+    ]
+
+
+async def _checked_runs(place: Place, workflow: str, wanted: int) -> Check:
+    found = await place.admin.surely("GET", f"workflow-runs?workflow={workflow}&limit=200")
+    count = len(found["items"])
+    return Check(claim="recovery: one run for each key", held=count == wanted, seen=f"{count} of {wanted}")
+
+
+@contextlib.asynccontextmanager
+async def _staged(store: str | None, url: str | None) -> AsyncGenerator[tuple[Place, str]]:
+    """A throw-away tenant on the store, and a server on it: the one that is named, or one of the drill's own."""
+    folder = Path(tempfile.mkdtemp(prefix="interlock-drill-"))
+    named = store or f"sqlite:///{folder}/interlock.db"
+    try:
+        issued = await _tenant_key(named)
+        with contextlib.ExitStack() as stack:
+            address = url or stack.enter_context(serving(named, folder))["url"]
+            async with deployed(address, issued.key) as place:
+                revoke = f"api-keys/{issued.key_id}/revoke"
+                place.undo("the key of the drill's tenant", lambda: place.admin.surely("POST", revoke, {}))
+                yield place, named
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _tenant_key(store: str) -> IssuedKey:
+    tenant = f"drill-{secrets.token_hex(4)}"
+    settings = settings_from({}, store=store)
+    async with open_service(settings, sweeping=False) as service:
+        return await issue_key(
+            service, "drill", kind=PrincipalKind.SERVICE, roles=(Role.ADMIN, Role.OPERATE), tenant=tenant
+        )

@@ -1,0 +1,162 @@
+"""Where a drill is played: a temporary server on a temporary store, or a deployment that somebody names.
+
+Whatever a drill makes there it hands to `Place.undo` first, so that it is taken back whatever happens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+from interlock.drills.report import Answer
+from interlock.drills.wire import Wire
+
+POLICY = """
+version: v1
+default: deny
+rules:
+  - {id: drill, when: {topic: "drill.**"}, decision: require_human}
+"""
+ANSWER_SECONDS_MAX = 60.0
+_STOP_SECONDS_MAX = 30
+
+
+class PlaceUnfit(Exception):
+    """The drill cannot be played here; the message says why, and what would help."""
+
+
+class Caller:
+    """Somebody with a key."""
+
+    def __init__(self, wire: Wire, key: str) -> None:
+        self._wire = wire
+        self._headers = {"authorization": f"Bearer {key}"}
+
+    async def call(self, method: str, path: str, body: Any = None, *, key: str | None = None) -> Answer:
+        """Send one request below `/api/v1`; no answer is an answer with status 0."""
+        headers = self._headers if key is None else {**self._headers, "idempotency-key": key}
+        return await self._wire.call(method, f"/api/v1/{path}", headers, body, ANSWER_SECONDS_MAX)
+
+    async def surely(self, method: str, path: str, body: Any = None) -> Any:
+        """The document of a call that must succeed."""
+        answer = await self.call(method, path, body)
+        if not 200 <= answer.status < 300:
+            detail = answer.field("detail") or f"status {answer.status}"
+            raise PlaceUnfit(f"{method} /api/v1/{path} was refused: {detail}")
+        return answer.document
+
+
+class Place:
+    """A deployment, its admin, and what must be taken back."""
+
+    def __init__(self, url: str, wire: Wire, admin_key: str) -> None:
+        self.url = url
+        self.admin = Caller(wire, admin_key)
+        self._wire = wire
+        self._undo: list[tuple[str, Callable[[], Awaitable[object]]]] = []
+
+    async def caller(self, name: str, kind: str, roles: Sequence[str], groups: Sequence[str] = ()) -> Caller:
+        """A key of the drill's own, revoked at the end."""
+        body = {"kind": kind, "roles": list(roles), "groups": list(groups)}
+        issued = await self.admin.surely("POST", f"principals/{name}/keys", body)
+        path = f"api-keys/{issued['key_id']}/revoke"
+        self.undo(f"the key of {name}", lambda: self.admin.surely("POST", path, {}))
+        return Caller(self._wire, str(issued["key"]))
+
+    def undo(self, what: str, step: Callable[[], Awaitable[object]]) -> None:
+        """Remember how to take something back; the last thing made goes first."""
+        self._undo.append((what, step))
+
+    async def warm_up(self, connections: int) -> None:
+        """Open connections, so that a burst is one."""
+        await self._wire.warm_up(connections)
+
+    async def clean_up(self) -> list[str]:
+        """Take everything back; returns what could not be."""
+        left: list[str] = []
+        while self._undo:
+            what, step = self._undo.pop()
+            try:
+                await step()
+            except PlaceUnfit as error:
+                left.append(f"{what}: {error}")
+        return left
+
+
+@contextlib.asynccontextmanager
+async def deployed(url: str, admin_key: str) -> AsyncGenerator[Place]:
+    """A deployment that runs already."""
+    wire = Wire(url)
+    place = Place(url.rstrip("/"), wire, admin_key)
+    try:
+        yield place
+    finally:
+        await place.clean_up()
+        await wire.close()
+
+
+@contextlib.asynccontextmanager
+async def temporary() -> AsyncGenerator[Place]:
+    """A server of the drill's own on a temporary store; nothing of either is left."""
+    folder = Path(tempfile.mkdtemp(prefix="interlock-drill-"))
+    try:
+        (folder / "policy.yaml").write_text(POLICY)
+        store = f"sqlite:///{folder}/interlock.db"
+        with serving(store, folder, "--policy", str(folder / "policy.yaml")) as announced:
+            async with deployed(announced["url"], announced["admin_key"]) as place:
+                yield place
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def serving(store: str, folder: Path, *options: str) -> Generator[dict[str, Any]]:
+    """`interlock serve` on `store` as a process of its own; gives what it announced."""
+    command = [
+        sys.executable,
+        "-m",
+        "interlock",
+        "serve",
+        "--port",
+        "0",
+        "--json",
+        "--store",
+        store,
+        *options,
+    ]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")}
+    with (folder / "server.log").open("wb") as log:
+        server = subprocess.Popen(  # noqa: S603 - this very interpreter
+            command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, cwd=folder, env=env
+        )
+    try:
+        yield _announced(server, folder / "server.log")
+    finally:
+        _stop(server)
+
+
+def _announced(server: subprocess.Popen[bytes], log: Path) -> dict[str, Any]:
+    line = server.stdout.readline() if server.stdout else b""
+    if not line:
+        said = log.read_text(errors="replace").strip().splitlines()[-3:]
+        raise PlaceUnfit(f"the drill's server did not start: {' '.join(said) or 'it said nothing'}")
+    return json.loads(line)
+
+
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    server.terminate()
+    try:
+        server.wait(_STOP_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+    if server.stdout is not None:
+        server.stdout.close()
