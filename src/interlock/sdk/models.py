@@ -326,6 +326,13 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
     set_at: datetime | None = None
 
 
+class ClearedLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a scope had a limit of its own, which it no longer has."""
+
+    scope: str
+    cleared: bool
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits in force; the tenant's gate counts `active`, there are `running`, and `waiting` stand in line."""
 
