@@ -14,7 +14,7 @@ class Event(Record, frozen=True, kw_only=True):
     at: datetime
     type: str
     subject: str
-    data: dict[str, Any] = {}  # noqa: RUF012 - a struct copies it
+    data: dict[str, Any] = {}
 
 
 EVENTS = Kind(
