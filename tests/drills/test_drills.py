@@ -1,0 +1,128 @@
+"""Each drill, small: its verdict, its JSON, its exit code, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock import Interlock
+from interlock.cli.drill_page import say_report
+from interlock.drills.outage import drill_outage
+from interlock.drills.report import Answer, Check, phase, report
+from interlock.drills.retries import drill_retries
+from tests.harness.server import InterlockServer, clean_env
+
+HANG_SECONDS = 120
+ASKS = 'version: v1\nrules:\n  - {id: ask, when: {topic: "drill.**"}, decision: require_human}\n'
+Serve = Callable[..., InterlockServer]
+
+
+def drill(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run `interlock drill …` in a process of its own."""
+    command = [sys.executable, "-m", "interlock", "drill", *words]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=HANG_SECONDS, cwd=folder, env=clean_env()
+    )
+
+
+@pytest.fixture
+def deployment(serve: Serve, sqlite_url: str, tmp_path: Path) -> tuple[str, str]:
+    """The URL of a server with a policy, and an admin's key to it."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(ASKS)
+    server = serve(sqlite_url, policy=policy)
+    return server.url, server.create_key("root", kind="person", roles="admin,operate,audit").key
+
+
+def test_admission_on_a_temporary_server_passes_and_leaves_nothing(tmp_path: Path) -> None:
+    said = drill("admission", "--crowds", "10,30", "--json", folder=tmp_path)
+    found = json.loads(said.stdout)
+    assert (said.returncode, found["verdict"], found["left_behind"]) == (0, "passed", [])
+    assert [each["codes"]["201"] for each in found["phases"]] == [20, 2, 2]
+    assert [each["codes"]["429"] for each in found["phases"]] == [0, 8, 28]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_drills_on_a_deployment_take_back_what_they_made(deployment: tuple[str, str], tmp_path: Path) -> None:
+    url, key = deployment
+    with Interlock(url, key=key) as il:
+        before = (il.policy_get().snapshot, il.limits().items)
+        for words in (("admission", "--crowds", "10"), ("approvals", "--people", "4")):
+            said = drill(*words, "--url", url, "--key", key, "--json", folder=tmp_path)
+            assert said.returncode == 0, said.stdout + said.stderr
+            assert json.loads(said.stdout)["left_behind"] == []
+        assert (il.policy_get().snapshot, il.limits().items) == before
+        assert {run.state for run in il.runs().items} == {"succeeded"}
+        assert {job.state for job in il.jobs().items} <= {"CANCELLED", "DENIED"}
+        members = il.call("GET", "principals", query={"limit": 200})["items"]
+    assert {each["name"] for each in members if each["keys_live"]} == _held_before(members)
+
+
+def _held_before(members: list[dict[str, Any]]) -> set[str]:
+    return {each["name"] for each in members if not each["name"].startswith("drill-")}
+
+
+def test_approvals_need_a_policy_that_asks_and_say_so(deployment: tuple[str, str], tmp_path: Path) -> None:
+    url, key = deployment
+    said = drill("approvals", "--topic", "elsewhere", "--url", url, "--key", key, folder=tmp_path)
+    assert said.returncode == 1
+    assert "--topic" in said.stderr
+
+
+def test_a_deployment_needs_a_key(tmp_path: Path) -> None:
+    said = drill("admission", "--url", "http://127.0.0.1:9", folder=tmp_path)
+    assert said.returncode == 2
+    assert "INTERLOCK_KEY" in said.stderr
+
+
+async def test_a_blocked_file_is_503_and_every_key_one_run() -> None:
+    found = await drill_outage(None, clients=4, seconds=4)
+    assert found.verdict == "passed", found
+    assert set(found.phases[0].codes) >= {"5xx"}
+    assert found.phases[0].codes["5xx"] == found.phases[0].count > 0
+
+
+async def test_a_locked_postgresql_is_503_and_every_key_one_run(postgres_url: str) -> None:
+    found = await drill_outage(postgres_url, clients=4, seconds=4)
+    assert found.verdict == "passed", found
+
+
+def test_an_outage_on_a_server_needs_its_store_to_be_named(tmp_path: Path) -> None:
+    said = drill("outage", "--url", "http://127.0.0.1:9", folder=tmp_path)
+    assert said.returncode == 1
+    assert "--store" in said.stderr
+
+
+def test_split_classes_spare_the_service() -> None:
+    found = drill_retries(clients=30, outage_seconds=15)
+    one, split = found.contestants
+    assert found.verdict == "passed"
+    assert split.outage_amplification <= 1.1 < one.outage_amplification
+    assert split.peak_over_steady <= 2 < one.peak_over_steady
+
+
+def test_a_claim_that_did_not_hold_fails_the_drill(capsys: pytest.CaptureFixture[str]) -> None:
+    answers = [
+        Answer(status=201, seconds=0.004),
+        Answer(status=503, seconds=1.5),
+        Answer(status=0, seconds=9),
+    ]
+    found = report(
+        "admission", "here", [phase("crowd", answers)], [Check(claim="no 5xx", held=False, seen="1")]
+    )
+    assert found.verdict == "failed"
+    assert found.phases[0].codes == {"200": 0, "201": 1, "409": 0, "423": 0, "429": 0, "5xx": 1, "none": 1}
+    say_report(found)
+    shown = capsys.readouterr().out
+    assert "✗ no 5xx" in shown
+    assert "verdict: failed" in shown
+
+
+def test_what_is_left_behind_fails_the_drill() -> None:
+    assert report("admission", "here", [], [], left_behind=["a key"]).verdict == "failed"
