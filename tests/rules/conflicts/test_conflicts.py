@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from interlock.conflicts.model import CARRIED_OUT, SAFEST, ConflictKind
 from interlock.conflicts.patterns import prefix_of
 from tests.rules.effects.actors import Actors, lease_ref
@@ -10,6 +12,12 @@ from tests.rules.effects.actors import Actors, lease_ref
 async def test_every_kind_has_a_next_step_and_a_prevention() -> None:
     assert set(SAFEST) == set(ConflictKind)
     assert all(advice.next_step and advice.prevention for advice in SAFEST.values())
+
+
+async def test_the_page_about_conflicts_says_what_the_rules_say() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "conflicts.md").read_text()
+    for kind, advice in SAFEST.items():
+        assert f"| `{kind.value}` | {advice.next_step} | {advice.prevention} |" in page
 
 
 async def test_many_stale_fences_of_a_job_are_one_conflict_with_a_count(actors: Actors) -> None:

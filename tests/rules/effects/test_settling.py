@@ -50,10 +50,11 @@ async def test_a_late_word_that_it_did_not_happen_is_the_truth_too(actors: Actor
     assert (await actors.begin()).status == 201
 
 
-async def test_an_older_attempt_cannot_settle_a_newer_one(actors: Actors) -> None:
+@pytest.mark.parametrize("newer", ["bot", "other"])
+async def test_an_older_attempt_cannot_settle_a_newer_one(actors: Actors, newer: str) -> None:
     await actors.begin()
     await actors.fail(safe=True)
-    await actors.begin(by=actors.other)
+    await actors.begin(by=actors.bot if newer == "bot" else actors.other)
     seen = await actors.commit(fence=1)
     assert (seen.status, seen.word) == (409, "fence_stale")
     (conflict,) = await actors.conflicts(kind="stale_fence")
