@@ -87,6 +87,7 @@ class WaiterView(msgspec.Struct, frozen=True, kw_only=True):
     principal: str
     mode: str
     since: datetime
+    purpose: str
     kept: bool
 
 

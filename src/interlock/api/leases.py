@@ -127,6 +127,7 @@ async def waiting(call: Asked[None, None]) -> Reply:
             principal=place.principal,
             mode=place.mode.value,
             since=place.since,
+            purpose=place.purpose,
             kept=place.kept,
         )
         for node in nodes

@@ -251,7 +251,11 @@ class AcquireLease(Command[Acquired], frozen=True, kw_only=True):
     @property
     def _claim(self) -> Claim:
         return Claim(
-            principal=self.caller.principal, resource=self.resource, mode=self.mode, ticket=self.ticket
+            principal=self.caller.principal,
+            resource=self.resource,
+            mode=self.mode,
+            ticket=self.ticket,
+            purpose=self.purpose,
         )
 
 

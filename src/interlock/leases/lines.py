@@ -25,6 +25,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     resource: str
     mode: Mode
     ticket: str | None = None
+    purpose: str = ""
 
     def is_at(self, place: Place) -> bool:
         """Whether this is the claim's own place: its ticket's, or the one kept for it by a hand-off."""

@@ -153,6 +153,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     since: datetime
     expires_at: datetime
     ticket: str = ""
+    purpose: str = ""
     kept: bool = False
 
 

@@ -28,6 +28,7 @@ def stand_in_line(world: World, tenant: str, claim: Claim) -> None:
         principal=claim.principal,
         resource=claim.resource,
         mode=claim.mode,
+        purpose=claim.purpose,
         since=known.since if known else world.now,
         expires_at=world.now + timedelta(seconds=PLACE_SECONDS),
     )

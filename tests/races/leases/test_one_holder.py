@@ -1,0 +1,180 @@
+"""One holder at a time, whatever happens to servers and however many ask."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from interlock.leases.model import LEASES
+from tests.harness.load import Answer, get, post
+from tests.harness.server import InterlockServer
+from tests.harness.soak import dose
+from tests.races.deployment import Deployment, read_store
+from tests.races.leases.contest import TTL, Contender, check_nobody_held_at_once, leases_in
+
+CONTENDERS = 10
+TREE = ["r/a", "r/b", "r/a/c", "r/**", "r/a/**", "s"]
+
+
+async def test_at_most_one_holder_while_servers_are_killed_and_stopped(pair: Deployment) -> None:
+    headers = pair.keys["bot"].headers
+    contenders = [Contender(pair.urls, headers, seed, TREE) for seed in range(CONTENDERS)]
+    async with asyncio.timeout(600), asyncio.TaskGroup() as group:
+        group.create_task(_trouble(pair.servers, dose(3)))
+        for contender in contenders:
+            group.create_task(contender.contend(dose(12)))
+    for contender in contenders:
+        contender.close()
+    assert sum(contender.taken for contender in contenders) > CONTENDERS
+    assert sum(contender.stale for contender in contenders) > 0, "nobody ever came too late"
+    check_nobody_held_at_once(await leases_in(pair.store))
+
+
+async def _trouble(servers: list[InterlockServer], faults: int) -> None:
+    chance = random.Random(7)
+    for turn in range(faults):
+        await asyncio.sleep(0.5 + chance.random())
+        server = chance.choice(servers)
+        if turn % 2:
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.start)
+        else:
+            server.pause()
+            await asyncio.sleep(TTL * 1.5)
+            server.resume()
+
+
+async def test_nobody_slips_in_on_the_first_use_of_a_tree(deployment: Deployment) -> None:
+    """Nothing is there to be locked yet when one wants all of it and another wants one thing in it."""
+    rounds = dose(40)
+    headers = deployment.keys["bot"].headers
+    requests = [
+        post("/api/v1/leases", {"resource": resource}, headers=headers)
+        for n in range(rounds)
+        for resource in (f"tree{n}/**", f"tree{n}/a/b")
+    ]
+    answers = await deployment.ask(*requests, connections=16)
+    for n in range(rounds):
+        statuses = sorted(answer.status for answer in answers[2 * n : 2 * n + 2])
+        assert statuses == [201, 409], f"tree{n}: {statuses}"
+
+
+async def test_a_lease_that_is_being_renewed_is_never_overlooked(deployment: Deployment) -> None:
+    """A renewal locks the lease; whoever wants everything around it must see it all the same."""
+    headers = deployment.keys["bot"].headers
+    (held,) = await deployment.ask(post("/api/v1/leases", {"resource": "renewed/a"}, headers=headers))
+    path, fence = f"/api/v1/leases/{held.json()['lease_id']}/renew", {"fence": held.json()["fence"]}
+    renewals = [post(path, fence, headers=headers)] * dose(150)
+    tries = [post("/api/v1/leases", {"resource": "renewed/**"}, headers=headers)] * dose(150)
+    renewed, tried = await asyncio.gather(
+        deployment.ask(*renewals, connections=8, url=deployment.urls[0]),
+        deployment.ask(*tries, connections=8, url=deployment.urls[-1]),
+    )
+    assert {answer.status for answer in tried} == {409}
+    assert {answer.word for answer in tried} == {"lock_busy"}
+    assert Counter(answer.status for answer in renewed)[200] > 0
+    assert not any(answer.word == "fence_stale" for answer in renewed)
+
+
+async def test_no_stale_write_is_ever_accepted(deployment: Deployment) -> None:
+    headers = deployment.keys["bot"].headers
+    (lost,) = await deployment.ask(
+        post("/api/v1/leases", {"resource": "stale/a", "ttl_seconds": 1}, headers=headers)
+    )
+    (taken,) = await deployment.ask(
+        post(
+            "/api/v1/leases",
+            {"resource": "stale/a", "ttl_seconds": 3600, "wait_seconds": 30},
+            headers=headers,
+        )
+    )
+    assert taken.status == 201, taken.body
+    before = await _stored(deployment, lost, taken)
+    answers = await deployment.ask(*_stale_writes(lost, taken, headers, dose(2000)))
+    assert Counter((answer.status, answer.word) for answer in answers) == {(409, "fence_stale"): len(answers)}
+    assert await _stored(deployment, lost, taken) == before
+
+
+def _stale_writes(lost: Answer, taken: Answer, headers: Any, count: int) -> list[Any]:
+    """Every way to write: with the old lease, and with old, guessed and future fences on the new one."""
+    chance = random.Random(3)
+    old, new = lost.json(), taken.json()
+    fences = [old["fence"], new["fence"] - 1, new["fence"] + 1, 0, 2**53 - 1]
+    verbs: list[tuple[str, dict[str, Any]]] = [
+        ("renew", {"progress": "late"}),
+        ("checkpoint", {"done": "late"}),
+        ("release", {}),
+        ("handoff", {"checkpoint": "late"}),
+        ("suspend", {"reason": "waiting_on_review"}),
+        ("resume", {}),
+    ]
+    writes: list[Any] = []
+    for _ in range(count):
+        verb, fields = chance.choice(verbs)
+        is_old = chance.random() < 0.5
+        fence = old["fence"] if is_old else chance.choice(fences)
+        lease_id = (old if is_old else new)["lease_id"]
+        body = {"fence": fence, **fields}
+        writes.append(post(f"/api/v1/leases/{lease_id}/{verb}", body, headers=headers))
+    return writes
+
+
+async def _stored(place: Deployment, *answers: Answer) -> list[Any]:
+    ids = [answer.json()["lease_id"] for answer in answers]
+
+    async def read(service: Any) -> list[Any]:
+        return [await service.store.get(LEASES, "default", lease_id) for lease_id in ids]
+
+    return await read_store(place.store, read)
+
+
+async def test_fences_grow_over_restarts(place: Deployment) -> None:
+    fences: list[int] = []
+    for _ in range(2):
+        fences += await _fences(place, 5)
+        for server in place.servers:
+            server.kill()
+            server.start()
+    fences += await _fences(place, 5)
+    assert fences == sorted(set(fences))
+
+
+async def test_fences_grow_over_a_restore_from_an_older_copy(
+    tmp_path: Path, serve: Callable[..., InterlockServer]
+) -> None:
+    store, copy = tmp_path / "interlock.db", tmp_path / "copy.db"
+    server = serve(f"sqlite:///{store}")
+    deployment = Deployment(f"sqlite:///{store}", [server])
+    before = await _fences(deployment, 3)
+    server.terminate()
+    shutil.copy(store, copy)
+    server.start()
+    lost = await _fences(deployment, 200)
+    server.kill()
+    for file in tmp_path.glob("interlock.db*"):
+        file.unlink()
+    shutil.copy(copy, store)
+    server.start()
+    after = await _fences(deployment, 3)
+    assert max(before) < min(lost)
+    assert max(lost) < min(after)
+
+
+async def _fences(place: Deployment, count: int) -> list[int]:
+    headers = place.keys["bot"].headers
+    fences: list[int] = []
+    for turn in range(count):
+        url = place.urls[turn % len(place.urls)]
+        (got,) = await place.ask(post("/api/v1/leases", {"resource": "r/a"}, headers=headers), url=url)
+        assert got.status == 201, got.body
+        path, body = f"/api/v1/leases/{got.json()['lease_id']}/release", {"fence": got.json()["fence"]}
+        await place.ask(post(path, body, headers=headers), url=url)
+        fences.append(got.json()["fence"])
+    (page,) = await place.ask(get("/api/v1/leases?resource=r/a&limit=1", headers=headers))
+    assert page.json()["items"][0]["fence"] == fences[-1]
+    return fences
