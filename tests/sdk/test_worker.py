@@ -302,7 +302,7 @@ class OutOfReach:
 
 def held(il: Interlock) -> HeldJob:
     il.submit("a", {})
-    return il.claim(["a"])[0]
+    return il.claim_jobs(["a"])[0]
 
 
 async def test_a_hold_ends_by_our_own_clock_counted_from_when_it_was_asked_for(il: Interlock) -> None:

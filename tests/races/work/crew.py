@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.harness.processes import kill_tree
 from tests.harness.reaper import reaper
 from tests.harness.server import clean_env
+from tests.races.work.hands import POISONED
 
 ROOT = Path(__file__).parents[3]
 
@@ -78,6 +79,10 @@ class Crew:
         """Start again whoever ended (poison kills its worker); returns how many there were."""
         dead = [hand for hand in self.hands if not hand.alive]
         for hand in dead:
+            # A crew whose members fall over by themselves would prove nothing.
+            assert hand.process.returncode == POISONED, (
+                f"{hand.kind} died of {hand.process.returncode}: {hand.log()}"
+            )
             hand.kill()
             hand.start()
         return len(dead)

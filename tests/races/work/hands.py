@@ -21,7 +21,8 @@ from interlock.sdk.worker_settling import Settled
 
 LEASE_SECONDS = 2
 TOPICS = ("work.*",)
-STALL_SHARE = 0.05  # of a careless worker's jobs; signals alone seldom catch one between work and word
+POISONED = 9
+STALL_SHARE = 0.1  # of a careless worker's jobs; signals alone seldom catch one between work and word
 
 
 class Journal:
@@ -37,7 +38,7 @@ class Journal:
 def act(payload: Any) -> None:
     """The work: a moment of time, or the death of whoever tries."""
     if payload.get("poison"):
-        os._exit(9)
+        os._exit(POISONED)
     time.sleep(random.uniform(0.01, 0.12))
 
 
@@ -62,7 +63,7 @@ def careless(url: str, journal: Journal) -> None:
     il = Interlock(url)
     while True:
         try:
-            jobs = il.claim(TOPICS, lease_seconds=LEASE_SECONDS, wait_seconds=1)
+            jobs = il.claim_jobs(TOPICS, lease_seconds=LEASE_SECONDS, wait_seconds=1)
         except InterlockError:
             time.sleep(0.2)
             continue
