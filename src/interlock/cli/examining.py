@@ -71,9 +71,14 @@ def examine(client: Interlock) -> Iterator[Finding]:
     seen = _read(client)
     for question in QUESTIONS:
         yield from question(seen)
+    from interlock.cli.examining_runs import examine_runs
     from interlock.cli.examining_work import examine_work
 
     yield from examine_work(client)
+    yield from examine_runs(client)
+    from interlock.cli.examining_grants import examine_grants
+
+    yield from examine_grants(client)
     from interlock.cli.examining_relays import examine_relays
 
     yield from examine_relays(client)

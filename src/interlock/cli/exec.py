@@ -90,7 +90,16 @@ def declare_exec() -> Parser:
 
 def run_exec(args: Namespace) -> int:
     """Run one command."""
-    gc.disable()  # short-lived and in a hurry: a third of a start would go into looking for garbage
+    was_enabled = gc.isenabled()
+    gc.disable()  # short-lived and in a hurry: much of a start would go into looking for garbage
+    try:
+        return _run(args)
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _run(args: Namespace) -> int:
     from interlock.cli.exec_preparing import effective_command
 
     if not args.words and not args.resume:

@@ -68,7 +68,7 @@ def opened_gate(args: Namespace) -> Generator[Gate]:
         from interlock.execution.direct import DirectGate
         from interlock.runtime.direct import DirectStore
 
-        store = DirectStore(given(args, "store"))
+        store = DirectStore(given(args, "store"), acquire_seconds=args.patience)
         try:
             yield DirectGate(store)
         finally:

@@ -75,7 +75,8 @@ def _decode(content: bytes, passphrase: bytes | None) -> Ed25519PrivateKey:
     except (ValueError, UnsupportedAlgorithm) as error:
         if passphrase is None and "encrypted" in str(error).lower():
             raise TypeError(str(error)) from None
-        raise Failed(f"the private key cannot be read: {error}", Exit.USAGE) from None
+        advice = "; install bcrypt to read it" if "bcrypt" in str(error) else ""
+        raise Failed(f"the private key cannot be read: {error}{advice}", Exit.USAGE) from None
     if not isinstance(key, Ed25519PrivateKey):
         raise Failed("grants are signed with Ed25519 keys; make one with `ssh-keygen -t ed25519`", Exit.USAGE)
     return key

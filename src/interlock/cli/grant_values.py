@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from argparse import ArgumentTypeError
 from typing import Any
+
+_PIN = re.compile(r"([^<>=~]+)(<=|=|~)(.*)", re.DOTALL)
 
 
 def pin(text: str) -> tuple[str, Any]:
     """`repo=billing`, `amount_cents<=500` or `branch~fix/*`; a value is JSON if it looks like it, else text."""
-    for sign in ("<=", "~", "="):
-        path, found, value = text.partition(sign)
-        if found and path and "=" not in path and "~" not in path:
-            return path.strip(), _narrowing(text, sign, value.strip())
-    raise ArgumentTypeError(f"{text!r} is not a pin; write PATH=VALUE, PATH<=NUMBER or PATH~GLOB")
+    found = _PIN.fullmatch(text)
+    if found is None:
+        raise ArgumentTypeError(f"{text!r} is not a pin; write PATH=VALUE, PATH<=NUMBER or PATH~GLOB")
+    path, sign, value = found.groups()
+    return path.strip(), _narrowing(text, sign, value.strip())
 
 
 def limit(text: str) -> dict[str, Any]:

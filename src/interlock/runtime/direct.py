@@ -15,7 +15,7 @@ from interlock.identity.model import Caller
 from interlock.identity.rules import EnsureLocalPerson
 from interlock.kernel.command import Command
 from interlock.kernel.ids import new_id
-from interlock.kernel.kernel import Kernel
+from interlock.kernel.kernel import Kernel, KernelLimits
 from interlock.kernel.record import Kind, Record
 from interlock.store.urls import store_for
 
@@ -29,10 +29,13 @@ EMBEDDED_STORE = "sqlite:///.interlock/interlock.db"
 class DirectStore:
     """Runs commands one at a time, as the embedded store's own user. Blocking; of one thread."""
 
-    def __init__(self, store_url: str | None = None) -> None:
+    def __init__(self, store_url: str | None = None, *, acquire_seconds: float = 2.0) -> None:
         self._loop = asyncio.new_event_loop()
         self._store = store_for(store_url or os.environ.get("INTERLOCK_STORE") or EMBEDDED_STORE, lanes=1)
-        self._kernel = Kernel(self._store, new_id=new_id)
+        limits = KernelLimits(
+            acquire_seconds=max(acquire_seconds, 0.1), answer_seconds=max(10.0, acquire_seconds)
+        )
+        self._kernel = Kernel(self._store, new_id=new_id, limits=limits)
         self.caller = Caller(tenant=TENANT, principal=f"local:{local_user()}")
         try:
             self._loop.run_until_complete(self._open())

@@ -1,0 +1,56 @@
+"""What `interlock doctor` asks of grants: is every use accounted for?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from interlock.cli.examining import Finding
+from interlock.sdk.outcomes import Forbidden
+
+if TYPE_CHECKING:
+    from interlock.sdk.client import Interlock
+
+_PAGE = 200
+_PAGES_MAX = 50
+_FATES = ("open", "claimed", "expired", "revoked")
+
+
+def examine_grants(client: Interlock) -> Iterator[Finding]:
+    """Is every use that was issued open, claimed, expired or revoked, and every claimed one recorded?"""
+    try:
+        total, uneven = _add_up(client)
+    except Forbidden:
+        yield Finding(
+            level="note", about="grants", text="not examined", next_step="pass an auditor's or admin's key"
+        )
+        return
+    fates = ", ".join(f"{total[fate]} {fate}" for fate in _FATES)
+    text = f"{total['issued']} uses issued: {fates}"
+    if not uneven and total["issued"] == sum(total[fate] for fate in _FATES):
+        yield Finding(level="ok", about="grants", text=text)
+        return
+    yield Finding(
+        level="wrong",
+        about="grants",
+        text=f"{text}; the records of {', '.join(uneven[:5]) or 'some grant'} do not add up, so somebody wrote to them",
+        next_step=f"interlock audit --subject {uneven[0]}" if uneven else "interlock audit",
+    )
+
+
+def _add_up(client: Interlock) -> tuple[Counter[str], list[str]]:
+    """The ledger of the newest grants, page by page."""
+    total: Counter[str] = Counter()
+    uneven: list[str] = []
+    cursor: str | None = None
+    for _ in range(_PAGES_MAX):
+        page: dict[str, Any] = client.call(
+            "GET", "grants", "ledger", query={"limit": _PAGE, "cursor": cursor}
+        )
+        total.update({name: page[name] for name in ("issued", *_FATES)})
+        uneven += page["uneven"]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    return total, uneven

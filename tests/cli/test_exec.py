@@ -1,0 +1,286 @@
+"""`interlock exec` under a grant: once, as approved, with its output and exit code passed on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.terminal import Terminal
+from tests.harness.server import clean_env
+
+TASKS = """\
+tasks:
+  mark:
+    command: [sh, -c, 'echo ran >> marks; echo out; echo err >&2; exit ${1:-0}', mark]
+  cat: {command: cat}
+  env: {command: [env], env: [SHOWN]}
+  where: {command: pwd, cwd: sub}
+  slow:
+    command: [sh, -c, 'trap "echo stopped >> marks; exit 7" TERM; echo started >> marks; sleep 60 & wait']
+    timeout: 50s
+  late: {command: [sh, -c, 'sleep 60 & sleep 60'], timeout: 1s}
+  gone: {command: ./gone.sh}
+  signed: {command: "true", approval: {signed: true}}
+  loose: {command: "true", approval: {required: false}}
+"""
+
+
+@pytest.fixture
+def yard(terminal: Terminal) -> Terminal:
+    """A terminal in a folder with tasks."""
+    terminal.file("interlock.yaml", TASKS)
+    (terminal.folder / "sub").mkdir()
+    return terminal
+
+
+def granted(yard: Terminal, task: str, *words: str) -> Any:
+    """Issue a grant; returns it."""
+    said = yard("grant", task, *words, "--json")
+    assert said.code == 0, said.err
+    return said.json
+
+
+def marks(yard: Terminal) -> list[str]:
+    path = yard.folder / "marks"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_a_task_runs_once_under_a_grant_and_its_exit_code_is_passed_on(yard: Terminal) -> None:
+    grant = granted(yard, "mark")
+
+    first = yard.process("exec", "mark", "42")
+    second = yard("exec", "mark", "42")
+
+    assert (first.code, first.out, first.err) == (42, "out\n", "err\n")
+    assert second.code == 3
+    assert "no open grant for mark" in second.err
+    assert marks(yard) == ["ran"]
+    assert yard("grants", grant["id"], "--json").json["state"] == "spent"
+
+
+def test_what_ran_is_recorded_with_exit_code_duration_and_output(yard: Terminal) -> None:
+    grant = granted(yard, "mark")
+    yard.process("exec", "mark", "5")
+    execution = yard("grants", grant["id"], "--json").json["claims"][0]["execution_id"]
+
+    effect = _effect(yard, execution)
+
+    assert (effect["state"], effect["result"]["exit_code"]) == ("COMMITTED", 5)
+    assert (effect["result"]["stdout_bytes"], effect["result"]["stderr_bytes"]) == (4, 4)
+    assert effect["result"]["output_digest"].startswith("sha256:")
+    assert effect["result"]["duration_ms"] >= 0
+
+
+def test_twenty_at_once_on_one_grant_run_the_command_once(yard: Terminal) -> None:
+    grant = granted(yard, "mark")
+    words = [sys.executable, "-m", "interlock.cli.main", "exec", "--grant", grant["id"], "mark"]
+    started = [
+        subprocess.Popen(
+            words, cwd=yard.folder, env=clean_env(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        for _ in range(20)
+    ]
+    ends = [(process.communicate(timeout=240)[1], process.returncode) for process in started]
+
+    assert marks(yard) == ["ran"]
+    assert sorted(code for _, code in ends) == [0] + [3] * 19, ends
+
+
+def test_pins_hold_the_arguments_and_the_whole_command(yard: Terminal) -> None:
+    shown = yard("exec", "--show", "mark", "7").json
+    granted(yard, "mark", "--pin", 'args.0="7"', "--pin", f"command_hash={shown['command_hash']}")
+
+    assert yard("exec", "mark", "8").code == 3
+    yard.file("interlock.yaml", TASKS.replace("exit ${1:-0}", "exit ${1:-0} # changed"))
+    assert yard("exec", "mark", "7").code == 3
+    yard.file("interlock.yaml", TASKS)
+    assert yard.process("exec", "mark", "7").code == 7
+    assert marks(yard) == ["ran"]
+
+
+def test_stdin_is_bound_and_passed_on(yard: Terminal) -> None:
+    granted(yard, "cat", "--uses", "3")
+    assert yard.process("exec", "cat", stdin="hello\n").out == "hello\n"
+    assert yard.process("exec", "--show", "cat", stdin="hello\n").json["stdin"].startswith("sha256:")
+
+
+def test_a_pipe_that_nobody_writes_to_keeps_nobody_waiting(yard: Terminal) -> None:
+    granted(yard, "cat")
+    words = [sys.executable, "-m", "interlock.cli.main", "exec", "cat"]
+    process = subprocess.Popen(words, cwd=yard.folder, env=clean_env(), stdin=subprocess.PIPE)
+    assert process.wait(120) == 0
+    assert process.stdin is not None
+    process.stdin.close()
+
+
+def test_only_listed_variables_reach_the_command(yard: Terminal) -> None:
+    granted(yard, "env", "--uses", "2")
+    out = yard.process("exec", "env", env={"SHOWN": "yes", "SECRET": "no"}).out.splitlines()
+    assert "SHOWN=yes" in out
+    assert not any(line.startswith(("SECRET", "INTERLOCK")) for line in out)
+
+
+def test_a_variables_value_is_part_of_the_hash_and_is_not_shown(yard: Terminal) -> None:
+    one = yard.process("exec", "--show", "env", env={"SHOWN": "hunter2"})
+    two = yard.process("exec", "--show", "env", env={"SHOWN": "hunter3"})
+    assert one.json["command_hash"] != two.json["command_hash"]
+    assert "hunter" not in one.out + two.out
+
+
+def test_a_task_runs_in_its_folder_from_wherever_it_is_called(yard: Terminal) -> None:
+    granted(yard, "where")
+    ended = subprocess.run(
+        [sys.executable, "-m", "interlock.cli.main", "exec", "where"],
+        cwd=yard.folder / "sub",
+        env=clean_env({"INTERLOCK_STORE": f"sqlite:///{yard.folder}/.interlock/interlock.db"}),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.stdout.strip() == str((yard.folder / "sub").resolve())
+
+
+def test_a_signal_reaches_the_command_and_how_it_ends_is_how_we_end(yard: Terminal) -> None:
+    granted(yard, "slow")
+    process = _start(yard, "slow")
+    _wait_for(yard, "started")
+
+    process.send_signal(signal.SIGTERM)
+
+    assert process.wait(60) == 7
+    assert marks(yard) == ["started", "stopped"]
+
+
+def test_a_command_out_of_time_is_ended_with_all_it_started(yard: Terminal) -> None:
+    grant = granted(yard, "late")
+    assert yard.process("exec", "late").code == 124
+    execution = yard("grants", grant["id"], "--json").json["claims"][0]["execution_id"]
+    assert _effect(yard, execution)["result"]["timed_out"] is True
+
+
+def test_a_command_that_cannot_start_consumes_nothing(yard: Terminal) -> None:
+    grant = granted(yard, "gone")
+    said = yard("exec", "gone")
+    assert (said.code, "no program './gone.sh'" in said.err) == (2, True)
+    assert yard("grants", grant["id"], "--json").json["used"] == 0
+
+
+def test_a_task_that_asks_for_a_signature_takes_no_other_grant(yard: Terminal) -> None:
+    granted(yard, "signed")
+    said = yard("exec", "signed")
+    assert said.code == 3
+    assert "needs a signed grant" in said.err
+    assert "--sign-with" in said.err
+
+
+def test_a_named_grant_that_does_not_fit_is_the_end_of_it(yard: Terminal) -> None:
+    other = granted(yard, "cat")
+    granted(yard, "mark")
+    said = yard("exec", "--grant", other["id"], "mark")
+    assert said.code == 3
+    assert "it is for cat" in said.err
+    assert marks(yard) == []
+
+
+def test_an_execution_killed_before_it_could_say_how_it_ended_is_never_run_again_by_guessing(
+    yard: Terminal,
+) -> None:
+    grant = granted(yard, "slow", "--uses", "2")
+    process = _start(yard, "slow")
+    _wait_for(yard, "started")
+    process.kill()
+    process.wait(30)
+    execution = yard("grants", grant["id"], "--json").json["claims"][0]["execution_id"]
+
+    said = yard("exec", "--resume", execution, "slow")
+
+    assert said.code == 5
+    assert "running elsewhere" in said.err
+    assert marks(yard).count("started") == 1
+
+
+def test_a_claim_that_never_started_is_resumed_with_the_same_use(yard: Terminal) -> None:
+    grant = granted(yard, "mark")
+    shown = yard("exec", "--show", "mark").json
+    claim = {"task": "mark", "args": shown, "execution_id": "exec_lost"}
+    assert _call(yard, "POST", "grants/claim", claim)["claimed"]
+
+    other = yard("exec", "--resume", "exec_lost", "mark", "9")
+    resumed = yard.process("exec", "--resume", "exec_lost", "mark")
+    again = yard.process("exec", "--resume", "exec_lost", "mark")
+
+    assert other.code == 3
+    assert (resumed.code, resumed.out) == (0, "out\n")
+    assert (again.code, again.out) == (0, "")
+    assert "did not run again" in again.err
+    assert marks(yard) == ["ran"]
+    assert yard("grants", grant["id"], "--json").json["used"] == 1
+
+
+BAD = [
+    ("exec",),
+    ("exec", "unknown"),
+    ("exec", "--tasks", "missing.yaml", "mark"),
+    ("exec", "--", "no-such-program-anywhere"),
+]
+
+
+@pytest.mark.parametrize("words", BAD, ids=" ".join)
+def test_what_cannot_be_run_is_a_usage_error(yard: Terminal, words: tuple[str, ...]) -> None:
+    assert yard(*words).code == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tasks: {a: {command: []}}",
+        "tasks: {a: {command: 'make && rm -rf /'}}",
+        "tasks: {a: {command: x, shell: true}}",
+        "tasks: {a: {command: x, timeout: 2d}}",
+        "tasks: {a: {command: x}, a: {command: y}}",
+        "tasks: [",
+    ],
+)
+def test_a_bad_task_file_says_what_is_wrong_with_it(yard: Terminal, text: str) -> None:
+    yard.file("interlock.yaml", text)
+    said = yard("exec", "a")
+    assert said.code == 2
+    assert "interlock.yaml" in said.err
+
+
+def _start(yard: Terminal, task: str) -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-m", "interlock.cli.main", "exec", task]
+    return subprocess.Popen(words, cwd=yard.folder, env=clean_env(), stdin=subprocess.DEVNULL)
+
+
+def _wait_for(yard: Terminal, mark: str) -> None:
+    deadline = time.monotonic() + 120
+    while mark not in marks(yard):
+        assert time.monotonic() < deadline, "the command did not start"
+        time.sleep(0.02)
+
+
+def _effect(yard: Terminal, execution: str) -> Any:
+    return _call(yard, "GET", f"effects/exec:{execution}")
+
+
+def _call(yard: Terminal, method: str, path: str, body: Any = None) -> Any:
+    from interlock import Interlock
+
+    store = f"sqlite:///{Path(yard.folder) / '.interlock' / 'interlock.db'}"
+    with Interlock(store=store) as client:
+        return client.call(method, *path.split("/"), body=json.loads(json.dumps(body)) if body else None)
+
+
+def test_the_folder_is_left_as_it_was_found_except_for_the_store(yard: Terminal) -> None:
+    before = set(yard.folder.iterdir())
+    granted(yard, "cat")
+    yard.process("exec", "cat")
+    assert {path.name for path in set(yard.folder.iterdir()) - before} == {".interlock"}

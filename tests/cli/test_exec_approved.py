@@ -1,0 +1,189 @@
+"""`interlock exec` under an approval: asked, waited for, resumed, and held to what was approved."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.terminal import Said, Terminal
+from tests.harness.server import InterlockServer
+
+TASKS = """\
+tasks:
+  mark:
+    command: [sh, -c, 'echo ran >> marks; echo out; exit ${1:-0}', mark]
+    env: [COLOUR]
+    approval: {risk: [production]}
+  ops: {command: "true", approval: {groups: [ops]}}
+  loose: {command: [sh, -c, 'echo loose >> marks'], approval: {required: false}}
+  strict: {command: [sh, -c, 'echo strict >> marks']}
+"""
+POLICY = """\
+version: v1
+rules:
+  - {id: ask, when: {topic: exec.mark}, decision: require_human, approval: {self_approval: true}}
+  - {id: ops, when: {topic: exec.ops}, decision: require_human, approval: {self_approval: true}}
+  - {id: loose, when: {topic: exec.loose}, decision: allow}
+  - {id: strict, when: {topic: exec.strict}, decision: allow}
+  - {id: touch, when: {topic: exec.touch}, decision: allow}
+"""
+
+
+@pytest.fixture
+def yard(terminal: Terminal) -> Terminal:
+    """A terminal in a folder with tasks, and a policy in force."""
+    terminal.file("interlock.yaml", TASKS)
+    assert terminal("policy", "apply", terminal.file("policy.yaml", POLICY)).code == 0
+    return terminal
+
+
+def asked(yard: Terminal, *words: str) -> str:
+    """Run a task that has to be approved; returns the id to resume it with."""
+    said = yard("exec", *words, "--json")
+    assert said.code == 4, said.err
+    problem = yard_problem(said)
+    assert problem["resume"] == f"interlock exec --resume {problem['job_id']} --wait 10m"
+    return str(problem["job_id"])
+
+
+def yard_problem(said: Said) -> dict[str, object]:
+    """The last line of stderr, which is the problem."""
+    import json
+
+    return json.loads(said.err.strip().splitlines()[-1])
+
+
+def marks(yard: Terminal) -> list[str]:
+    path = yard.folder / "marks"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_an_approved_command_runs_once_when_it_is_resumed(yard: Terminal) -> None:
+    job = asked(yard, "mark", "6")
+    assert yard("exec", "--resume", job).code == 4
+    assert yard("job", job, "--json").json["risk"] == ["production"]
+    assert yard("approve", job).code == 0
+
+    ran = yard.process("exec", "--resume", job)
+    again = yard.process("exec", "--resume", job)
+
+    assert (ran.code, ran.out) == (6, "out\n")
+    assert (again.code, again.out) == (6, "")
+    assert "did not run again" in again.err
+    assert marks(yard) == ["ran"]
+    assert yard("job", job, "--json").json["error"]["exit_code"] == 6
+
+
+def test_a_command_that_ends_well_completes_its_job(yard: Terminal) -> None:
+    job = asked(yard, "mark")
+    yard("approve", job)
+    assert yard.process("exec", "--resume", job).code == 0
+    done = yard("job", job, "--json").json
+    assert (done["state"], done["result"]["exit_code"]) == ("SUCCEEDED", 0)
+
+
+def test_what_drifted_since_it_was_approved_is_refused_with_a_readable_difference(yard: Terminal) -> None:
+    job = asked(yard, "mark", "1")
+    yard("approve", job)
+    yard.file("interlock.yaml", TASKS.replace("echo out", "echo other"))
+    yard.use(COLOUR="blue")
+
+    said = yard("exec", "--resume", job)
+
+    assert said.code == 3
+    assert "  argv\n  - approved  [" in said.err
+    assert "  + would run [" in said.err
+    assert "  env.COLOUR\n  - approved  (absent)\n" in said.err
+    assert marks(yard) == []
+    yard.file("interlock.yaml", TASKS)
+    yard.forget("COLOUR")
+    assert yard.process("exec", "--resume", job).code == 1
+
+
+def test_other_arguments_are_not_what_was_approved(yard: Terminal) -> None:
+    job = asked(yard, "mark", "1")
+    yard("approve", job)
+    said = yard("exec", "--resume", job, "mark", "2")
+    assert said.code == 3
+    assert "args" in said.err
+
+
+def test_a_rejected_command_does_not_run(yard: Terminal) -> None:
+    job = asked(yard, "mark")
+    yard("reject", job, "--reason", "not today")
+    said = yard("exec", "--resume", job)
+    assert said.code == 3
+    assert "not today" in said.err
+
+
+def test_a_task_may_ask_for_more_than_the_policy_and_never_for_less(yard: Terminal) -> None:
+    strict = yard("exec", "strict")
+    assert strict.code == 3
+    assert "asks for a person's approval" in strict.err
+    assert yard.process("exec", "loose").code == 0
+    assert marks(yard) == ["loose"]
+
+
+def test_an_approval_by_others_than_the_tasks_groups_is_not_enough(yard: Terminal) -> None:
+    job = asked(yard, "ops")
+    yard("approve", job)
+    said = yard("exec", "--resume", job)
+    assert said.code == 3
+    assert "by ops" in said.err
+
+
+def test_a_standing_grant_releases_a_command_without_a_person(yard: Terminal) -> None:
+    policy = POLICY.replace(
+        "topic: exec.touch}, decision: allow",
+        "topic: exec.touch}, decision: require_human, approval: {self_approval: true}",
+    )
+    yard("policy", "apply", yard.file("policy.yaml", policy))
+    yard("grant", "exec.touch", "--standing", "--pin", "args.0=here")
+
+    assert yard("exec", "--", "touch", "there").code == 4
+    assert yard.process("exec", "--", "touch", "here").code == 0
+    assert yard("exec", "--", "touch", "here").code == 4
+    assert (yard.folder / "here").exists()
+    assert not (yard.folder / "there").exists()
+
+
+def test_a_command_that_no_task_declares_goes_through_policy(yard: Terminal) -> None:
+    assert yard.process("exec", "--", "touch", "made").code == 0
+    assert (yard.folder / "made").exists()
+    denied = yard("exec", "--", "rm", "made")
+    assert denied.code == 3
+    assert "exec.rm" in denied.err
+    assert (yard.folder / "made").exists()
+
+
+def test_options_after_two_dashes_belong_to_the_command(yard: Terminal) -> None:
+    shown = yard("exec", "--show", "--", "echo", "--wait", "10m", "--json").json
+    assert shown["argv"] == ["echo", "--wait", "10m", "--json"]
+
+
+def test_it_works_the_same_through_a_server(yard: Terminal, tmp_path_factory: pytest.TempPathFactory) -> None:
+    store = f"sqlite:///{tmp_path_factory.mktemp('server')}/interlock.db"
+    server = InterlockServer(store, policy=yard.folder / "policy.yaml").start()
+    try:
+        ada, bot = (
+            server.create_key("ada", roles="review"),
+            server.create_key("bot", kind="agent", roles="submit"),
+        )
+        yard.use(INTERLOCK_URL=server.url, INTERLOCK_KEY=bot.key)
+        job = asked(yard, "mark", "3")
+        assert yard("approve", job, "--key", ada.key).code == 0
+        assert (
+            yard.process(
+                "exec", "--resume", job, env={"INTERLOCK_URL": server.url, "INTERLOCK_KEY": bot.key}
+            ).code
+            == 3
+        )
+        assert yard("grant", "mark", "--key", ada.key).code == 0
+        assert (
+            yard.process(
+                "exec", "mark", "4", env={"INTERLOCK_URL": server.url, "INTERLOCK_KEY": bot.key}
+            ).code
+            == 4
+        )
+        assert marks(yard) == ["ran", "ran"]
+    finally:
+        server.close()
