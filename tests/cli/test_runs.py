@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from interlock import Interlock
+from interlock.cli.examining_runs import miscounted_slots
+from interlock.sdk.models import Limits
 from tests.cli.terminal import Terminal
 
 
@@ -33,3 +35,12 @@ def test_limits_are_shown_set_and_cleared(house: Terminal) -> None:
     assert "nightly" in house("limits").out
     assert house("limits", "clear", "nightly", "--json").json == {"scope": "nightly", "cleared": True}
     assert house("limits", "set", "tenant", "many").code == 2
+
+
+def test_the_doctor_counts_slots_and_notices_a_gate_that_does_not(house: Terminal) -> None:
+    with store_of(house) as il:
+        il.start_run("nightly")
+    findings = house("doctor", "--json").json["findings"]
+    assert [each["text"] for each in findings if each["about"] == "runs"] == ["1 run active"]
+    (drifted,) = miscounted_slots(Limits(items=(), active=3, running=2))
+    assert drifted.level == "wrong"
