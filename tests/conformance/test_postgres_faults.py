@@ -32,8 +32,8 @@ class Dawdle(Command[Counter], frozen=True, kw_only=True):
         return Reads(own=(COUNTERS.key(TENANT, "a"),))
 
     def decide(self, world: World) -> Counter:
-        if not self.turns:
-            self.turns.append(self.seconds)
+        self.turns.append(self.seconds)
+        if len(self.turns) == 1:
             time.sleep(self.seconds)
         return world.put(COUNTERS, Counter(tenant=TENANT, id="a", count=1))
 
@@ -220,7 +220,9 @@ async def test_a_transaction_that_idles_too_long_is_ended_by_the_database_and_ru
     postgres_place: PostgresPlace,
 ) -> None:
     async with serving(postgres_place.store(io_seconds=10), PATIENT) as server:
-        assert (await server.kernel.run(Dawdle(seconds=2.5, turns=[]))).count == 1
+        dawdling = Dawdle(seconds=2.5, turns=[])
+        assert (await server.kernel.run(dawdling)).count == 1
+        assert len(dawdling.turns) == 2
 
 
 async def test_a_database_that_does_not_exist_is_down_with_a_reason(postgres_place: PostgresPlace) -> None:
