@@ -46,7 +46,8 @@ class Held(Generic[T]):
 
     def __init__(self, first: T, ttl_seconds: float, sent_at: float) -> None:
         self.now = first
-        self._ttl_seconds = ttl_seconds
+        # A tenant may grant less than was asked for; what was granted counts.
+        self._ttl_seconds = min(ttl_seconds, getattr(first, "ttl_seconds", ttl_seconds))
         self._sent_at = sent_at
         self._refused: InterlockError | None = None
 

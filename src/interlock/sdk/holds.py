@@ -59,6 +59,8 @@ def lease_verbs(
             wait_seconds=wait,
             as_session=as_session,
         ),
-        renew=lambda lease: leases.renew_lease(session, lease.lease_id, lease.fence),
-        give_back=lambda lease, error: leases.release_lease(session, lease.lease_id, lease.fence),
+        renew=lambda lease: leases.renew_lease(session, lease.lease_id, lease.fence, as_session=as_session),
+        give_back=lambda lease, error: leases.release_lease(
+            session, lease.lease_id, lease.fence, as_session=as_session
+        ),
     )

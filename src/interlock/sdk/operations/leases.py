@@ -57,10 +57,16 @@ def leases(
 
 
 def renew_lease(
-    session: Session, lease_id: str, fence: int, *, progress: Any = None, key: str | None = None
+    session: Session,
+    lease_id: str,
+    fence: int,
+    *,
+    progress: Any = None,
+    as_session: str = "",
+    key: str | None = None,
 ) -> Flow[Lease]:
     """Keep a lease for another period. `Conflict` (`fence_stale`) if it is lost."""
-    body = {"fence": fence, "progress": progress}
+    body = {"fence": fence, "progress": progress, **_of(as_session)}
     return (yield from change(session, path("leases", lease_id, "renew"), Lease, body, key=key))
 
 
@@ -74,6 +80,7 @@ def checkpoint(
     evidence: Any = None,
     validation: Any = None,
     open_questions: Any = None,
+    as_session: str = "",
     key: str | None = None,
 ) -> Flow[Lease]:
     """Record how far the work has come; whoever takes over receives it whole."""
@@ -84,6 +91,7 @@ def checkpoint(
         "evidence": evidence,
         "validation": validation,
         "open_questions": open_questions,
+        **_of(as_session),
     }
     return (yield from change(session, path("leases", lease_id, "checkpoint"), Lease, body, key=key))
 
@@ -94,16 +102,20 @@ def suspend_lease(
     fence: int,
     *,
     reason: Literal["waiting_on_review", "paused_by_policy"] = "waiting_on_review",
+    as_session: str = "",
     key: str | None = None,
 ) -> Flow[Lease]:
     """Wait for a person without renewing."""
-    body = {"fence": fence, "reason": reason}
+    body = {"fence": fence, "reason": reason, **_of(as_session)}
     return (yield from change(session, path("leases", lease_id, "suspend"), Lease, body, key=key))
 
 
-def resume_lease(session: Session, lease_id: str, fence: int, *, key: str | None = None) -> Flow[Lease]:
+def resume_lease(
+    session: Session, lease_id: str, fence: int, *, as_session: str = "", key: str | None = None
+) -> Flow[Lease]:
     """Go on after a suspension."""
-    return (yield from change(session, path("leases", lease_id, "resume"), Lease, {"fence": fence}, key=key))
+    body = {"fence": fence, **_of(as_session)}
+    return (yield from change(session, path("leases", lease_id, "resume"), Lease, body, key=key))
 
 
 def hand_off_lease(
@@ -113,16 +125,20 @@ def hand_off_lease(
     *,
     to: str | None = None,
     checkpoint: Any = None,
+    as_session: str = "",
     key: str | None = None,
 ) -> Flow[Lease]:
     """Give a resource to somebody, or to whoever comes next, with a checkpoint."""
-    body = {"fence": fence, "to": to, "checkpoint": checkpoint}
+    body = {"fence": fence, "to": to, "checkpoint": checkpoint, **_of(as_session)}
     return (yield from change(session, path("leases", lease_id, "handoff"), Lease, body, key=key))
 
 
-def release_lease(session: Session, lease_id: str, fence: int, *, key: str | None = None) -> Flow[Lease]:
+def release_lease(
+    session: Session, lease_id: str, fence: int, *, as_session: str = "", key: str | None = None
+) -> Flow[Lease]:
     """Give a resource back."""
-    return (yield from change(session, path("leases", lease_id, "release"), Lease, {"fence": fence}, key=key))
+    body = {"fence": fence, **_of(as_session)}
+    return (yield from change(session, path("leases", lease_id, "release"), Lease, body, key=key))
 
 
 def check_lease(session: Session, lease_id: str, fence: int) -> Flow[CheckedFence]:
@@ -132,3 +148,13 @@ def check_lease(session: Session, lease_id: str, fence: int) -> Flow[CheckedFenc
             session, path("leases", lease_id, "check"), CheckedFence, {"fence": fence}, key=None
         )
     )
+
+
+def lease_record(session: Session, lease_id: str) -> Flow[Lease]:
+    """One lease, and who had the resource before."""
+    return (yield from fetch(session, path("leases", lease_id), Lease))
+
+
+def _of(as_session: str) -> dict[str, str]:
+    """A lease that was acquired by a session is renewed and given back by it."""
+    return {"session": as_session} if as_session else {}
