@@ -51,6 +51,10 @@ SECTIONS: tuple[Section, ...] = (
     Section(
         "Share work",
         (
+            Entry("board", "board", "watch who owns what, what waits and what collided"),
+            Entry("leases", "leases", "list who owns what"),
+            Entry("lease", "leases", "take a resource, keep it, hand it on"),
+            Entry("checkpoint", "leases", "record how far work under a lease has come"),
             Entry("effects", "effects", "list side effects and what became of them"),
             Entry("effect", "effects", "show one, or say what became of one nobody knows about"),
             Entry("touch", "touch", "report files or other targets that you changed"),

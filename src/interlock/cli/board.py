@@ -1,0 +1,144 @@
+"""`interlock board`: who owns what, until when, what waits, what collided, as it changes."""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from interlock.cli.exits import Exit
+from interlock.cli.options import Parser, as_json, connecting, wants_json
+
+if TYPE_CHECKING:
+    from interlock.sdk.client import Interlock
+
+_ROWS_MAX = 50
+_HOME_AND_CLEAR = "\x1b[H\x1b[J"
+_EVERY_SECONDS = 1.0
+
+Frame = dict[str, list[Any]]
+
+
+def declare_board() -> Parser:
+    """The options of `interlock board`."""
+    parser = Parser(
+        "interlock board",
+        description="Show who owns what, until when, what waits and what collided, every second. End with Ctrl-C.",
+        examples=("interlock board", "interlock board --once --json"),
+    )
+    parser.add_argument("--once", action="store_true", help="print it once and end")
+    as_json(parser)
+    connecting(parser)
+    parser.set_defaults(run=run_board)
+    return parser
+
+
+def run_board(args: Namespace) -> int:
+    """Print the board once, or again and again. Into a pipe, once: nothing there can be drawn over."""
+    from interlock.cli.connection import connected
+
+    with connected(args) as client:
+        if args.once or wants_json(args) or not sys.stdout.isatty():
+            _show(args, read_board(client))
+            return Exit.DONE
+        while True:
+            frame = read_board(client)
+            sys.stdout.write(_HOME_AND_CLEAR)
+            _show(args, frame)
+            sys.stdout.flush()
+            time.sleep(_EVERY_SECONDS)
+
+
+def read_board(client: Interlock) -> Frame:
+    """What there is to show now, bounded."""
+    leases = _items(client, "leases", query={"live": "true", "limit": _ROWS_MAX})
+    return {
+        "leases": [lease for lease in leases if lease["state"] != "stale"],
+        "waiting": _items(client, "leases", "waiting")[:_ROWS_MAX],
+        "conflicts": _items(client, "conflicts", query={"state": "open", "limit": _ROWS_MAX}),
+        "runs": _items(client, "workflow-runs", query={"state": "running", "limit": _ROWS_MAX}),
+    }
+
+
+def _items(client: Interlock, *segments: str, query: Mapping[str, Any] | None = None) -> list[Any]:
+    answer: Any = client.call("GET", *segments, query=query or {})
+    return list(answer["items"])
+
+
+def _show(args: Namespace, frame: Frame) -> None:
+    from interlock.cli.output import painted, say, say_json
+
+    if wants_json(args):
+        say_json(frame)
+        return
+    say(painted(f"Interlock  {datetime.now(UTC):%H:%M:%S} UTC", "bold"))
+    for name, (title, nothing, show) in _PARTS.items():
+        say("", painted(title, "bold"))
+        if frame[name]:
+            show(frame[name])
+        else:
+            say(painted(nothing, "dim"))
+
+
+def _say_owners(leases: list[Any]) -> None:
+    from interlock.cli.lease_page import say_leases
+
+    say_leases(leases)
+
+
+def _say_waiting(places: list[Any]) -> None:
+    from interlock.cli.lease_page import moment
+    from interlock.cli.output import Column, say_table
+    from interlock.cli.wording import safe, when
+
+    columns = (Column("WHO", flexible=True), Column("FOR", flexible=True), Column("HOW"), Column("SINCE"))
+    rows = (
+        (
+            safe(place["principal"]),
+            safe(place["resource"]),
+            "kept for them" if place["kept"] else place["mode"],
+            when(moment(place["since"])),
+        )
+        for place in places
+    )
+    say_table(columns, rows)
+
+
+def _say_conflicts(conflicts: list[Any]) -> None:
+    from interlock.cli.output import Cell, Column, say_table
+    from interlock.cli.wording import listed, safe
+
+    columns = (Column("ID"), Column("KIND"), Column("ON", flexible=True), Column("WHO", flexible=True))
+    rows = (
+        (
+            conflict["id"],
+            Cell(conflict["kind"], "red"),
+            safe(conflict["target"]),
+            listed(sorted({side["actor"] for side in conflict["competing"]})),
+        )
+        for conflict in conflicts
+    )
+    say_table(columns, rows)
+
+
+def _say_runs(runs: list[Any]) -> None:
+    from interlock.cli.lease_page import moment
+    from interlock.cli.output import Column, say_table
+    from interlock.cli.wording import safe, when
+
+    columns = (Column("ID"), Column("WORKFLOW", flexible=True), Column("SLOT UNTIL"))
+    say_table(
+        columns,
+        ((run["run_id"], safe(run["workflow"]), when(moment(run["slot_expires_at"]))) for run in runs),
+    )
+
+
+_PARTS: Mapping[str, tuple[str, str, Callable[[list[Any]], None]]] = {
+    "leases": ("Who owns what", "nobody owns anything", _say_owners),
+    "waiting": ("Who waits", "nobody waits", _say_waiting),
+    "conflicts": ("What collided", "nothing collided that is not settled", _say_conflicts),
+    "runs": ("What runs", "no run holds a slot", _say_runs),
+}

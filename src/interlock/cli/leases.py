@@ -1,0 +1,231 @@
+"""`interlock lease …`, `leases` and `checkpoint`: take a resource, keep it, hand it on with what was done."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import Any, Literal
+
+from interlock.cli.exits import Exit, Failed
+from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
+from interlock.cli.values import json_value, seconds
+
+REASONS = ("waiting_on_review", "paused_by_policy")
+PARTS = ("partial", "evidence", "validation", "open_questions")
+_VERBS = (
+    ("renew", "keep it for another period"),
+    ("suspend", "wait for a person without renewing"),
+    ("resume", "go on after a suspension"),
+    ("handoff", "give it to somebody, or to whoever comes next"),
+    ("release", "give it back"),
+    ("check", "tell whether a fence is current"),
+)
+
+
+def declare_lease() -> Parser:
+    """The options of `interlock lease …`."""
+    parser = Parser(
+        "interlock lease",
+        description="Take a resource, keep it, and hand it on. Whoever comes next gets the last checkpoint.",
+        examples=(
+            "interlock lease acquire repo:billing/invoice.py --ttl 10m --purpose 'rename a field'",
+            "interlock lease acquire 'repo:billing/**' --wait 2m",
+            "interlock lease checkpoint lse_… --fence 17 --done '[\"step 1\"]'",
+            "interlock lease handoff lse_… --fence 17 --to mia",
+        ),
+    )
+    names = "|".join(["acquire", "list", "show", "checkpoint", *(name for name, _ in _VERBS)])
+    verbs = parser.add_subparsers(metavar=names, required=True, parser_class=Parser)
+    _declare_acquire(verbs.add_parser("acquire", help="take a resource; /** takes everything under it"))
+    _listing(verbs.add_parser("list", help="list leases, newest first"))
+    _showing(verbs.add_parser("show", help="show one lease, and how far its owner got"))
+    _saving(verbs.add_parser("checkpoint", help="record how far the work has come"), fence_required=True)
+    for name, summary in _VERBS:
+        _declare_verb(verbs.add_parser(name, help=summary), name)
+    return parser
+
+
+def declare_leases() -> Parser:
+    """The options of `interlock leases`."""
+    parser = Parser(
+        "interlock leases",
+        description="List leases, newest first.",
+        examples=("interlock leases --live", "interlock leases --resource repo:billing/invoice.py --json"),
+    )
+    _listing(parser)
+    return parser
+
+
+def declare_checkpoint() -> Parser:
+    """The options of `interlock checkpoint`."""
+    parser = Parser(
+        "interlock checkpoint",
+        description="Record how far the work under a lease has come; without --done, show its checkpoints.",
+        examples=("interlock checkpoint lse_…", "interlock checkpoint lse_… --fence 17 --done @done.json"),
+    )
+    _saving(parser, fence_required=False)
+    return parser
+
+
+def run_acquire(args: Namespace) -> int:
+    """Take a resource."""
+    body = {
+        "resource": args.resource,
+        "purpose": args.purpose,
+        "mode": "shared" if args.shared else "exclusive",
+        "ttl_seconds": args.ttl,
+        "wait_seconds": args.wait,
+        "session": args.session,
+    }
+    return _told(args, "POST", ("leases",), body)
+
+
+def run_list(args: Namespace) -> int:
+    """List leases."""
+    from interlock.cli.connection import connected, listing, more
+    from interlock.cli.lease_page import say_leases
+    from interlock.cli.output import say, say_json
+
+    query = {"resource": args.resource, "owner": args.owner, "live": "true" if args.live else None}
+    with connected(args) as client:
+        page = listing(client, "leases", limit=args.limit, cursor=args.cursor, query=query)
+    if wants_json(args):
+        say_json(page)
+    elif page["items"]:
+        say_leases(page["items"])
+        say(*filter(None, [more(page, "interlock leases")]))
+    else:
+        say("no leases match; take one with `interlock lease acquire RESOURCE`")
+    return Exit.DONE
+
+
+def run_show(args: Namespace) -> int:
+    """Show one lease."""
+    return _told(args, "GET", ("leases", args.id), None)
+
+
+def run_verb(args: Namespace) -> int:
+    """Renew, suspend, resume, hand off or release."""
+    body: dict[str, Any] = {"fence": args.fence, "session": args.session}
+    for name in ("progress", "reason", "to", "checkpoint"):
+        value = getattr(args, name, None)
+        if value is not None:
+            body[name] = value
+    return _told(args, "POST", ("leases", args.id, args.verb), body)
+
+
+def run_check(args: Namespace) -> int:
+    """Tell a sink whether a fence is current: 0 if so, 3 if not."""
+    from interlock.cli.connection import connected
+    from interlock.cli.output import say, say_json
+
+    with connected(args) as client:
+        checked: Any = client.call("POST", "leases", args.id, "check", body={"fence": args.fence})
+    if wants_json(args):
+        say_json(checked)
+    elif checked["current"]:
+        say(f"fence {args.fence} is current")
+    else:
+        say(f"fence {args.fence} is not current: the lease is {checked['state']}; write nothing under it")
+    return Exit.DONE if checked["current"] else Exit.DENIED
+
+
+def run_checkpoint(args: Namespace) -> int:
+    """Save a checkpoint, or show those there are."""
+    if args.done is None:
+        return _show_checkpoints(args)
+    if args.fence is None:
+        raise Failed("pass the lease's fence with --fence; acquiring it printed it", Exit.USAGE)
+    body = {"fence": args.fence, "session": args.session, "done": args.done}
+    body |= {part: getattr(args, part) for part in PARTS}
+    return _told(args, "POST", ("leases", args.id, "checkpoint"), body)
+
+
+def _show_checkpoints(args: Namespace) -> int:
+    from interlock.cli.connection import connected
+    from interlock.cli.lease_page import say_checkpoint
+    from interlock.cli.output import say, say_json
+
+    with connected(args) as client:
+        found: Any = client.call("GET", "leases", args.id, "checkpoints")
+    if wants_json(args):
+        say_json(found)
+    elif found["items"]:
+        for checkpoint in found["items"]:
+            say_checkpoint(checkpoint)
+    else:
+        say(f"no checkpoint yet; save one with `interlock checkpoint {args.id} --fence N --done JSON`")
+    return Exit.DONE
+
+
+def _told(
+    args: Namespace, method: Literal["GET", "POST"], segments: tuple[str, ...], body: dict[str, Any] | None
+) -> int:
+    from interlock.cli.connection import connected
+    from interlock.cli.lease_page import say_lease
+    from interlock.cli.output import say_json
+
+    with connected(args) as client:
+        lease: Any = client.call(method, *segments, body=body)
+    if wants_json(args):
+        say_json(lease)
+    else:
+        say_lease(lease)
+    return Exit.DONE
+
+
+def _declare_acquire(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "resource", metavar="RESOURCE", help="any name; repo:billing/** is everything under it"
+    )
+    parser.add_argument("--ttl", type=seconds, default=60, metavar="60s", help="for how long (default 60s)")
+    parser.add_argument("--wait", type=seconds, default=0, metavar="0s", help="wait in line this long")
+    parser.add_argument("--purpose", default="", help="what for; others see it")
+    parser.add_argument("--shared", action="store_true", help="with others who share")
+    _finish(parser, run_acquire)
+
+
+def _declare_verb(parser: ArgumentParser, verb: str) -> None:
+    parser.add_argument("id", metavar="ID", help="the lease's id")
+    parser.add_argument("--fence", type=int, required=True, metavar="N", help="the lease's fence")
+    if verb == "renew":
+        parser.add_argument("--progress", type=json_value, metavar="JSON", help="what has changed since")
+    if verb == "suspend":
+        parser.add_argument("--reason", choices=REASONS, default=REASONS[0], help=f"(default {REASONS[0]})")
+    if verb == "handoff":
+        parser.add_argument("--to", metavar="NAME", help="for whom it is kept (default: whoever comes next)")
+        parser.add_argument("--checkpoint", type=json_value, metavar="JSON", help="what they start from")
+    parser.set_defaults(verb=verb)
+    _finish(parser, run_check if verb == "check" else run_verb)
+
+
+def _listing(parser: ArgumentParser) -> None:
+    parser.add_argument("--resource", help="only of this resource")
+    parser.add_argument("--owner", help="only of this owner")
+    parser.add_argument("--live", action="store_true", help="only those that have not ended")
+    paging(parser)
+    _finish(parser, run_list, session=False)
+
+
+def _showing(parser: ArgumentParser) -> None:
+    parser.add_argument("id", metavar="ID", help="the lease's id")
+    _finish(parser, run_show, session=False)
+
+
+def _saving(parser: ArgumentParser, *, fence_required: bool) -> None:
+    parser.add_argument("id", metavar="ID", help="the lease's id")
+    parser.add_argument("--fence", type=int, required=fence_required, metavar="N", help="the lease's fence")
+    parser.add_argument(
+        "--done", type=json_value, required=fence_required, metavar="JSON", help="what is done"
+    )
+    for part in PARTS:
+        option = f"--{part.replace('_', '-')}"
+        parser.add_argument(option, dest=part, type=json_value, metavar="JSON", help="see the how-to")
+    _finish(parser, run_checkpoint)
+
+
+def _finish(parser: ArgumentParser, run: Any, *, session: bool = True) -> None:
+    if session:
+        parser.add_argument("--session", default="", help="which of several workers of one principal")
+    as_json(parser)
+    connecting(parser)
+    parser.set_defaults(run=run)
