@@ -136,7 +136,7 @@ async def test_a_client_that_goes_away_gives_its_place_up_and_gets_no_slot(hall:
     while not await hall.line():
         await asyncio.sleep(0.01)
     left.set()
-    assert (await waiting).status == 429
+    assert (await asyncio.wait_for(waiting, 30)).status == 429
     assert await hall.line() == []
     await hall.end(run)
     assert await hall.counts() == (0, 0)

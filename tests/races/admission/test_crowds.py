@@ -119,9 +119,9 @@ async def test_a_long_line_is_served_to_the_last(house: Gatehouse) -> None:
 async def test_a_client_that_hangs_up_in_line_holds_nobody_up(house: Gatehouse) -> None:
     tenant = await house.tenant(limit=1)
     (held,) = await house.ask(house.start(tenant))
-    leaver = asyncio.create_task(house.ask(house.start(tenant, wait_seconds=100)))
+    leaver = asyncio.create_task(house.ask(house.start(tenant, wait_seconds=290)))
     await until(lambda: _is(house.waiting(tenant), 1))
-    stayer = asyncio.create_task(house.ask(house.start(tenant, wait_seconds=100)))
+    stayer = asyncio.create_task(house.ask(house.start(tenant, wait_seconds=290)))
     await until(lambda: _is(house.waiting(tenant), 2))
     leaver.cancel()
     await until(lambda: _is(house.waiting(tenant), 1))
