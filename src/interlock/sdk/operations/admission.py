@@ -86,9 +86,7 @@ def set_limit(session: Session, scope: str, max_concurrent_runs: int) -> Flow[Li
 
 def clear_limit(session: Session, scope: str) -> Flow[ClearedLimit]:
     """Take a scope's own limit away: a workflow is then limited by its tenant, a tenant by the default."""
-    return (
-        yield from change(session, path("limits", scope), ClearedLimit, None, key=None, method="DELETE")
-    )
+    return (yield from change(session, path("limits", scope), ClearedLimit, None, key=None, method="DELETE"))
 
 
 def limits(session: Session) -> Flow[Limits]:
