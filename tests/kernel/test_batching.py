@@ -8,7 +8,7 @@ from datetime import datetime
 import pytest
 
 from interlock.kernel.command import Command
-from interlock.kernel.kernel import KernelLimits
+from interlock.kernel.kernel import Kernel, KernelLimits
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import CommandFailed, Refusal
 from interlock.kernel.world import World
@@ -172,6 +172,17 @@ async def test_a_command_sees_what_the_ones_before_it_in_the_batch_decided() -> 
     async with bench() as b:
         assert (await b.outcomes(Look(name="a"), Raise(name="a"), Look(name="a")))[2] == 1
         assert b.watched.sizes == [3]
+
+
+@in_virtual_time
+async def test_added_records_keep_the_order_of_arrival_whatever_their_ids() -> None:
+    async with bench() as b:
+        downwards = (f"{number:03d}" for number in range(999, 0, -1))
+        kernel = Kernel(b.store, new_id=lambda prefix: f"{prefix}_{next(downwards)}")
+        kernel.start()
+        await asyncio.gather(*(kernel.run(Raise(name=name)) for name in "abc"))
+        await kernel.close()
+        assert b.notes() == ["raised a", "raised b", "raised c"]
 
 
 @in_virtual_time

@@ -59,8 +59,14 @@ async def test_a_command_that_always_conflicts_no_longer_takes_others_along() ->
         hot = asyncio.create_task(b.kernel.run(Raise(name="hot")))
         await asyncio.sleep(0.5)
         seen = len(b.store.transactions)
-        while not hot.done():
-            await b.outcomes(*(Raise(name="a") for _ in range(8)))
+
+        async def keep_calling(pause: float) -> None:
+            # Out of step with the batches, so that there is company for whoever comes back.
+            while not hot.done():
+                await b.kernel.run(Raise(name="a"))
+                await asyncio.sleep(pause)
+
+        await asyncio.gather(*(keep_calling(0.0003 * n) for n in range(1, 10)))
         with pytest.raises(LockBusy):
             await hot
         key = COUNTERS.key(TENANT, "hot")
