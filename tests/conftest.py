@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -19,6 +21,9 @@ from tests.harness.soak import dose
 for name in [name for name in os.environ if name.startswith("INTERLOCK_")]:
     if name not in {"INTERLOCK_SOAK", "INTERLOCK_TEST_POSTGRES"}:
         del os.environ[name]
+
+# msgspec, having described many types, may crash in the interpreter's last collection: leave it nothing to do.
+atexit.register(gc.freeze)
 
 settings.register_profile(
     "interlock",

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -271,7 +271,7 @@ def _effect(yard: Terminal, execution: str) -> Any:
     return _call(yard, "GET", f"effects/exec:{execution}")
 
 
-def _call(yard: Terminal, method: str, path: str, body: Any = None) -> Any:
+def _call(yard: Terminal, method: Literal["GET", "POST"], path: str, body: Any = None) -> Any:
     from interlock import Interlock
 
     store = f"sqlite:///{Path(yard.folder) / '.interlock' / 'interlock.db'}"

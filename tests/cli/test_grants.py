@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -104,7 +103,7 @@ def test_doctor_says_when_uses_do_not_add_up(house: Terminal) -> None:
 
 
 @pytest.fixture
-def shifted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def shifted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that moves the clock of any Python started with it on its path, by SHIFT_SECONDS."""
     folder = tmp_path_factory.mktemp("shifted")
     (folder / "sitecustomize.py").write_text(

@@ -9,7 +9,9 @@ class PolicyUnavailable(Refusal):
     """The policy could not be evaluated, so nothing is released."""
 
     def __init__(self, rule: str, why: str) -> None:
-        super().__init__(f"rule {rule!r} could not be evaluated ({why}); nothing was released. Correct the rule")
+        super().__init__(
+            f"rule {rule!r} could not be evaluated ({why}); nothing was released. Correct the rule"
+        )
         self.rule = rule
 
 

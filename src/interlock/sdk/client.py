@@ -15,8 +15,6 @@ from interlock.sdk.base import ClientBase
 from interlock.sdk.flow import AsyncTransport, Flow, Request, Response, Transport, drive, drive_async
 from interlock.sdk.gating import Drivers
 from interlock.sdk.granted import AsyncGranted, Granted, claiming
-from interlock.sdk.holding import AsyncHold, Hold
-from interlock.sdk.holds import lease_verbs, run_verbs
 from interlock.sdk.operations import admission as on_admission
 from interlock.sdk.operations import approvals as on_approvals
 from interlock.sdk.operations import audit as on_audit
@@ -36,6 +34,7 @@ from interlock.sdk.session import Session
 if TYPE_CHECKING:
     from typing import Literal, Self
 
+    from interlock.sdk.holding import AsyncHold, Hold
     from interlock.sdk.models import Lease, Run
 
 P = ParamSpec("P")
@@ -186,6 +185,9 @@ class Interlock(ClientBase):
 
         Raises `Full` when there is no room. The run is completed at the end, or failed if the block raises.
         """
+        from interlock.sdk.holding import Hold
+        from interlock.sdk.holds import run_verbs
+
         return Hold(self.run, run_verbs(self.session, workflow, ttl=ttl, wait=wait, input=input, key=key))
 
     def lease(
@@ -202,6 +204,9 @@ class Interlock(ClientBase):
 
         Raises `Busy`, naming the holder, when it is taken. `held.now.predecessor` has the last checkpoint.
         """
+        from interlock.sdk.holding import Hold
+        from interlock.sdk.holds import lease_verbs
+
         verbs = lease_verbs(
             self.session, resource, ttl=ttl, wait=wait, purpose=purpose, mode=mode, as_session=session
         )
@@ -360,6 +365,9 @@ class AsyncInterlock(ClientBase):
 
         Raises `Full` when there is no room. The run is completed at the end, or failed if the block raises.
         """
+        from interlock.sdk.holding import AsyncHold
+        from interlock.sdk.holds import run_verbs
+
         return AsyncHold(
             self.run, run_verbs(self.session, workflow, ttl=ttl, wait=wait, input=input, key=key)
         )
@@ -378,6 +386,9 @@ class AsyncInterlock(ClientBase):
 
         Raises `Busy`, naming the holder, when it is taken. `held.now.predecessor` has the last checkpoint.
         """
+        from interlock.sdk.holding import AsyncHold
+        from interlock.sdk.holds import lease_verbs
+
         verbs = lease_verbs(
             self.session, resource, ttl=ttl, wait=wait, purpose=purpose, mode=mode, as_session=session
         )

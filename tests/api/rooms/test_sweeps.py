@@ -13,8 +13,11 @@ from tests.api.rooms.stage import ASK, VirtualClock, open_stage
 
 
 def rows(path: Path, table: str) -> int:
-    with apsw.Connection(str(path)) as database:
+    database = apsw.Connection(str(path))
+    try:
         return int(str(database.execute(f"SELECT count(*) FROM {table}").get))
+    finally:
+        database.close()
 
 
 async def test_a_sweep_that_breaks_does_not_keep_the_others_from_theirs(tmp_path: Path) -> None:

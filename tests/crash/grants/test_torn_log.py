@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -36,8 +37,8 @@ def torn(tmp_path: Path) -> tuple[Path, str]:
         async with serving(SqliteStore(source)) as server:
             await server.kernel.run(EnsureLocalPerson(tenant="default", name=LOCAL.principal))
             issued = await server.kernel.run(IssueGrant(caller=LOCAL, grant_id=new_id("gnt"), task="race"))
-            writer = server.store._writer
-            writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            store: Any = server.store
+            store._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             assert isinstance(await _claim(server.kernel, "first"), msgspec.Struct)
             shutil.copy(source, copy)
             shutil.copy(f"{source}-wal", f"{copy}-wal")

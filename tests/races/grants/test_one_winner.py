@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.harness.soak import dose
 from tests.races.grants.conftest import Meeting
 
@@ -53,10 +55,10 @@ def test_what_was_used_adds_up_afterwards(meeting: Meeting) -> None:
         assert page["issued"] == page["open"] + page["claimed"] + page["expired"] + page["revoked"]
 
 
-def _ledger(meeting: Meeting) -> list[dict[str, object]]:
+def _ledger(meeting: Meeting) -> list[dict[str, Any]]:
     from interlock import Interlock
 
-    pages: list[dict[str, object]] = []
+    pages: list[dict[str, Any]] = []
     cursor: str | None = None
     with Interlock(store=meeting.store) as owner:
         while True:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.rules.leases.yard import Yard
@@ -144,7 +146,10 @@ async def test_another_session_of_the_same_owner_does_not_own_the_lease(yard: Ya
     lease = await yard.take("repo:a", session="left")
     await yard.refused("repo:a", by="ann", session="right")
     for session in ({}, {"session": "right"}):
-        for verb, fields in (("renew", {}), ("checkpoint", {"done": 1}), ("release", {}), ("handoff", {})):
+        verbs: tuple[tuple[str, dict[str, Any]], ...] = (
+            ("renew", {}), ("checkpoint", {"done": 1}), ("release", {}), ("handoff", {}),
+        )  # fmt: skip
+        for verb, fields in verbs:
             assert (await yard.call(verb, lease, **session, **fields)).word == "fence_stale"
     await yard.do("renew", lease, session="left")
     await yard.do("release", lease, session="left")

@@ -36,7 +36,7 @@ async def test_a_successor_gets_the_last_checkpoint_whole_however_the_lease_ende
         await yard.stage.sweep()
     taken = await yard.take("repo:a", by="bob")
     before = taken["predecessor"]
-    assert (before["owner"], before["ended"]) == ("ann", ended.split()[0])
+    assert (before["owner"], before["ended"]) == ("ann", ended.split(maxsplit=1)[0])
     assert before["ended_at"] is not None
     assert content(before["checkpoint"]) == FULL
     assert before["checkpoint"]["number"] == 2
@@ -113,11 +113,12 @@ async def test_a_checkpoint_has_a_bounded_size_over_all_its_fields(yard: Yard) -
     lease = await yard.take("repo:a")
     half = "x" * (32 * 1024 - 20)
     await yard.do("checkpoint", lease, done=half, partial=half)
-    for verb, fields in (
+    too_much: tuple[tuple[str, dict[str, Any]], ...] = (
         ("checkpoint", {"done": half, "partial": half, "evidence": half}),
         ("handoff", {"checkpoint": {"done": half + half + half}}),
         ("renew", {"progress": half}),
-    ):
+    )
+    for verb, fields in too_much:
         seen = await yard.call(verb, lease, **fields)
         assert (seen.status, seen.word) == (413, "too_large")
     assert (await yard.read(lease))["checkpoint"]["number"] == 1
