@@ -147,3 +147,20 @@ async def test_a_commit_that_a_standby_did_not_confirm_is_unknown_and_a_repeat_t
     assert answer.headers["retry-after"]
     assert (again.status, again.word, again.headers["idempotency-replayed"]) == (200, "approved", "true")
     assert await desk.events(job) == {"approval.requested": 1, "approval.approved": 1}
+
+
+async def test_without_a_key_a_lost_commit_still_makes_one_job_and_one_decision(desk: Desk) -> None:
+    """Nothing remembers the answer here, so only settling the COMMIT keeps it from being made twice."""
+    submit = post("/api/v1/jobs", {"topic": "pay", "payload": {}}, headers=desk.keys["bot"].headers)
+    caught = desk.proxy.cut_after_commit()
+    (made,) = await desk.send(submit)
+    assert caught.sprung
+    assert await desk.jobs() == [made.json()["id"]]
+
+    job = made.json()["id"]
+    caught = desk.proxy.cut_after_commit()
+    approve = post(f"/api/v1/approvals/{job}/approve", {}, headers=desk.keys["reviewer-0"].headers)
+    (answer,) = await desk.send(approve)
+    assert caught.sprung
+    assert (answer.status, answer.word) == (200, "approved")
+    assert await desk.events(job) == {"approval.requested": 1, "approval.approved": 1}

@@ -112,7 +112,9 @@ def _wait_until_none_is_in_progress(person: Interlock) -> None:
 
 
 def _is_ambiguous(person: Interlock, name: str) -> bool:
-    return any(each.action_id == name for each in person.effects(state="AMBIGUOUS", limit=200).items)
+    # Not by `state=`: that finds what a sweep has marked, and this must not wait for one.
+    every = person.effects(limit=200).items
+    return any(each.action_id == name and each.state == "AMBIGUOUS" for each in every)
 
 
 def _settle(agent: Interlock, person: Interlock, remote: Remote, name: str) -> None:
