@@ -216,6 +216,19 @@ async def test_connections_that_were_cut_while_idle_are_replaced_without_an_erro
         assert (await server.kernel.run(Raise(name="a"))).count == 2
 
 
+async def test_a_connection_that_was_told_goodbye_is_replaced_before_it_is_seen_closed(
+    proxy: PostgresProxy,
+) -> None:
+    """On a busy machine the server's last words come well before the end of the connection."""
+    async with serving(through(proxy).store()) as server:
+        await server.kernel.run(Raise(name="a"))
+        assert await server.counts("a") == [1]
+        proxy.say_goodbye()
+        await asyncio.sleep(0.05)  # the driver hears it
+        assert await server.counts("a") == [1]
+        assert (await server.kernel.run(Raise(name="a"))).count == 2
+
+
 async def test_a_transaction_that_idles_too_long_is_ended_by_the_database_and_run_again(
     postgres_place: PostgresPlace,
 ) -> None:

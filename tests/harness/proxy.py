@@ -24,6 +24,7 @@ from tests.harness.wire import (
     CANCEL_REQUEST,
     GSS_REQUEST,
     SSL_REQUEST,
+    goodbye,
     read_message,
     read_opening,
     warning,
@@ -109,6 +110,10 @@ class PostgresProxy:
     def cut_all(self) -> None:
         """Cut every open connection."""
         self.call(lambda: [link.cut() for link in self._links])
+
+    def say_goodbye(self) -> None:
+        """Tell every client that its server ends, and leave its connection open."""
+        self.call(lambda: [link.client_writer.write(goodbye()) for link in self._links])
 
     def order(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` in the proxy's thread and return its result."""

@@ -67,6 +67,15 @@ class CommitWatch:
 
 def warning(text: str) -> bytes:
     """A NoticeResponse of severity WARNING."""
-    fields = {b"S": "WARNING", b"V": "WARNING", b"C": "01000", b"M": text}
+    return _response(b"N", {b"S": "WARNING", b"V": "WARNING", b"C": "01000", b"M": text})
+
+
+def goodbye() -> bytes:
+    """The ErrorResponse with which a server that an administrator ends leaves its client."""
+    text = "terminating connection due to administrator command"
+    return _response(b"E", {b"S": "FATAL", b"V": "FATAL", b"C": "57P01", b"M": text})
+
+
+def _response(kind: bytes, fields: dict[bytes, str]) -> bytes:
     body = b"".join(letter + value.encode() + b"\x00" for letter, value in fields.items()) + b"\x00"
-    return Message(b"N", body).encode()
+    return Message(kind, body).encode()

@@ -10,7 +10,14 @@ from typing import Any, Protocol, cast
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
-CUT = (asyncpg.PostgresConnectionError, asyncpg.AdminShutdownError, ConnectionError)
+# What a connection that was cut while idle says when it is used. The driver calls the server's goodbye a fault
+# of its own, as nobody was waiting for it, until it hears that the connection is closed too.
+CUT = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.InternalClientError,
+    ConnectionError,
+)
 GONE = (
     *CUT,
     asyncpg.InterfaceError,
@@ -19,7 +26,6 @@ GONE = (
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.ReadOnlySQLTransactionError,
-    asyncpg.InternalClientError,
     OSError,
     TimeoutError,
 )
