@@ -25,11 +25,11 @@ def figure(name: str, value: float, unit: str) -> None:
     print(f"  {name:<58} {value:>12,.1f} {unit}")
 
 
-def ratio(name: str, value: float, goal: float, *, at_most: bool = False) -> bool:
-    """Print a ratio with its goal; returns whether the goal was met."""
+def ratio(name: str, value: float, goal: float, *, at_most: bool = False, unit: str = "x") -> bool:
+    """Print a ratio, or another figure with a goal; returns whether the goal was met."""
     met = value <= goal if at_most else value >= goal
     sign = "≤" if at_most else "≥"
-    print(f"  {name:<58} {value:>12.2f} x   goal {sign} {goal:g}   {'met' if met else 'MISSED'}")
+    print(f"  {name:<58} {value:>12.2f} {unit}   goal {sign} {goal:g}   {'met' if met else 'MISSED'}")
     return met
 
 

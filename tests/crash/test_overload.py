@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
+
+import pytest
 
 from tests.crash.conftest import Start
 from tests.crash.test_locked_file import locked
+from tests.harness.flood import Flood, resident_mb
 from tests.harness.load import fire, get, post, tally
 from tests.harness.server import InterlockServer, Key
+from tests.harness.soak import dose
 
 HANG_SECONDS = 120
 QUEUE = 16
-GROWTH_BYTES_MAX = 150 * 1024 * 1024
+GROWTH_MB_MAX = 150
+FLOOD_SECONDS = dose(4)
 Keys = Callable[[str], dict[str, Key]]
-
-
-def resident_bytes(server: InterlockServer) -> int:
-    pages = int(Path(f"/proc/{server.pid}/statm").read_text().split()[1])
-    return pages * 4096
 
 
 async def test_a_flood_is_refused_at_once_and_costs_no_memory(
@@ -36,14 +35,14 @@ async def test_a_flood_is_refused_at_once_and_costs_no_memory(
     headers = keys["bot"].headers
     heavy = post("/api/v1/jobs", {"topic": "read", "payload": {"blob": "x" * 50_000}}, headers=headers)
     await fire(server.url, [heavy])
-    before = resident_bytes(server)
+    before = resident_mb(server)
 
     with locked(sqlite_url):
         flood = asyncio.create_task(
             fire(server.url, [heavy] * 600, connections=100, timeout_seconds=HANG_SECONDS)
         )
         await refused(server, 400)
-        during = resident_bytes(server)
+        during = resident_mb(server)
         healthy, read = await fire(server.url, [get("/healthz"), get("/api/v1/jobs", headers=headers)])
 
     answers = await flood
@@ -55,13 +54,39 @@ async def test_a_flood_is_refused_at_once_and_costs_no_memory(
             assert int(answer.headers["retry-after"]) >= 1
             assert answer.json()["retry_after_ms"] >= 1
     assert (healthy.status, read.status) == (200, 200)
-    assert during - before < GROWTH_BYTES_MAX
+    assert during - before < GROWTH_MB_MAX
     after = await fire(
         server.url,
         [post("/api/v1/jobs", {"topic": "read", "payload": {}}, headers=headers)] * 20,
         connections=4,
     )
     assert tally(after) == {(201, ""): 20}
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest) -> str:
+    """Each store that outlives a process."""
+    return request.getfixturevalue(f"{request.param}_url")
+
+
+async def test_callers_that_never_rest_cost_no_memory_and_are_told_when_to_come_back(
+    store_url: str, start: Start, keys_in: Keys
+) -> None:
+    keys = await asyncio.to_thread(keys_in, store_url)
+    server = await asyncio.to_thread(start, store_url, INTERLOCK_QUEUE_MAX=str(QUEUE))
+    job = {"topic": "read", "payload": {"blob": "x" * 50_000}}
+    flood = Flood(server, post("/api/v1/jobs", job, headers=keys["bot"].headers), connections=10 * QUEUE)
+
+    await flood.pour(FLOOD_SECONDS)
+
+    assert set(flood.codes) == {(201, ""), (503, "overloaded")}
+    assert len(flood.refused) > len(flood.accepted) / 4
+    assert not flood.unhelpful
+    assert max(flood.resident) - flood.resident[0] < GROWTH_MB_MAX
+    (after,) = await fire(
+        server.url, [post("/api/v1/jobs", {**job, "payload": {}}, headers=keys["bot"].headers)]
+    )
+    assert after.status == 201
 
 
 async def refused(server: InterlockServer, count: int) -> None:

@@ -12,8 +12,13 @@ _ONLY_ASKING = frozenset({"/api/v1/policy/evaluate", "/api/v1/policy/simulate"})
 
 
 async def authenticate(request: Request, service: Service) -> Known:
-    """The caller behind a request's key. Calls that the kernel decides are checked again there."""
+    """The caller behind a request's key. Calls that the kernel decides are checked again there.
+
+    What the kernel has no room for is refused first: in an overload a no must cost next to nothing.
+    """
     deciding = request.method not in ("GET", "HEAD") and request.path not in _ONLY_ASKING
+    if deciding:
+        service.kernel.check_room(len(request.body))
     return await service.keyring.known(presented_key(request), recent_will_do=deciding)
 
 

@@ -111,15 +111,19 @@ class Kernel:
         """
         if self._waiting.is_closed:
             raise _shutting_down()
+        self.check_room(weight)
+        pending = self._pending(command, weight, acquire_seconds)
+        self._waiting.add(pending)
+        return await pending.future
+
+    def check_room(self, weight: int) -> None:
+        """Refuse a command of that weight if the queue is full; worth asking before a call costs anything."""
         if not self._waiting.has_room(weight):
             self._observer.refused_overloaded()
             raise Overloaded(
                 "more work is queued than this server may hold; retry after the given time",
                 retry_after_seconds=self._observer.drain_seconds(len(self._waiting)),
             )
-        pending = self._pending(command, weight, acquire_seconds)
-        self._waiting.add(pending)
-        return await pending.future
 
     def _pending(self, command: Command[T], weight: int, acquire_seconds: float | None) -> Pending:
         loop = asyncio.get_running_loop()

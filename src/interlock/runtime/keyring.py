@@ -1,11 +1,13 @@
 """From a presented key to its principal.
 
 A caller who only reads is looked up afresh each time. For calls that pass through the kernel a recent
-look-up will do, because the deciding transaction checks key and roles again.
+look-up will do, because the deciding transaction checks key and roles again; and however many of them come
+at once with one key, they share one look-up, so that a crowd does not queue for the reading connections.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 
@@ -48,17 +50,38 @@ class Keyring:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._recent: OrderedDict[str, tuple[float, Known]] = OrderedDict()
+        self._asking: dict[str, asyncio.Task[Known]] = {}
 
     def forget(self) -> None:
-        """Somebody's keys or roles may have changed."""
+        """Somebody's keys or roles may have changed; what is being looked up may be out of date already."""
         self._recent.clear()
+        self._asking.clear()
 
     async def known(self, key: str, recent_will_do: bool) -> Known:
         """Who presents this key, or `Unauthenticated`."""
         digest = digest_of(key)
+        if not recent_will_do:
+            return await self._look_up_and_keep(key, digest)
         kept = self._recent.get(digest)
-        if recent_will_do and kept and time.monotonic() - kept[0] < _RECENT_SECONDS:
+        if kept and time.monotonic() - kept[0] < _RECENT_SECONDS:
             return kept[1]
+        return await asyncio.shield(self._asking.get(digest) or self._ask(key, digest))
+
+    def _ask(self, key: str, digest: str) -> asyncio.Task[Known]:
+        """A look-up that whoever comes with the same key meanwhile joins."""
+        asking = asyncio.get_running_loop().create_task(self._look_up_and_keep(key, digest))
+        self._asking[digest] = asking
+
+        def finish(done: asyncio.Task[Known]) -> None:
+            if self._asking.get(digest) is done:
+                del self._asking[digest]
+            if not done.cancelled():
+                done.exception()  # If whoever asked has gone, nobody need hear of it.
+
+        asking.add_done_callback(finish)
+        return asking
+
+    async def _look_up_and_keep(self, key: str, digest: str) -> Known:
         found = await self._look_up(key, digest)
         self._keep(digest, found)
         return found

@@ -1,0 +1,90 @@
+"""However many calls come at once with one key, its owner is looked up once, and never from before a change."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from interlock.identity.refusals import Unauthenticated
+from interlock.kernel.record import Params
+from interlock.runtime.keyring import Keyring
+from interlock.store.contract import Row
+from interlock.store.memory import MemoryStore
+from tests.api.rooms.stage import Stage, VirtualClock, open_stage
+
+
+class SlowStore(MemoryStore):
+    """A store whose plain reads wait for a sign, and are counted."""
+
+    def __init__(self) -> None:
+        super().__init__(clock=VirtualClock())
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+        self.asked = 0
+
+    async def query(self, name: str, params: Params) -> list[Row]:
+        self.asked += name == "identity.caller_by_key"
+        await self.go_on.wait()
+        return await super().query(name, params)
+
+
+async def crowd(keyring: Keyring, key: str, count: int = 50) -> list[asyncio.Task[object]]:
+    """So many calls that all wait for the key's owner."""
+    calls: list[asyncio.Task[object]] = [
+        asyncio.create_task(keyring.known(key, recent_will_do=True)) for _ in range(count)
+    ]
+    await asyncio.sleep(0)
+    return calls
+
+
+def waiting(store: SlowStore, stage: Stage) -> Keyring:
+    """A keyring that remembers nobody, and a store that does not answer for now."""
+    store.go_on.clear()
+    store.asked = 0
+    return Keyring(stage.service.store)
+
+
+async def test_a_crowd_with_one_key_costs_one_look_up() -> None:
+    store = SlowStore()
+    async with open_stage(store) as stage:
+        keyring = waiting(store, stage)
+        calls = await crowd(keyring, stage.admin)
+        store.go_on.set()
+        assert len(set(map(id, await asyncio.gather(*calls)))) == 1
+        assert store.asked == 1
+
+
+async def test_a_crowd_with_a_wrong_key_is_refused_as_one() -> None:
+    store = SlowStore()
+    async with open_stage(store) as stage:
+        keyring = waiting(store, stage)
+        calls = await crowd(keyring, stage.admin[:-1] + "?")
+        store.go_on.set()
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} == {Unauthenticated}
+        with pytest.raises(Unauthenticated):
+            await keyring.known(stage.admin[:-1] + "?", recent_will_do=True)
+
+
+async def test_a_look_up_from_before_a_change_is_not_joined_after_it() -> None:
+    store = SlowStore()
+    async with open_stage(store) as stage:
+        keyring = waiting(store, stage)
+        before = await crowd(keyring, stage.admin, 2)
+        keyring.forget()
+        after = await crowd(keyring, stage.admin, 2)
+        store.go_on.set()
+        await asyncio.gather(*before, *after)
+        assert store.asked == 2
+
+
+async def test_one_caller_that_leaves_takes_nobody_along() -> None:
+    store = SlowStore()
+    async with open_stage(store) as stage:
+        keyring = waiting(store, stage)
+        first, second = await crowd(keyring, stage.admin, 2)
+        first.cancel()
+        store.go_on.set()
+        assert await second
+        assert store.asked == 1
