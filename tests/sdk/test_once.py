@@ -12,6 +12,7 @@ from interlock import (
     Busy,
     Committed,
     Conflict,
+    Denied,
     Forbidden,
     Interlock,
     InvalidRequest,
@@ -254,3 +255,26 @@ def test_an_effect_under_a_lease_and_for_a_version(house: House, bank: Bank) -> 
         with pytest.raises(Conflict) as moved:
             house.il.once("old", bank.refund, "t", lease=lease, target=Target(key="doc:1", version="v0"))
     assert moved.value.code == "superseded"
+
+
+def test_an_effect_under_a_grant_takes_one_use_that_fits_its_arguments(house: House, bank: Bank) -> None:
+    house.il.grant("refund", pins={"cents": {"max": 10}})
+    with pytest.raises(Denied) as dear:
+        house.il.once("refund:2", bank.refund, "t", 11, grant="refund")
+    assert (dear.value.code, bank.calls) == ("not_claimed", [])
+    assert house.il.once("refund:1", bank.refund, "t", 7, grant="refund") == {"refunded": 7}
+    used = house.il.get_effect("refund:1").grant
+    assert used is not None
+    assert (used.task, used.use) == ("refund", 1)
+    with (
+        pytest.raises(Denied),
+        house.il.effect_scope(
+            "refund:3", request={"cents": 7}, grant={"task": "refund", "args": {"cents": 7}}
+        ),
+    ):
+        raise AssertionError("the block must not be entered")
+
+
+def test_an_effect_under_a_lease_of_a_session_names_the_session(house: House, bank: Bank) -> None:
+    with house.il.lease("doc:1", ttl=30, session="tab-1") as lease:
+        assert house.il.once("edit", bank.refund, "t", lease=lease) == {"refunded": 5}

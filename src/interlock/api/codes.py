@@ -135,6 +135,13 @@ _STATE = (
         "Register the key with `interlock signer add`, and sign with `interlock grant --sign-with KEYFILE`.",
     ),
     CodeInfo(
+        "not_claimed",
+        403,
+        "No grant",
+        "No grant permits it; none was consumed and nothing was begun.",
+        "Read `reason`, and have a person issue a grant that fits with `interlock grant`.",
+    ),
+    CodeInfo(
         "already_approved",
         409,
         "Already approved",

@@ -68,9 +68,13 @@ class CompetingView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AffectedView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a collision concerns: `jobs` and `leases` are all of them (50 at most), `job` and `lease` the first."""
+
     job: str | None = None
     effect: str | None = None
     lease: str | None = None
+    jobs: list[str] = []
+    leases: list[str] = []
 
 
 class ConflictView(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,17 +163,19 @@ async def _steps(
     now = datetime.now(UTC)
     resolution, by = call.body.resolution, caller_of(call)
     steps: list[tuple[FollowUp, Command[Any]]] = []
-    if affected.job and (job := await read_job(store, tenant, affected.job)):
-        follow_up = CARRIED_OUT.get((resolution, "job", job.state.value))
-        if follow_up:
+    for job_id in affected.every_job:
+        job = await read_job(store, tenant, job_id)
+        follow_up = CARRIED_OUT.get((resolution, "job", job.state.value)) if job else None
+        if job and follow_up:
             steps.append((follow_up, _about_job(follow_up, by, job, call.body.note)))
     if affected.effect and (effect := await read_effect(store, tenant, affected.effect)):
         follow_up = CARRIED_OUT.get((resolution, "effect", effect.state_at(now).value))
         if follow_up:
             steps.append((follow_up, _about_effect(by, effect, conflict.id, call.body.note)))
-    if affected.lease and (lease := await read_lease(store, tenant, affected.lease)):
-        follow_up = CARRIED_OUT.get((resolution, "lease", lease.state_at(now).value))
-        if follow_up:
+    for lease_id in affected.every_lease:
+        lease = await read_lease(store, tenant, lease_id)
+        follow_up = CARRIED_OUT.get((resolution, "lease", lease.state_at(now).value)) if lease else None
+        if lease and follow_up:
             steps.append((follow_up, _about_lease(follow_up, by, lease)))
     return tuple(steps)
 
@@ -212,7 +218,13 @@ def conflict_view(conflict: Conflict) -> ConflictView:
             CompetingView(actor=side.actor, version=side.version, at=side.at, what=side.what)
             for side in conflict.competing
         ],
-        affected=AffectedView(job=affected.job, effect=affected.effect, lease=affected.lease),
+        affected=AffectedView(
+            job=affected.job,
+            effect=affected.effect,
+            lease=affected.lease,
+            jobs=list(affected.every_job),
+            leases=list(affected.every_lease),
+        ),
         safest_next_step=conflict.safest_next_step,
         prevention=SAFEST[conflict.kind].prevention,
         opened_at=conflict.opened_at,

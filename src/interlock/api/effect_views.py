@@ -14,11 +14,20 @@ class LeaseRefView(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     fence: int
     resource: str
+    session: str
 
 
 class TargetRefView(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     version: str
+
+
+class GrantRefView(msgspec.Struct, frozen=True, kw_only=True):
+    """The use of a grant that permits the effect."""
+
+    id: str
+    task: str
+    use: int
 
 
 class StoredResultView(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +66,7 @@ class EffectView(msgspec.Struct, frozen=True, kw_only=True):
     job_hash: str | None
     lease: LeaseRefView | None
     target: TargetRefView | None
+    grant: GrantRefView | None
     resolved: ResolvedView | None
     replayed: bool = False
 
@@ -69,7 +79,7 @@ class ResultView(msgspec.Struct, frozen=True, kw_only=True):
 
 def effect_view(effect: Effect, *, replayed: bool = False) -> EffectView:
     """An effect as it stands by this server's clock, which is only for showing."""
-    lease, target, said = effect.lease, effect.target, effect.resolved
+    target, said = effect.target, effect.resolved
     return EffectView(
         action_id=effect.id,
         state=effect.state_at(datetime.now(UTC)).value,
@@ -87,8 +97,9 @@ def effect_view(effect: Effect, *, replayed: bool = False) -> EffectView:
         doubt=effect.doubt.value if effect.doubt else None,
         job_id=effect.job_id,
         job_hash=effect.job_hash,
-        lease=LeaseRefView(id=lease.id, fence=lease.fence, resource=lease.resource) if lease else None,
+        lease=_lease_view(effect),
         target=TargetRefView(key=target.key, version=target.version) if target else None,
+        grant=_grant_view(effect),
         resolved=(
             ResolvedView(outcome=said.outcome.value, by=said.by, at=said.at, evidence=said.evidence)
             if said
@@ -96,6 +107,18 @@ def effect_view(effect: Effect, *, replayed: bool = False) -> EffectView:
         ),
         replayed=replayed,
     )
+
+
+def _lease_view(effect: Effect) -> LeaseRefView | None:
+    lease = effect.lease
+    if lease is None:
+        return None
+    return LeaseRefView(id=lease.id, fence=lease.fence, resource=lease.resource, session=lease.session)
+
+
+def _grant_view(effect: Effect) -> GrantRefView | None:
+    grant = effect.grant
+    return GrantRefView(id=grant.id, task=grant.task, use=grant.use) if grant else None
 
 
 def _stored_view(effect: Effect) -> StoredResultView | None:

@@ -2,66 +2,29 @@
 
 from __future__ import annotations
 
-from math import inf
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
+from interlock.api.effect_begin import BeginBody, FenceNumber, action_id_of, begin
 from interlock.api.effect_views import EffectView, ResultView, effect_view
-from interlock.api.jobs import READERS, Text
+from interlock.api.jobs import READERS
 from interlock.api.listing import Page, PageQuery
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problem import ProblemError, invalid, problem
 from interlock.api.service_calls import Asked, caller_of, decide
-from interlock.api.targets import Key, Version
 from interlock.codec.canonical import canonical
 from interlock.codec.strict import Fault
 from interlock.effects import queries
-from interlock.effects.checking import PermitClaims
-from interlock.effects.model import TTL_SECONDS_DEFAULT, Effect, EffectState, EffectTarget, LeaseRef, Outcome
+from interlock.effects.model import Effect, EffectState, Outcome
 from interlock.effects.resolving import ResolveEffect
-from interlock.effects.rules import BeginEffect, Begun
 from interlock.effects.settling import CommitEffect, FailEffect
 from interlock.identity.refusals import NotFound
-from interlock.leases.queries import read_lease
-from interlock.permits.verifying import PermitInvalid, verify_permit
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
 
-ACTION_ID_CHARACTERS_MAX = 300
 _ERROR_BYTES_MAX = 16 * 1024
 _EVIDENCE_BYTES_MAX = 64 * 1024
-
-FenceNumber = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
-RequestHash = Annotated[str, msgspec.Meta(min_length=8, max_length=200, pattern=r"^[\u0021-\u007e]+$(?!\n)")]
-
-
-class LeaseBody(Body, frozen=True, kw_only=True):
-    """The lease under which it is done, and its fence."""
-
-    id: Text
-    fence: FenceNumber
-
-
-class TargetBody(Body, frozen=True, kw_only=True):
-    """What it changes, and the version it was prepared for."""
-
-    key: Key
-    version: Version
-
-
-class BeginBody(Body, frozen=True, kw_only=True):
-    """`request_hash` names what would be done: another request under the same id is refused.
-
-    After `ttl_seconds` without commit or fail the outcome is unknown.
-    """
-
-    request_hash: RequestHash
-    job_id: Text | None = None
-    permit: Annotated[str, msgspec.Meta(max_length=4096)] | None = None
-    lease: LeaseBody | None = None
-    target: TargetBody | None = None
-    ttl_seconds: Annotated[int, msgspec.Meta(ge=1, le=86_400)] = TTL_SECONDS_DEFAULT
 
 
 class CommitBody(Body, frozen=True, kw_only=True):
@@ -91,23 +54,6 @@ class EffectsQuery(PageQuery, frozen=True, kw_only=True):
     state: EffectState | None = None
 
 
-async def begin(call: Asked[None, BeginBody]) -> Answer:
-    body = call.body
-    permit = await _permit(call) if body.permit is not None else None
-    target = EffectTarget(key=body.target.key, version=body.target.version) if body.target else None
-    command = BeginEffect(
-        caller=caller_of(call),
-        action_id=_action_id(call),
-        request_hash=body.request_hash,
-        ttl_seconds=body.ttl_seconds,
-        job_id=permit.job_id if permit else body.job_id,
-        permit=permit,
-        lease=await _lease(call),
-        target=target,
-    )
-    return await decide(call, command, _begun)
-
-
 async def commit(call: Asked[None, CommitBody]) -> Answer:
     command = CommitEffect(**_own(call), result=msgspec.Raw(canonical(call.body.result)))
     return await decide(call, command, lambda effect: Reply(200, effect_view(effect)))
@@ -125,7 +71,7 @@ async def resolve(call: Asked[None, ResolveBody]) -> Answer:
         raise invalid(Fault("/evidence", "is empty; say how you know what happened"))
     command = ResolveEffect(
         caller=caller_of(call),
-        action_id=_action_id(call),
+        action_id=action_id_of(call),
         outcome=body.outcome,
         evidence=_bounded("evidence", body.evidence, _EVIDENCE_BYTES_MAX),
         result=msgspec.Raw(canonical(body.result)),
@@ -155,55 +101,15 @@ async def listed(call: Asked[EffectsQuery, None]) -> Reply:
     return Reply(200, Page(items=[effect_view(each) for each in found.items], next_cursor=found.next_cursor))
 
 
-def _begun(begun: Begun) -> Reply:
-    return Reply(200 if begun.replayed else 201, effect_view(begun.effect, replayed=begun.replayed))
-
-
-async def _permit(call: Asked[None, BeginBody]) -> PermitClaims:
-    """What the permit says, if this deployment signed it for this tenant and, if one is named, this job."""
-    keys = [
-        {"kid": key.kid, "kty": "OKP", "crv": "Ed25519", "x": key.public}
-        for key in (await call.services.permits.ring()).keys
-    ]
-    body = call.body
-    try:
-        # Whether it is in time is for the command to say: the job's lease, by the store's clock.
-        permit = verify_permit(
-            body.permit or "", keys, tenant=call.caller.tenant, job_id=body.job_id, leeway_seconds=inf
-        )
-    except PermitInvalid as wrong:
-        detail = f"the permit is not valid here ({wrong.code}): {wrong}"
-        raise ProblemError(problem("forbidden", detail)) from wrong
-    return PermitClaims(job_id=permit.job_id, job_hash=permit.job_hash, fence=permit.fence)
-
-
-async def _lease(call: Asked[None, BeginBody]) -> LeaseRef | None:
-    named = call.body.lease
-    if named is None:
-        return None
-    lease = await read_lease(call.services.store, call.caller.tenant, named.id)
-    if lease is None:
-        raise NotFound("lease", named.id)
-    return LeaseRef(id=lease.id, fence=named.fence, resource=lease.resource)
-
-
 def _own(call: Asked[None, Any]) -> dict[str, Any]:
-    return {"caller": caller_of(call), "action_id": _action_id(call), "fence": call.body.fence}
+    return {"caller": caller_of(call), "action_id": action_id_of(call), "fence": call.body.fence}
 
 
 async def _read(call: Asked[Any, Any]) -> Effect:
-    effect = await queries.read_effect(call.services.store, call.caller.tenant, _action_id(call))
+    effect = await queries.read_effect(call.services.store, call.caller.tenant, action_id_of(call))
     if effect is None:
-        raise NotFound("effect", _action_id(call))
+        raise NotFound("effect", action_id_of(call))
     return effect
-
-
-def _action_id(call: Asked[Any, Any]) -> str:
-    action_id = call.path["action_id"]
-    if len(action_id) > ACTION_ID_CHARACTERS_MAX or not action_id.isprintable():
-        reason = f"an action id has at most {ACTION_ID_CHARACTERS_MAX} characters, all visible"
-        raise invalid(Fault("path/action_id", reason))
-    return action_id
 
 
 def _bounded(what: str, value: Any, most: int) -> msgspec.Raw:
@@ -239,7 +145,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         summary="Take the right to act once, or learn what became of it", body=BeginBody,
         answers={201: EffectView, 200: EffectView}, answer=begin,
         problems=("action_id_reused", "effect_in_progress", "effect_ambiguous", "superseded", "fence_stale",
-                  "not_actionable", "forbidden"),
+                  "not_actionable", "forbidden", "not_claimed"),
     ),
     Operation(
         id="commit_effect", method="POST", path=f"{_PATH}/commit", tag=_TAG, roles=_ACTORS, parameters=_ID,

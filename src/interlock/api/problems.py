@@ -82,6 +82,7 @@ CODES_OF: Mapping[type[Exception], str] = {
     effects.Superseded: "superseded",
     effects.JobNotHeld: "fence_stale",
     effects.PermitMismatch: "forbidden",
+    effects.GrantMissing: "not_claimed",
     LockBusy: "lock_busy",
     StoreUnavailable: "store_unavailable",
     StoreDown: "store_unavailable",
@@ -116,6 +117,8 @@ _MEMBERS: Mapping[str, str] = {
     "begun_by": "begun_by",
     "downstream_key": "downstream_key",
     "limit_bytes": "limit_bytes",
+    "task": "task",
+    "reason": "reason",
 }
 
 

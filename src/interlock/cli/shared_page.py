@@ -9,7 +9,7 @@ from interlock.cli.output import Cell, Column, painted, say, say_fields, say_tab
 from interlock.cli.wording import counted, exactly, one_line, safe, when
 
 if TYPE_CHECKING:
-    from interlock.sdk.shared_work import Conflict, Effect, Pattern, TargetState, Touched, Waiting
+    from interlock.sdk.shared_work import Affected, Conflict, Effect, Pattern, TargetState, Touched, Waiting
 
 _STYLES = {
     "COMMITTED": "green",
@@ -59,6 +59,10 @@ def say_effect(effect: Effect) -> None:
             ("in time", f"until {exactly(effect.expires_at)}" if effect.state == "IN_PROGRESS" else ""),
             ("remote key", effect.downstream_key),
             ("job", effect.job_id or ""),
+            (
+                "grant",
+                f"{effect.grant.id}, use {effect.grant.use} for {effect.grant.task}" if effect.grant else "",
+            ),
             ("result", _result(effect)),
             ("error", one_line(effect.error) if effect.error is not None else ""),
             (
@@ -163,7 +167,7 @@ def say_conflict(conflict: Conflict) -> None:
             ("kind", conflict.kind),
             ("state", _state(conflict.state)),
             ("target", safe(conflict.target)),
-            ("affects", ", ".join(filter(None, [affected.job, affected.effect, affected.lease]))),
+            ("affects", ", ".join(filter(None, _affected(affected)))),
             ("happened", f"{counted(conflict.count, 'time')}, last {when(conflict.last_seen_at)}"),
         ]
     )
@@ -201,6 +205,12 @@ def _say_waiting(title: str, waiting: Sequence[Waiting]) -> None:
     for job in waiting:
         drifted = painted("  drafted for another version", "yellow") if job.drifted else ""
         say(f"  {job.job_id}  {safe(job.topic)} by {safe(job.submitted_by or '-')}{drifted}")
+
+
+def _affected(affected: Affected) -> tuple[str | None, ...]:
+    """Everything that a conflict names; a server of an earlier version names the first of each."""
+    jobs, leases = affected.jobs or (affected.job,), affected.leases or (affected.lease,)
+    return (*jobs, affected.effect, *leases)
 
 
 def _result(effect: Effect) -> str:

@@ -10,13 +10,15 @@ a group counts the repeats of its kind, target and actor.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 
 import msgspec
 
 from interlock.kernel.record import Kind, Record, micros
+
+AFFECTED_MAX = 50
 
 
 class ConflictKind(StrEnum):
@@ -126,11 +128,31 @@ class Competing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Affected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which job, effect or lease it concerns."""
+    """Which job, effect or lease it concerns. `jobs` and `leases` are all of them, where there is more than one."""
 
     job: str | None = None
     effect: str | None = None
     lease: str | None = None
+    jobs: tuple[str, ...] = ()
+    leases: tuple[str, ...] = ()
+
+    @property
+    def every_job(self) -> tuple[str, ...]:
+        return self.jobs or ((self.job,) if self.job else ())
+
+    @property
+    def every_lease(self) -> tuple[str, ...]:
+        return self.leases or ((self.lease,) if self.lease else ())
+
+
+def affecting(*, jobs: Sequence[str] = (), leases: Sequence[str] = ()) -> Affected:
+    """What a collision concerns, when it may be several jobs and leases; the first of each is named by itself."""
+    return Affected(
+        job=jobs[0] if jobs else None,
+        lease=leases[0] if leases else None,
+        jobs=tuple(jobs[:AFFECTED_MAX]) if len(jobs) > 1 else (),
+        leases=tuple(leases[:AFFECTED_MAX]) if len(leases) > 1 else (),
+    )
 
 
 class Conflict(Record, frozen=True, kw_only=True):
@@ -189,7 +211,8 @@ CONFLICTS = Kind(
     },
 )
 GROUPS = Kind(
-    "conflict_group",
+    # Locks are taken by the kinds' names. A refusal counts itself into a group with all else in hand, so it is last.
+    "unsettled_conflicts",
     Group,
     table="conflict_groups",
     columns={

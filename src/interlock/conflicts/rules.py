@@ -57,7 +57,7 @@ def record_conflict(
             id=conflict_id or world.new_id("cnf"),
             kind=kind,
             target=target,
-            competing=competing[:_SIDES_MAX],
+            competing=_bounded(competing),
             affected=affected,
             safest_next_step=SAFEST[kind].next_step,
             opened_at=world.now,
@@ -71,14 +71,16 @@ def record_conflict(
 
 def add_to_conflict(world: World, conflict: Conflict, side: Competing) -> Conflict:
     """Put one more thing that happened into an open conflict, which must be owned."""
-    if len(conflict.competing) < _SIDES_MAX:
-        sides = (*conflict.competing, side)
-    else:
-        sides = (*conflict.competing[: _SIDES_MAX - 1], side)
+    sides = _bounded((*conflict.competing, side))
     seen = msgspec.structs.replace(
         conflict, competing=sides, count=conflict.count + 1, last_seen_at=world.now
     )
     return world.put(CONFLICTS, seen)
+
+
+def _bounded(sides: tuple[Competing, ...]) -> tuple[Competing, ...]:
+    """The sides of a conflict, as many as are kept: the first ones, and the last, which is what happened now."""
+    return sides if len(sides) <= _SIDES_MAX else (*sides[: _SIDES_MAX - 1], sides[-1])
 
 
 def repeat_reads(repeat: Repeat) -> Reads:
@@ -136,17 +138,17 @@ class ResolveConflict(Command[Conflict], frozen=True, kw_only=True):
     steps: tuple[tuple[FollowUp, Command[Any]], ...] = ()
 
     def reads(self) -> Reads:
-        own = Reads(own=(CONFLICTS.key(self.caller.tenant, self.conflict_id),))
-        reads = caller_reads(self.caller) | own
+        # Only looked at here and owned below: nodes of leases come before conflicts, as for whoever touches.
+        reads = caller_reads(self.caller) | Reads(see=(CONFLICTS.key(self.caller.tenant, self.conflict_id),))
         for _, step in self.steps:
             reads |= step.reads()
         return reads
 
     def more(self, world: World) -> Reads:
         conflict = self._found(world)
-        reads = Reads()
+        reads = Reads(own=(CONFLICTS.key_of(conflict),))
         if conflict.group is not None:
-            reads = Reads(own=(GROUPS.key(conflict.tenant, conflict.group),))
+            reads |= Reads(own=(GROUPS.key(conflict.tenant, conflict.group),))
         for _, step in self.steps:
             reads |= step.more(world)
         return reads
@@ -167,7 +169,7 @@ class ResolveConflict(Command[Conflict], frozen=True, kw_only=True):
             note=self.note,
             resolved_by=by.id,
             resolved_at=world.now,
-            carried_out=tuple(follow_up for follow_up, _ in self.steps),
+            carried_out=tuple(dict.fromkeys(follow_up for follow_up, _ in self.steps)),
         )
         stored = world.put(CONFLICTS, settled)
         self._record(world, stored)

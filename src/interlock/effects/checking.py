@@ -14,6 +14,7 @@ from interlock.effects.model import EffectTarget, LeaseRef
 from interlock.effects.refusals import (
     ActionIdReused,
     EffectAmbiguous,
+    GrantMissing,
     JobNotHeld,
     PermitMismatch,
     Superseded,
@@ -29,7 +30,15 @@ from interlock.leases.refusals import LeaseFenceStale, LeaseNotActionable
 from interlock.leases.rules import current_lease, record_stale_lease, stale_lease_reads
 from interlock.targets.model import TARGETS, Target
 
-_AUDITED = (ActionIdReused, EffectAmbiguous, JobNotHeld, PermitMismatch, Superseded, LeaseNotActionable)
+_AUDITED = (
+    ActionIdReused,
+    EffectAmbiguous,
+    GrantMissing,
+    JobNotHeld,
+    LeaseNotActionable,
+    PermitMismatch,
+    Superseded,
+)
 
 
 class PermitClaims(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +87,9 @@ def doubts_reads(
     if job is not None and not _is_held(world, caller, job, permit):
         reads |= repeat_reads(_stale_job(caller, job))
     if lease is not None:
-        reads |= stale_lease_reads(world, caller, lease.id, lease.resource, lease.fence)
+        reads |= stale_lease_reads(
+            world, caller, lease.id, lease.resource, lease.fence, session=lease.session
+        )
     if target is not None:
         moved = _moved(world.get(TARGETS, caller.tenant, target.key), target)
         return reads | repeat_reads(_drifted(caller, target.key)) if moved else reads
@@ -108,13 +119,13 @@ def check_job(world: World, caller: Caller, job_id: str, permit: PermitClaims | 
 
 
 def check_lease(world: World, caller: Caller, ref: LeaseRef | None, *, has_target: bool) -> HeldLease | None:
-    """The caller's lease, if its fence is current and nobody undercut it.
+    """The caller's lease, if its fence is current, its session is the one that comes, and nobody undercut it.
 
     After somebody else changed the resource, only an effect that names the new version may go on.
     """
     if ref is None:
         return None
-    lease = current_lease(world, caller, ref.id, ref.resource, ref.fence)
+    lease = current_lease(world, caller, ref.id, ref.resource, ref.fence, session=ref.session)
     undercut = lease.state is LeaseState.CONFLICT_DETECTED and not has_target
     if undercut or (lease.state, "apply") not in TRANSITIONS:
         raise LeaseNotActionable(lease.id, lease.state.value, "apply an effect")

@@ -57,12 +57,22 @@ class Doubt(StrEnum):
     CONTRADICTED = "contradicted"
 
 
-class LeaseRef(msgspec.Struct, frozen=True, kw_only=True):
-    """The lease under which it is done. `resource` is what the lease is on."""
+class LeaseRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The lease under which it is done. `resource` is what the lease is on, `session` whose of its owner's it is."""
 
     id: str
     fence: int
     resource: str
+    session: str = ""
+
+
+class GrantRef(msgspec.Struct, frozen=True, kw_only=True):
+    """The use of a grant that permits it. One use is one effect, however many attempts that takes."""
+
+    id: str
+    task: str
+    use: int
+    args_digest: str
 
 
 class EffectTarget(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +121,7 @@ class Effect(Record, frozen=True, kw_only=True):
     job_hash: str | None = None
     lease: LeaseRef | None = None
     target: EffectTarget | None = None
+    grant: GrantRef | None = None
     resolved: Resolved | None = None
 
     def state_at(self, now: datetime) -> EffectState:

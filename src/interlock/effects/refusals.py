@@ -83,6 +83,17 @@ class JobNotHeld(Refusal):
         self.conflict_id: str | None = None
 
 
+class GrantMissing(Refusal):
+    """No grant permits this effect; none was consumed."""
+
+    def __init__(self, task: str, reason: str) -> None:
+        super().__init__(
+            f"nothing was begun and no grant consumed, because none permits {task}: {reason}; have a person issue "
+            f"one that fits with `interlock grant {task}`, then begin again"
+        )
+        self.task, self.reason = task, reason
+
+
 class PermitMismatch(Refusal):
     def __init__(self, job_id: str, why: str) -> None:
         super().__init__(

@@ -19,6 +19,7 @@ from interlock.effects.checking import (
     doubts_reads,
     record_refused_begin,
 )
+from interlock.effects.granting import claim_grant, claim_reads
 from interlock.effects.model import (
     EFFECTS,
     NULL,
@@ -27,15 +28,17 @@ from interlock.effects.model import (
     Effect,
     EffectState,
     EffectTarget,
+    GrantRef,
     LeaseRef,
     downstream_key,
 )
 from interlock.effects.recording import record_effect
 from interlock.effects.refusals import ActionIdReused, EffectAmbiguous, EffectInProgress
+from interlock.grants.claiming import ClaimGrant
 from interlock.identity.model import Caller, Role
 from interlock.identity.rules import caller_reads, require
 from interlock.kernel.command import Command
-from interlock.kernel.record import Reads
+from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 
@@ -52,7 +55,8 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 class BeginEffect(Command[Begun], frozen=True, kw_only=True):
     """Take the right to carry an action out, once, or learn what became of it.
 
-    The shell has checked the permit's signature; here it is held against the job as it stands now.
+    The shell has checked the permit's signature; here it is held against the job as it stands now. A `grant` is
+    claimed here too, so that no use is consumed for an effect that does not begin.
     """
 
     caller: Caller
@@ -63,15 +67,18 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
     permit: PermitClaims | None = None
     lease: LeaseRef | None = None
     target: EffectTarget | None = None
+    grant: ClaimGrant | None = None
 
     def reads(self) -> Reads:
         own = Reads(own=(EFFECTS.key(self.caller.tenant, self.action_id),))
         conditions = conditions_reads(self.caller.tenant, self.job_id, self.lease, self.target)
-        return caller_reads(self.caller) | own | conditions
+        claim = claim_reads(self.grant) if self.grant else NOTHING
+        return caller_reads(self.caller) | own | conditions | claim
 
     def more(self, world: World) -> Reads:
-        """What a refusal would be recorded in, and the target that the job names."""
-        return doubts_reads(world, self.caller, self.job_id, self.permit, self.lease, self.target)
+        """What a refusal would be recorded in, the target that the job names, and the grants that may fit."""
+        doubts = doubts_reads(world, self.caller, self.job_id, self.permit, self.lease, self.target)
+        return doubts | self.grant.more(world) if self.grant else doubts
 
     def decide(self, world: World) -> Begun:
         require(world, self.caller, *BEGINNERS)
@@ -83,9 +90,10 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
         job = check_job(world, self.caller, self.job_id, self.permit) if self.job_id else None
         target = check_target(world, self.caller, job, self.target)
         lease = check_lease(world, self.caller, self.lease, has_target=target is not None)
+        grant = claim_grant(world, self.grant, before) if self.grant else None
         if lease is not None:
             lease.begin_applying(world)
-        effect = self._attempt(world, before, job.job_hash if job else None, target)
+        effect = self._attempt(world, before, job.job_hash if job else None, target, grant)
         stored = world.put(EFFECTS, effect)
         record_effect(world, stored, self.caller, "begin")
         return Begun(effect=stored, replayed=False)
@@ -109,7 +117,12 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
                 return
 
     def _attempt(
-        self, world: World, before: Effect | None, job_hash: str | None, target: EffectTarget | None
+        self,
+        world: World,
+        before: Effect | None,
+        job_hash: str | None,
+        target: EffectTarget | None,
+        grant: GrantRef | None,
     ) -> Effect:
         return Effect(
             tenant=self.caller.tenant,
@@ -129,4 +142,5 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
             job_hash=job_hash,
             lease=self.lease,
             target=target,
+            grant=grant or (before.grant if before else None),
         )

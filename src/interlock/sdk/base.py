@@ -14,7 +14,7 @@ from interlock.sdk.session import Session
 if TYPE_CHECKING:
     from interlock.sdk.effect_scopes import EffectScope
     from interlock.sdk.models import Evidence, HeldJob, Job, Target
-    from interlock.sdk.once import HeldLease, Reconcile
+    from interlock.sdk.once import GrantNeeded, HeldLease, Reconcile
     from interlock.sdk.retry import OnRetry, RetryPolicy
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -107,6 +107,7 @@ class ClientBase:
         key: Callable[..., str | int],
         ttl: int | None = None,
         reconcile: Reconcile | None = None,
+        grant: GrantNeeded | None = None,
     ) -> Callable[[F], F]:
         """Make every call of a function an effect: run once under the action id that `key` computes from the
         arguments; a repeat returns the recorded result. See `once`.
@@ -114,7 +115,7 @@ class ClientBase:
         from interlock.sdk.effect_scopes import effectual
         from interlock.sdk.once import Conditions
 
-        conditions = Conditions(ttl=ttl, reconcile=reconcile)
+        conditions = Conditions(ttl=ttl, reconcile=reconcile, grant=grant)
         return lambda function: effectual(function, self._drivers(), self.session, key, conditions)
 
     def effect_scope(
@@ -127,16 +128,20 @@ class ClientBase:
         job: HeldJob | str | None = None,
         lease: HeldLease | None = None,
         target: Target | None = None,
+        grant: GrantNeeded | None = None,
     ) -> EffectScope:
         """One effect as a `with` (or `async with`) block, which says `commit(result)` when it has happened.
 
         `request` is JSON that names what is done: another request under the same id is a `Conflict`. Inside the
-        block look at `replayed` first: if it is true, `result` is there and there is nothing to do.
+        block look at `replayed` first: if it is true, `result` is there and there is nothing to do. A `grant`
+        named by its task alone must fit `request`.
         """
         from interlock.sdk.effect_scopes import EffectScope
         from interlock.sdk.once import Conditions, hash_of_request
 
-        conditions = Conditions(ttl=ttl, reconcile=reconcile, job=job, lease=lease, target=target)
+        conditions = Conditions(
+            ttl=ttl, reconcile=reconcile, job=job, lease=lease, target=target, grant=grant
+        ).permitting(request)
         hashed = hash_of_request({"request": request})
         return EffectScope(self.session, self._drivers(), action_id, hashed, conditions)
 

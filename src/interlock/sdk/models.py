@@ -375,6 +375,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
     mode: str = "exclusive"
     purpose: str = ""
+    session: str = ""
     ttl_seconds: int = 60
     since: datetime | None = None
     expires_at: datetime | None = None

@@ -64,6 +64,7 @@ class Unknown(msgspec.Struct, frozen=True):
 HeldLease: TypeAlias = "LeaseLike | Held[Any]"  # a lease, or what `with il.lease(…)` hands out
 Finding: TypeAlias = Committed | NotCommitted | Unknown
 Reconcile: TypeAlias = Callable[[Effect], Any]
+GrantNeeded: TypeAlias = str | Mapping[str, Any]  # a task, or what `begin_effect` takes as `grant`
 
 
 class LeaseLike(Protocol):
@@ -82,7 +83,14 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     job: HeldJob | str | None = None
     lease: Any = None
     target: Target | None = None
+    grant: GrantNeeded | None = None
     reconcile: Reconcile | None = None
+
+    def permitting(self, arguments: Any) -> Conditions:
+        """These conditions with a grant named by its task alone spelled out: it must fit these arguments."""
+        if not isinstance(self.grant, str):
+            return self
+        return msgspec.structs.replace(self, grant={"task": self.grant, "args": arguments})
 
     def begin(self, session: Session, action_id: str, request_hash: str) -> Flow[Effect]:
         """Begin, or learn that it was done."""
@@ -95,8 +103,9 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
                 request_hash=request_hash,
                 job_id=job.id if isinstance(job, HeldJob) else job,
                 permit=job.permit if isinstance(job, HeldJob) else None,
-                lease={"id": lease.lease_id, "fence": lease.fence} if lease else None,
+                lease=_lease_ref(lease) if lease else None,
                 target={"key": target.key, "version": target.version} if target else None,
+                grant={"task": self.grant} if isinstance(self.grant, str) else self.grant,
                 ttl_seconds=self.ttl,
             )
         )
@@ -113,6 +122,7 @@ def once(
     job: HeldJob | str | None = None,
     lease: HeldLease | None = None,
     target: Target | None = None,
+    grant: GrantNeeded | None = None,
     **kwargs: Any,
 ) -> Flow[Any]:
     """Run `function(*args, **kwargs)` once under this action id, and return what it returned; a repeat returns
@@ -122,10 +132,14 @@ def once(
     `Conflict`. A parameter called `downstream_key` receives the key to pass to the remote side. The attempt may
     take `ttl` seconds (60 by default). `reconcile` is given the effect when its outcome is unknown, and answers
     `Committed(result)`, `NotCommitted()` or `Unknown()`; recording its answer takes the role `operate`.
+
+    `grant` is the task of a grant that must fit the arguments (or `{"task": …, "args": …, "grant_id": …}`): one
+    use is consumed if the effect begins, and `Denied` raised if none fits.
     """
-    conditions = Conditions(ttl=ttl, reconcile=reconcile, job=job, lease=lease, target=target)
-    request_hash = hash_of_call(function, args, kwargs)
-    effect = yield from opened(session, action_id, request_hash, conditions)
+    conditions = Conditions(ttl=ttl, reconcile=reconcile, job=job, lease=lease, target=target, grant=grant)
+    named = _name_of_call(function, args, kwargs)
+    conditions = conditions.permitting(named["arguments"])
+    effect = yield from opened(session, action_id, hash_of_request(named), conditions)
     if effect.replayed:
         return effect.result
     call = _with_key(function, args, kwargs, effect.downstream_key)
@@ -187,6 +201,12 @@ def told_of_failure(session: Session, effect: Effect, error: BaseException) -> F
 
 def hash_of_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
     """Name a call by its function and arguments, the same in every process."""
+    return hash_of_request(_name_of_call(function, args, kwargs))
+
+
+def _name_of_call(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
     if not hasattr(function, "__qualname__"):
         raise invalid(f"{function!r} has no name; pass a def, or use effect_scope with request=")
     given = dict(kwargs)
@@ -195,7 +215,7 @@ def hash_of_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Ma
         given.setdefault(KEY_PARAMETER, "")
     arguments = CallShape(function).bind(args, given).payload
     arguments.pop(KEY_PARAMETER, None)
-    return hash_of_request({"function": function.__qualname__, "arguments": arguments})
+    return {"function": function.__qualname__, "arguments": arguments}
 
 
 def hash_of_request(request: Any) -> str:
@@ -228,6 +248,12 @@ def _reconciled(
     if isinstance(found, Unknown):
         raise unknown
     raise TypeError(f"reconcile returned {found!r}; return Committed(result), NotCommitted() or Unknown()")
+
+
+def _lease_ref(lease: LeaseLike) -> dict[str, object]:
+    named: dict[str, object] = {"id": lease.lease_id, "fence": lease.fence}
+    session = getattr(lease, "session", "")
+    return {**named, "session": session} if session else named
 
 
 def _with_key(

@@ -194,6 +194,7 @@ class UnexpectedAnswer(InterlockError):
 
 BY_CODE: dict[str, type[InterlockError]] = {
     "policy_denied": Denied,
+    "not_claimed": Denied,
     "rejected": Rejected,
     "approval_expired": Expired,
     "lock_busy": Busy,

@@ -25,6 +25,14 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Any = None
 
 
+class GrantUsed(msgspec.Struct, frozen=True, kw_only=True):
+    """The use of a grant that permits an effect."""
+
+    id: str
+    task: str
+    use: int = 0
+
+
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """One action and what became of it: `IN_PROGRESS`, `COMMITTED`, `FAILED` or `AMBIGUOUS`.
 
@@ -47,6 +55,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     error: Any = None
     doubt: str | None = None
     job_id: str | None = None
+    grant: GrantUsed | None = None
     resolved: Resolved | None = None
     replayed: bool = False
 
@@ -123,11 +132,13 @@ class Competing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Affected(msgspec.Struct, frozen=True, kw_only=True):
-    """Which job, effect or lease a collision concerns."""
+    """Which job, effect or lease a collision concerns; `jobs` and `leases` are all of them."""
 
     job: str | None = None
     effect: str | None = None
     lease: str | None = None
+    jobs: tuple[str, ...] = ()
+    leases: tuple[str, ...] = ()
 
 
 class Conflict(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,11 +6,11 @@ import msgspec
 
 from interlock.conflicts.model import (
     CONFLICTS,
-    Affected,
     Competing,
     Conflict,
     ConflictKind,
     ConflictState,
+    affecting,
 )
 from interlock.conflicts.rules import add_to_conflict, record_conflict
 from interlock.identity.model import Principal, PrincipalKind
@@ -77,9 +77,7 @@ class Collision(msgspec.Struct, frozen=True, kw_only=True):
             kind=self._kind(),
             target=self.key,
             competing=(*self._undercut(), self._change(world)),
-            affected=Affected(
-                job=self.jobs[0].id if self.jobs else None, lease=self.leases[0].id if self.leases else None
-            ),
+            affected=affecting(jobs=[job.id for job in self.jobs], leases=[each.id for each in self.leases]),
         )
 
     def _kind(self) -> ConflictKind:

@@ -10,19 +10,19 @@ from __future__ import annotations
 import msgspec
 
 from interlock.audit.rules import Note, note
-from interlock.conflicts.model import CONFLICTS, Conflict
+from interlock.conflicts.model import AFFECTED_MAX, CONFLICTS, Conflict
 from interlock.identity.model import Caller, Principal, Role
 from interlock.identity.rules import caller_reads, require
 from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
-from interlock.kernel.world import World
+from interlock.kernel.world import Deferred, World
 from interlock.leases.model import NODES, ancestors_of
 from interlock.outbox.rules import announce
 from interlock.targets.colliding import Collision, holders_reads, leases_held_by_others
 from interlock.targets.model import TARGETS, TOUCHES_KEPT, Target, Touch
 from interlock.targets.picks import JobsWaitingOn
 
-_JOBS_MAX = 20
+_JOBS_MAX = AFFECTED_MAX
 TOUCHERS = (Role.SUBMIT, Role.WORK, Role.REVIEW, Role.OPERATE, Role.ADMIN)
 
 
@@ -44,22 +44,26 @@ class TouchTarget(Command[Target], frozen=True, kw_only=True):
     def reads(self) -> Reads:
         tenant, key = self.caller.tenant, self.change.key
         nodes = tuple(NODES.key(tenant, path) for path in (*ancestors_of(key), key))
-        # Nodes are owned, so that nobody takes a lease between the look and the touch.
-        own = (TARGETS.key(tenant, key), *nodes)
-        return caller_reads(self.caller) | Reads(own=own, picks=(self._waiting(),))
+        # Nodes are owned, so that nobody takes a lease between the look and the touch. The target is only looked
+        # at here, and owned after the leases: an effect that begins takes them in the same order.
+        target = (TARGETS.key(tenant, key),)
+        return caller_reads(self.caller) | Reads(own=nodes, see=target, picks=(self._waiting(),))
 
     def more(self, world: World) -> Reads:
-        """The leases that cover this target, and the conflict that the touch before this one led to."""
-        reads = holders_reads(world, self.caller.tenant, self.change.key)
-        before = world.get(TARGETS, self.caller.tenant, self.change.key)
-        last = before.touches[0].conflict_id if before and before.touches else None
-        return reads | (Reads(own=(CONFLICTS.key(self.caller.tenant, last),)) if last else NOTHING)
+        """The leases that cover this target, the target, and the conflict that the touch before this one led to."""
+        tenant, key = self.caller.tenant, self.change.key
+        reads = holders_reads(world, tenant, key) | Reads(own=(TARGETS.key(tenant, key),))
+        last = _last_conflict(world.get(TARGETS, tenant, key))
+        return reads | (Reads(own=(CONFLICTS.key(tenant, last),)) if last else NOTHING)
 
     def decide(self, world: World) -> Target:
         toucher = require(world, self.caller, *TOUCHERS)
         before = world.get(TARGETS, self.caller.tenant, self.change.key)
         if before is not None and before.current == self.change.version:
             return before
+        last = _last_conflict(before)
+        if last is not None and not world.knows(CONFLICTS.key(self.caller.tenant, last)):
+            raise Deferred("somebody touched the target between the look at it and its lock; look again")
         conflict = self._collide(world, toucher, before)
         target = world.put(TARGETS, self._touched(world, toucher, before, conflict))
         self._record(world, target)
@@ -156,6 +160,10 @@ class TouchTargets(Command[tuple[Target, ...]], frozen=True, kw_only=True):
 
     def _touches(self) -> tuple[TouchTarget, ...]:
         return tuple(TouchTarget(caller=self.caller, change=change) for change in self.changes)
+
+
+def _last_conflict(target: Target | None) -> str | None:
+    return target.touches[0].conflict_id if target and target.touches else None
 
 
 def _parties(conflict: Conflict | None, version: str) -> dict[str, tuple[str, ...]]:

@@ -28,7 +28,10 @@ async def test_a_persons_edit_reaches_the_holder_the_approval_and_the_effect(eve
     assert conflict["id"] == edited["conflict_id"]
     assert conflict["kind"] == "human_edit_during_lease"
     assert {side["actor"] for side in conflict["competing"]} == {"bot", "other", "ada"}
-    assert conflict["affected"] == {"job": job, "lease": lease["lease_id"], "effect": None}
+    held = lease["lease_id"]
+    assert conflict["affected"] == {
+        "job": job, "lease": held, "effect": None, "jobs": [job], "leases": [held]
+    }  # fmt: skip
     assert "lease.conflict_detected" in await actors.stage.events(lease["lease_id"])
 
 
@@ -49,6 +52,34 @@ async def test_whatever_order_touch_and_begin_meet_in_no_effect_begins_on_the_ol
         # Whoever begins after the touch was answered is refused.
         late = await actors.begin(f"late-{n}", target=target)
         assert (late.word, touched["version"]) == ("superseded", "v2")
+
+
+async def test_one_conflict_names_every_job_and_lease_and_settles_them_all(everywhere: Actors) -> None:
+    actors = everywhere
+    leases = [(await actors.lease(mode="shared", by=by))["lease_id"] for by in (actors.bot, actors.other)]
+    jobs = [await actors.submit("v1", by=by) for by in (actors.bot, actors.other, actors.bot)]
+    edited = await actors.touch("v2", by=actors.ada)
+    (conflict,) = await actors.conflicts()
+    assert conflict["id"] == edited["conflict_id"]
+    assert conflict["affected"]["jobs"] == jobs
+    assert set(conflict["affected"]["leases"]) == set(leases)
+    assert conflict["competing"][-1]["actor"] == "ada"
+    settled = await actors.settle(conflict["id"], "discard")
+    assert settled.document["carried_out"] == ["cancel_job", "end_lease"]
+    assert [(await actors.stage.get(f"jobs/{job}"))["state"] for job in jobs] == ["CANCELLED"] * 3
+    assert (await actors.target())["owners"] == []
+
+
+async def test_many_begins_at_once_on_few_uses_begin_just_as_many(everywhere: Actors) -> None:
+    actors = everywhere
+    await actors.post("grants", actors.ada, {"task": "refund", "uses": 3})
+    need = {"task": "refund", "args": {}}
+    begun = await asyncio.gather(
+        *(actors.begin(f"refund-{n}", grant=need, by=(actors.bot, actors.other)[n % 2]) for n in range(20))
+    )
+    uses = sorted(seen.document["grant"]["use"] for seen in begun if seen.status == 201)
+    assert uses == [1, 2, 3]
+    assert {seen.word for seen in begun if seen.status != 201} == {"not_claimed"}
 
 
 async def test_fifty_begins_at_once_are_one_attempt(everywhere: Actors) -> None:

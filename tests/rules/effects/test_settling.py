@@ -141,7 +141,8 @@ async def test_a_lease_that_runs_out_with_a_result_pending_is_a_conflict(actors:
     await actors.begin(lease=lease_ref(lease), ttl_seconds=10)
     await actors.pass_time(11)
     (conflict,) = await actors.conflicts(kind="lease_expired_with_result_pending")
-    assert conflict["affected"] == {"job": None, "effect": "a", "lease": lease["lease_id"]}
+    affected = conflict["affected"]
+    assert (affected["job"], affected["effect"], affected["lease"]) == (None, "a", lease["lease_id"])
     assert (await actors.effect())["state"] == "AMBIGUOUS"
     await actors.commit()
     assert len(await actors.conflicts(kind="lease_expired_with_result_pending")) == 1

@@ -21,13 +21,15 @@ def begin_effect(
     permit: str | None = None,
     lease: Mapping[str, object] | None = None,
     target: Mapping[str, object] | None = None,
+    grant: Mapping[str, object] | None = None,
     ttl_seconds: int | None = None,
     key: str | None = None,
 ) -> Flow[Effect]:
     """Take the right to carry an action out, or learn that it was done (`replayed`).
 
     `Busy` if somebody is at it, `Ambiguous` if nobody knows whether it happened, `Conflict` if the id was used
-    for another request or what it is for has moved.
+    for another request or what it is for has moved, `Denied` if no `grant` (its `task`, `args`, perhaps
+    `grant_id`) permits it.
     """
     body = {
         "request_hash": request_hash,
@@ -35,6 +37,7 @@ def begin_effect(
         "permit": permit,
         "lease": lease,
         "target": target,
+        "grant": grant,
         "ttl_seconds": ttl_seconds,
     }
     return (yield from change(session, path("effects", action_id, "begin"), Effect, body, key=key))
