@@ -22,7 +22,7 @@ from interlock.api.assembly import assemble
 from interlock.api.logs import Form, Level, Log
 from interlock.runtime.keyring import Known
 from interlock.runtime.operating import IssuedKey, activate_policy_file, bootstrap
-from interlock.runtime.protocol import BoundedProtocol
+from interlock.runtime.protocol import protocol_for
 from interlock.runtime.service import Service, open_service
 from interlock.runtime.settings import Settings
 
@@ -101,7 +101,7 @@ def _configuration(app: AsgiApp, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http=BoundedProtocol,
+        http=protocol_for(settings.stalled_seconds),
         ws="none",
         lifespan="on",
         log_config=None,

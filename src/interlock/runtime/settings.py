@@ -36,6 +36,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     drain_seconds: Annotated[float, msgspec.Meta(description="how long a stopping server finishes work")] = (
         20.0
     )
+    stalled_seconds: Annotated[
+        float, msgspec.Meta(description="how long a client may leave its answer unread")
+    ] = 30.0
     retry_base_seconds: Annotated[
         float, msgspec.Meta(description="rest after a job's first failed attempt")
     ] = 1.0
@@ -114,6 +117,7 @@ def _check(settings: Settings) -> None:
         (0 < settings.acquire_seconds <= 3600, "acquire_seconds must be more than 0 and at most 3600"),
         (0 < settings.sweep_seconds <= 86_400, "sweep_seconds must be more than 0 and at most 86400"),
         (0 <= settings.drain_seconds <= 3600, "drain_seconds must be between 0 and 3600"),
+        (0 < settings.stalled_seconds <= 3600, "stalled_seconds must be more than 0 and at most 3600"),
         (settings.body_bytes_max >= 1024, "body_bytes_max must be at least 1024"),
         (1 <= settings.batch_max <= 2000, "batch_max must be between 1 and 2000"),
         (

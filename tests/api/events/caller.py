@@ -18,7 +18,7 @@ class Client:
 
     def __init__(self, rig: Rig, key: str, key_id: str) -> None:
         self.key_id = key_id
-        self._key = key
+        self.key = key
         self._app = rig.app
 
     async def get(self, path: str, query: str = "", **headers: str) -> Response:
@@ -43,7 +43,7 @@ class Client:
     async def _send(
         self, method: str, path: str, *, headers: dict[str, str], query: str = "", body: bytes = b""
     ) -> Response:
-        sent = {"authorization": f"Bearer {self._key}", **headers}
+        sent = {"authorization": f"Bearer {self.key}", **headers}
         return await self._app.respond(
             Request(method=method, path=path, query=query, headers=sent, body=body)
         )
