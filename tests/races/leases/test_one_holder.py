@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-import shutil
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from interlock.leases.model import LEASES
@@ -142,27 +139,6 @@ async def test_fences_grow_over_restarts(place: Deployment) -> None:
             server.start()
     fences += await _fences(place, 5)
     assert fences == sorted(set(fences))
-
-
-async def test_fences_grow_over_a_restore_from_an_older_copy(
-    tmp_path: Path, serve: Callable[..., InterlockServer]
-) -> None:
-    store, copy = tmp_path / "interlock.db", tmp_path / "copy.db"
-    server = serve(f"sqlite:///{store}")
-    deployment = Deployment(f"sqlite:///{store}", [server])
-    before = await _fences(deployment, 3)
-    server.terminate()
-    shutil.copy(store, copy)
-    server.start()
-    lost = await _fences(deployment, 200)
-    server.kill()
-    for file in tmp_path.glob("interlock.db*"):
-        file.unlink()
-    shutil.copy(copy, store)
-    server.start()
-    after = await _fences(deployment, 3)
-    assert max(before) < min(lost)
-    assert max(lost) < min(after)
 
 
 async def _fences(place: Deployment, count: int) -> list[int]:
