@@ -146,6 +146,8 @@ async def test_a_commit_that_hangs_is_given_up_without_asking_the_server_to_canc
             await asyncio.sleep(0.5)
             with pytest.raises(OutcomeUnknown):
                 await server.kernel.run(Raise(name="a"))
+            # A cancelled COMMIT would show at once, though no standby has it.
+            assert await server.counts("a") == [1]
         finally:
             await private_place.rows("ALTER SYSTEM RESET synchronous_standby_names")
             await private_place.rows("SELECT pg_reload_conf()")

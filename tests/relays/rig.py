@@ -131,7 +131,12 @@ class Rig:
 
 @contextlib.asynccontextmanager
 async def rigged(
-    store: str, *, relaying: bool = True, resolve: Resolve | None = None, **settings: object
+    store: str,
+    *,
+    relaying: bool = True,
+    feeding: bool = True,
+    resolve: Resolve | None = None,
+    **settings: object,
 ) -> AsyncGenerator[Rig]:
     """A service on `store` that relays; loopback may be reached unless the settings say otherwise."""
     chosen: dict[str, object] = {"webhook_allow_private": LOOPBACK, "webhook_retry_base_seconds": 0.02}
@@ -144,8 +149,9 @@ async def rigged(
             service.kernel, service.store, service.feed, service.relay_measures, configured, resolve=resolve
         ),
     )
-    await service.feed.start()
-    if relaying:
+    if feeding:
+        await service.feed.start()
+    if feeding and relaying:
         rig.relaying.start()
     try:
         yield rig

@@ -91,6 +91,21 @@ async def test_two_servers_give_each_event_one_position_in_the_order_of_its_subj
         assert told == list(range(1, times + 1))
 
 
+async def test_while_one_server_gives_positions_another_neither_waits_nor_gives_any(
+    postgres_url: str,
+) -> None:
+    async with rigged(postgres_url, feeding=False) as rig:
+        await rig.tell("story", times=3)
+        async with open_transaction(postgres_url) as first:
+            given = await first.fetchval("SELECT sequence_events(2)")
+            meanwhile = await queries.sequence(rig.service.store)
+            await first.execute("COMMIT")
+        after = await queries.sequence(rig.service.store)
+        found = await rig.placed()
+    assert (given, meanwhile, after) == (2, queries.BUSY, 1)
+    assert [(placed.position, placed.event.data["n"]) for placed in found] == [(1, 1), (2, 2), (3, 3)]
+
+
 async def test_events_of_before_the_feed_began_get_positions_too(postgres_url: str) -> None:
     async with open_transaction(postgres_url) as raw:
         async with rigged(postgres_url):
