@@ -15,8 +15,8 @@ from typing import Any
 
 from interlock.audit.queries import list_entries
 from interlock.jobs.queries import list_jobs, read_job
-from interlock.outbox.model import EVENTS
 from interlock.runtime.service import Service
+from tests.harness.events import events_by_subject
 from tests.harness.load import Answer, Connection, post
 from tests.harness.server import Key
 from tests.races.deployment import read_store
@@ -112,11 +112,14 @@ async def _check(service: Service, promised: Promised) -> None:
     keys = Counter(payload["key"] for payload in stored.values())
     assert set(jobs) <= set(stored), "an acknowledged job is gone"
     assert not [key for key, count in keys.items() if count > 1], "one idempotency key made two jobs"
+    events = await events_by_subject(service.store)
     for job, decisions in promised.decisions.items():
-        await _check_decisions(service, job, decisions)
+        await _check_decisions(service, job, decisions, Counter(events[job]))
 
 
-async def _check_decisions(service: Service, job_id: str, answers: list[Answer]) -> None:
+async def _check_decisions(
+    service: Service, job_id: str, answers: list[Answer], events: Counter[str]
+) -> None:
     job = await read_job(service.store, "default", job_id)
     assert job is not None
     assert job.approval is not None
@@ -125,18 +128,11 @@ async def _check_decisions(service: Service, job_id: str, answers: list[Answer])
     final = {"PENDING": "approved", "DENIED": "rejected"}[job.state.value]
     assert any(answer.word == final for answer in answers), "nobody was told of the decision that holds"
     assert all(answer.word in (final, f"already_{final}") for answer in answers)
-    events = await _events(service, job_id)
     assert events[f"approval.{final}"] == 1
     assert events["approval.approved"] + events["approval.rejected"] == 1
     entries = await list_entries(service.store, "default", subject=job_id, limit=100)
     audit = Counter(entry.action for _, entry in entries)
     assert (audit["submit"], audit["approve"] + audit["reject"]) == (1, 1)
-
-
-async def _events(service: Service, job_id: str) -> Counter[str]:
-    params = {"tenant": "default", "subject": job_id, "after": 0, "limit": 100}
-    rows = await service.store.query("outbox.list_events_of_subject", params)
-    return Counter(EVENTS.decode(row[1]).type for row in rows)
 
 
 async def _every_job(service: Service) -> dict[str, Any]:

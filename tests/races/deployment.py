@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from interlock.audit.queries import list_entries
 from interlock.identity.model import PrincipalKind, Role
-from interlock.outbox.model import EVENTS
 from interlock.runtime.operating import issue_key
 from interlock.runtime.service import Service, open_service
 from interlock.runtime.settings import settings_from
+from tests.harness.events import events_by_subject
 from tests.harness.load import Answer, Request, fire, get, post
 from tests.harness.server import InterlockServer, Key
 
@@ -123,7 +123,6 @@ def in_thread(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def account_of(service: Service, subject: str) -> tuple[Counter[str], Counter[str]]:
-    params = {"tenant": "default", "subject": subject, "after": 0, "limit": 10_000}
-    rows = await service.store.query("outbox.list_events_of_subject", params)
+    events = await events_by_subject(service.store)
     entries = await list_entries(service.store, "default", subject=subject, limit=10_000)
-    return Counter(EVENTS.decode(row[1]).type for row in rows), Counter(entry.action for _, entry in entries)
+    return Counter(events[subject]), Counter(entry.action for _, entry in entries)

@@ -10,10 +10,12 @@ from interlock.approvals.model import Approval
 from interlock.approvals.refusals import NotEligible, SelfApproval
 from interlock.identity.model import PRINCIPALS, Caller, Principal, PrincipalKind, Role
 from interlock.identity.refusals import PeopleOnly
-from interlock.identity.rules import require
+from interlock.identity.rules import check_roles, identify
 from interlock.jobs.model import Job
 from interlock.kernel.record import Reads
 from interlock.kernel.world import World
+
+_NOBODY: frozenset[str] = frozenset()
 
 
 def eligibility_reads(job: Job) -> Reads:
@@ -25,10 +27,11 @@ def eligibility_reads(job: Job) -> Reads:
 
 def require_person(world: World, caller: Caller) -> Principal:
     """The reviewer behind the caller: a person with the role, whatever roles an agent was given."""
-    principal = require(world, caller)
+    principal = identify(world, caller)
     if principal.kind is not PrincipalKind.PERSON:
         raise PeopleOnly(principal.id, principal.kind.value)
-    return require(world, caller, Role.REVIEW)
+    check_roles(principal, Role.REVIEW)
+    return principal
 
 
 def check_eligible(world: World, job: Job, approval: Approval, reviewer: Principal) -> None:
@@ -42,6 +45,8 @@ def check_eligible(world: World, job: Job, approval: Approval, reviewer: Princip
 
 def people_who_agree(world: World, job: Job, approval: Approval) -> frozenset[str]:
     """The distinct people who voted yes and may still decide."""
+    if not approval.votes:
+        return _NOBODY
     voters = (world.get(PRINCIPALS, job.tenant, vote.principal) for vote in approval.votes)
     return frozenset(voter.person for voter in voters if voter and _counts(world, job, approval, voter))
 
@@ -59,5 +64,7 @@ def _counts(world: World, job: Job, approval: Approval, voter: Principal) -> boo
 
 def _is_own_request(world: World, job: Job, reviewer: Principal) -> bool:
     submitter = world.get(PRINCIPALS, job.tenant, job.submitted_by)
-    now = submitter.people if submitter else frozenset[str]()
-    return bool(reviewer.people & {*job.submitter_people, *now})
+    names = reviewer.people
+    return not names.isdisjoint(job.submitter_people) or (
+        submitter is not None and not names.isdisjoint(submitter.people)
+    )

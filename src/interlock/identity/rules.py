@@ -55,7 +55,7 @@ def require(world: World, caller: Caller, *roles: Role) -> Principal:
 
 
 def check_roles(principal: Principal, *roles: Role) -> None:
-    if roles and not set(roles) & set(principal.roles):
+    if roles and not any(role in principal.roles for role in roles):
         raise Forbidden(principal.id, roles)
 
 

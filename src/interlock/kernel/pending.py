@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from interlock.kernel.command import Command
 
+if TYPE_CHECKING:
+    import asyncio
+
+# Fewer than this are quicker together than apart.
+_SHARE_MIN = 8
 _ASKS_NO_MORE = cast("Any", Command).more
 
 
@@ -57,16 +61,21 @@ class Pending:
 class Waiting:
     """Pending commands in arrival order. Only newcomers are bounded: what was accepted may come back.
 
-    Whoever's budget is spent leaves through `spent`, which answers it.
+    Whoever's budget is spent leaves through `spent`, which answers it. Lanes that are idle at the same
+    time share what waits, so that one decides while another's batch is in the store.
     """
 
     def __init__(self, *, count_max: int, bytes_max: int, spent: Callable[[Pending, float], None]) -> None:
+        import asyncio  # Here, for a process without a queue must not pay for an event loop's import.
+
+        self._running_loop = asyncio.get_running_loop
         self._spent = spent
         self._count_max = count_max
         self._bytes_max = bytes_max
         self._queue: deque[Pending] = deque()
         self._bytes = 0
         self._aside = 0
+        self._idle_lanes = 0
         self._arrived = asyncio.Event()
         self.is_closed = False
 
@@ -100,11 +109,11 @@ class Waiting:
             self._aside -= 1
             self.put_back(members)
 
-        asyncio.get_running_loop().call_later(seconds, bring_back)
+        self._running_loop().call_later(seconds, bring_back)
 
     def take(self, count: int) -> list[Pending]:
         """The next batch's members; one that must go alone does. Whoever no longer waits is left out."""
-        now = asyncio.get_running_loop().time()
+        now = self._running_loop().time()
         members: list[Pending] = []
         while self._queue and len(members) < count:
             if self._queue[0].alone and members:
@@ -146,4 +155,8 @@ class Waiting:
     async def arrival(self) -> None:
         """Return once there is something new to look at."""
         self._arrived.clear()
-        await self._arrived.wait()
+        self._idle_lanes += 1
+        try:
+            await self._arrived.wait()
+        finally:
+            self._idle_lanes -= 1

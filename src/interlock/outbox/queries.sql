@@ -1,8 +1,3 @@
--- name: list_events_of_subject
--- Events about one thing, oldest first.
-SELECT seq, body FROM events WHERE tenant = :tenant AND subject = :subject AND seq > :after
-ORDER BY seq LIMIT :limit;
-
 -- name: sequence_events
 -- Give committed events their positions where the store does not give them at once; -1 if another is at it.
 SELECT sequenced FROM event_sequencing LIMIT 1;

@@ -24,6 +24,7 @@ from interlock.kernel.storage import (
     Transaction,
     WriteConflict,
 )
+from interlock.kernel.world import Changes
 from interlock.store import postgres_sql as sql
 from interlock.store import pruning
 from interlock.store.clock import utc_now
@@ -32,7 +33,8 @@ from interlock.store.migrations import pending
 from interlock.store.named_sql import named_sql
 from interlock.store.postgres_batch import Deadline, Held, PostgresBatches
 from interlock.store.postgres_driver import LOCKED, Session
-from interlock.store.postgres_wire import Connections, Listener, Writer
+from interlock.store.postgres_hints import Hints
+from interlock.store.postgres_wire import Connections, Writer
 
 R = TypeVar("R", bound=Record)
 
@@ -48,8 +50,8 @@ class PostgresStore:
         self.lanes = lanes
         self._io_seconds = io_seconds
         self._connections = Connections(url, lanes=lanes, io_seconds=io_seconds)
-        self._listener = Listener(self._connections)
-        self._batches = PostgresBatches(self._listener.channel, self._listener.origin)
+        self._hints = Hints(self._connections)
+        self._batches = PostgresBatches()
 
     async def open(self) -> None:
         async with self._connections.fresh(_MIGRATION_SECONDS) as session:
@@ -57,20 +59,19 @@ class PostgresStore:
             await self._batches.learn_columns(session)
 
     async def close(self) -> None:
-        await self._listener.close()
+        await self._hints.close()
         await self._connections.close()
 
     async def transact(self, transaction: Transaction) -> None:
         deadline = Deadline(self._io_seconds)
         async with self._connections.writer() as writer:
             try:
-                has_changes = await self._batches.attempt(
-                    writer.session, transaction, sql.Lock.WAIT, deadline
-                )
+                changes = await self._batches.attempt(writer.session, transaction, sql.Lock.WAIT, deadline)
             except Held:
-                has_changes = await self._try_skipping(writer.session, transaction, deadline)
-            if has_changes:
+                changes = await self._try_skipping(writer.session, transaction, deadline)
+            if changes:
                 await self._commit(writer, max(_COMMIT_SECONDS_MIN, deadline.left))
+                self._hints.tell(changes.wakes)
 
     async def committed(self, batch_id: str, within_seconds: float) -> bool:
         async with asyncio.timeout(within_seconds), self._connections.fresh(within_seconds) as session:
@@ -92,7 +93,7 @@ class PostgresStore:
         return [tuple(row) for row in rows]
 
     async def listen(self, heard: Callable[[frozenset[str] | None], None]) -> None:
-        self._listener.start(heard)
+        self._hints.start(heard)
 
     async def ping(self, within_seconds: float) -> None:
         await self._connections.read("SELECT 1", (), seconds=within_seconds)
@@ -110,7 +111,7 @@ class PostgresStore:
                 raise LockTimeout("somebody uses a row that could go; prune again later") from held
         return gone
 
-    async def _try_skipping(self, session: Session, transaction: Transaction, deadline: Deadline) -> bool:
+    async def _try_skipping(self, session: Session, transaction: Transaction, deadline: Deadline) -> Changes:
         await session.execute("ROLLBACK", timeout=deadline.left)
         try:
             return await self._batches.attempt(session, transaction, sql.Lock.SKIP, deadline)

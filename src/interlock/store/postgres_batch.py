@@ -17,7 +17,6 @@ from interlock.store.postgres_driver import LOCKED, Session
 
 # `lock_timeout` bounds the wait for each row; this bounds the wait for all of them.
 _LOCKS_SECONDS = 0.5
-_NOTE_BYTES_MAX = 7000
 _SECONDS_MIN = 0.01
 
 
@@ -39,9 +38,7 @@ class Deadline:
 class PostgresBatches:
     """Carries batches on connections that the caller begins with and commits."""
 
-    def __init__(self, channel: str, origin: str) -> None:
-        self._channel = channel
-        self._origin = origin
+    def __init__(self) -> None:
         self._types: sql.ColumnTypes = {}
         self._kept = KeptImmutables()
 
@@ -52,8 +49,8 @@ class PostgresBatches:
 
     async def attempt(
         self, session: Session, transaction: Transaction, lock: sql.Lock, deadline: Deadline
-    ) -> bool:
-        """Load, decide and write; whether there is anything to commit. If not, nothing is open any more."""
+    ) -> Changes:
+        """Load, decide and write; what there is to commit. If that is nothing, nothing is open any more."""
         await session.execute("BEGIN", timeout=deadline.left)
         loaded = await self._load(session, transaction.reads, lock, deadline)
         more = transaction.more(loaded)
@@ -61,9 +58,9 @@ class PostgresBatches:
         changes = transaction.decide(again)
         if not changes:
             await session.execute("ROLLBACK", timeout=deadline.left)
-            return False
-        await self._write(session, transaction.batch_id, changes, deadline)
-        return True
+        else:
+            await self._write(session, transaction.batch_id, changes, deadline)
+        return changes
 
     async def _load(
         self, session: Session, reads: Reads, lock: sql.Lock, deadline: Deadline, now: datetime | None = None
@@ -134,16 +131,8 @@ class PostgresBatches:
         return [pick.kind.decode(row[0]) for row in rows]
 
     async def _write(self, session: Session, batch_id: str, changes: Changes, deadline: Deadline) -> None:
-        note = self._note(changes.wakes)
-        statement = sql.write(batch_id, changes, self._types, self._channel, note)
+        statement = sql.write(batch_id, changes, self._types)
         # A lock that is missing here is a key that somebody else is inserting: a conflict like any other.
         changed = await session.fetchval(statement.sql, *statement.arguments, timeout=deadline.left)
         if changed != sql.rows_expected(changes):
             raise WriteConflict("a record changed under its owner")
-
-    def _note(self, wakes: frozenset[str]) -> str | None:
-        """What other servers are told: who woke which topics, or that there were too many to list."""
-        if not wakes:
-            return None
-        note = "\n".join((self._origin, *sorted(wakes)))
-        return note if len(note.encode()) <= _NOTE_BYTES_MAX else self._origin

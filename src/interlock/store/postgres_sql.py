@@ -2,9 +2,6 @@
 
 Both are made once per shape of batch (which kinds, which operations) and then prepared by the driver, so
 a busy server uses a handful of them.
-
-Arrays travel as text literals that PostgreSQL takes apart itself. The driver's own array encoding looks at every
-element in Python, which cost as much as all the rest of a batch.
 """
 
 from __future__ import annotations
@@ -61,35 +58,21 @@ def load(own: Iterable[Key], see: Iterable[Key], lock: Lock) -> Statement:
     last of them: the parts of a UNION ALL run in order.
     """
     groups = [*_by_kind(own, lock), *_by_kind(see, Lock.NONE)]
-    arguments: list[str] = []
+    arguments: list[list[str]] = []
     for _, _, keys in groups:
-        arguments.append(_array([key.tenant for key in keys]))
-        arguments.append(_array([key.id for key in keys]))
+        arguments.append([key.tenant for key in keys])
+        arguments.append([key.id for key in keys])
     return Statement(_load_sql(tuple((kind, part) for kind, part, _ in groups)), arguments)
 
 
-def write(batch_id: str, changes: Changes, types: ColumnTypes, channel: str, note: str | None) -> Statement:
+def write(batch_id: str, changes: Changes, types: ColumnTypes) -> Statement:
     """Write the whole batch; the one row holds the count of changed rows."""
     shape: list[tuple[Operation, Kind[Any], tuple[str, ...]]] = []
     arguments: list[Any] = [batch_id]
     for operation, kind, rows in _by_operation(changes):
         shape.append((operation, kind, _casts(operation, kind, types)))
-        arguments.extend(map(_array, zip(*rows, strict=True)))
-    if note is not None:
-        arguments.extend((channel, note))
-    return Statement(_write_sql(tuple(shape), note is not None), arguments)
-
-
-def _array(values: Sequence[ColumnValue]) -> str:
-    """An array as PostgreSQL writes it; what is inside quotes can only ever be an element."""
-    return "{" + ",".join(map(_element, values)) + "}"
-
-
-def _element(value: ColumnValue) -> str:
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
-    return "NULL" if value is None else str(value)
+        arguments.extend(zip(*rows, strict=True))
+    return Statement(_write_sql(tuple(shape)), arguments)
 
 
 def rows_expected(changes: Changes) -> int:
@@ -107,7 +90,7 @@ def _by_kind(keys: Iterable[Key], lock: Lock) -> list[tuple[Kind[Any], Lock, lis
 def _load_sql(shape: tuple[tuple[Kind[Any], Lock], ...]) -> str:
     parts = [
         f"p{n} AS MATERIALIZED (SELECT '{kind.name}' AS kind, r.body AS body "
-        f"FROM unnest(${2 * n + 1}::text::text[], ${2 * n + 2}::text::text[]) AS k(tenant, id) "
+        f"FROM unnest(${2 * n + 1}::text[], ${2 * n + 2}::text[]) AS k(tenant, id) "
         f"JOIN {kind.table} r ON r.tenant = k.tenant AND r.id = k.id "
         f"ORDER BY r.tenant, r.id{lock})"
         for n, (kind, lock) in enumerate(shape)
@@ -140,16 +123,15 @@ def _casts(operation: Operation, kind: Kind[Any], types: ColumnTypes) -> tuple[s
 
 
 @cache
-def _write_sql(shape: tuple[tuple[Operation, Kind[Any], tuple[str, ...]], ...], notify: bool) -> str:
+def _write_sql(shape: tuple[tuple[Operation, Kind[Any], tuple[str, ...]], ...]) -> str:
     parts = [f"b AS ({BATCH_INSERT})"]
     used = 1
     for n, (operation, kind, casts) in enumerate(shape):
-        arrays = ", ".join(f"${used + i}::text::{cast}[]" for i, cast in enumerate(casts, start=1))
+        arrays = ", ".join(f"${used + i}::{cast}[]" for i, cast in enumerate(casts, start=1))
         used += len(casts)
         parts.append(f"w{n} AS ({_WORDING[operation](kind, arrays)} RETURNING 1)")
     counts = " + ".join(f"(SELECT count(*) FROM w{n})" for n in range(len(shape))) or "0"
-    told = f", pg_notify(${used + 1}, ${used + 2})" if notify else ""
-    return f"WITH {', '.join(parts)} SELECT {counts}{told}"
+    return f"WITH {', '.join(parts)} SELECT {counts}"
 
 
 def _insert(kind: Kind[Any], arrays: str) -> str:

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: a writer per lane, a few for reads, one that listens.
+"""Connections to PostgreSQL: a writer per lane, a few for reads, and whatever else is asked for.
 
 Every wait is bounded. A connection that failed, timed out or may hold a transaction is thrown away,
 never reused.
@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
-import uuid
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from interlock.kernel.storage import CommitUnconfirmed, CommitUnknown, StoreDown, WriteConflict
@@ -26,12 +24,9 @@ from interlock.store.postgres_driver import (
     throw_away,
 )
 
-log = logging.getLogger(__name__)
-
 _READERS_MAX = 4
 _READ_SECONDS_MIN = 0.05
 _ROLLBACK_SECONDS = 1.0
-_RECONNECT_SECONDS = (0.1, 2.0)
 _RETRY_SECONDS = (1.0, 30.0)
 
 
@@ -113,7 +108,8 @@ class Connections:
         finally:
             self._readers.put_nowait(session)
 
-    async def listening(self) -> Session:
+    async def own(self) -> Session:
+        """A connection for the caller to keep, and to throw away."""
         return await self._connect(self._io_seconds)
 
     async def close(self) -> None:
@@ -159,54 +155,6 @@ class Connections:
             f"PostgreSQL does not answer ({type(error).__name__}: {error})",
             retry_after_seconds=min(most, max(least, now - self._down_at)),
         )
-
-
-class Listener:
-    """Hears other servers' wake-ups and reconnects for ever; after each gap it says hints were lost."""
-
-    channel = "interlock"
-
-    def __init__(self, connections: Connections) -> None:
-        self.origin = uuid.uuid4().hex
-        self._connections = connections
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self, heard: Callable[[frozenset[str] | None], None]) -> None:
-        self._task = asyncio.create_task(self._listen(heard), name="postgres-listen")
-
-    async def close(self) -> None:
-        if self._task:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-
-    async def _listen(self, heard: Callable[[frozenset[str] | None], None]) -> None:
-        least, most = _RECONNECT_SECONDS
-        pause = least
-        while True:
-            try:
-                session = await self._connections.listening()
-                pause = least
-                try:
-                    await self._hear(session, heard)
-                finally:
-                    throw_away(session)
-            except Exception as error:  # noqa: BLE001 - hints must come back whatever happened
-                log.debug("listening broke off: %r", error)
-            await asyncio.sleep(pause)
-            pause = min(most, pause * 2)
-
-    async def _hear(self, session: Session, heard: Callable[[frozenset[str] | None], None]) -> None:
-        def told(_session: Any, _pid: int, _channel: str, note: str) -> None:
-            origin, *topics = note.split("\n")
-            if origin != self.origin:
-                heard(frozenset(topics) or None)
-
-        await session.add_listener(self.channel, told)
-        heard(None)
-        while not session.is_closed():
-            await asyncio.sleep(1.0)
-            await session.fetchval("SELECT 1")
 
 
 async def _end_transaction(session: Session, error: BaseException) -> None:

@@ -22,7 +22,6 @@ from interlock.api.http import Request, Response
 from interlock.api.logs import Log
 from interlock.audit.queries import list_entries
 from interlock.identity.model import PrincipalKind, Role
-from interlock.outbox.model import EVENTS
 from interlock.runtime.keyring import Known
 from interlock.runtime.operating import issue_key
 from interlock.runtime.service import Service
@@ -30,6 +29,7 @@ from interlock.runtime.settings import settings_from
 from interlock.store.contract import Store
 from interlock.store.memory import MemoryStore
 from tests.api.rooms.conformance import check_answer
+from tests.harness.events import events_by_subject
 
 ASK = """
 version: v1
@@ -189,9 +189,7 @@ class Stage:
 
     async def events(self, subject: str) -> list[str]:
         """The types of every event about something, oldest first."""
-        params = {"tenant": "default", "subject": subject, "after": 0, "limit": 1000}
-        rows = await self.service.store.query("outbox.list_events_of_subject", params)
-        return [EVENTS.decode(row[1]).type for row in rows]
+        return (await events_by_subject(self.service.store))[subject]
 
     async def metric(self, line: str) -> float:
         """The value of one line of `/metrics`, 0 if it is not there."""

@@ -1,0 +1,116 @@
+"""Wake-ups between servers, by LISTEN and NOTIFY. They are hints: a lost one costs time, never work.
+
+They are sent after the commit and beside it. A transaction that notifies holds one lock of the whole
+database from its COMMIT until that is on disk, so batches with a NOTIFY inside commit one after another
+(docs/decisions/0021).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from interlock.store.postgres_driver import Session, throw_away
+from interlock.store.postgres_wire import Connections
+
+log = logging.getLogger(__name__)
+
+_CHANNEL = "interlock"
+_NOTE_BYTES_MAX = 7000
+_RECONNECT_SECONDS = (0.1, 2.0)
+
+Heard = Callable[[frozenset[str] | None], None]
+
+
+class Hints:
+    """Tells other servers which topics this one woke, and hears theirs."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._origin = uuid.uuid4().hex
+        self._untold: set[str] = set()
+        self._telling: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._teller: Session | None = None
+
+    def start(self, heard: Heard) -> None:
+        """Listen until `close`; `heard` is given None whenever hints may have been lost."""
+        self._listening = asyncio.create_task(self._listen(heard), name="postgres-listen")
+
+    def tell(self, topics: frozenset[str]) -> None:
+        """Tell the others soon; what comes while a note is on its way goes with the next one."""
+        self._untold |= topics
+        if self._untold and (self._telling is None or self._telling.done()):
+            self._telling = asyncio.create_task(self._tell(), name="postgres-notify")
+
+    async def close(self) -> None:
+        """Tell what is untold, then stop."""
+        if self._telling:
+            await self._telling
+        if self._listening:
+            self._listening.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._listening
+        if self._teller:
+            throw_away(self._teller)
+
+    # Telling.
+
+    async def _tell(self) -> None:
+        while self._untold:
+            note, self._untold = self._note(), set()
+            try:
+                session = await self._open_teller()
+                await session.fetchval("SELECT pg_notify($1, $2)", _CHANNEL, note)
+            except Exception as error:  # noqa: BLE001 - the others look by themselves before long
+                log.debug("could not tell other servers what changed: %r", error)
+                if self._teller:
+                    throw_away(self._teller)
+                self._teller = None
+
+    async def _open_teller(self) -> Session:
+        if self._teller is None or self._teller.is_closed():
+            self._teller = await self._connections.own()
+            # A note need not survive a crash, so it does not wait for the disk.
+            await self._teller.execute("SET synchronous_commit = off")
+        return self._teller
+
+    def _note(self) -> str:
+        """Who woke which topics, or only who, if they are too many to list: then everybody looks."""
+        note = "\n".join((self._origin, *sorted(self._untold)))
+        return note if len(note.encode()) <= _NOTE_BYTES_MAX else self._origin
+
+    # Listening.
+
+    async def _listen(self, heard: Heard) -> None:
+        """For ever; after each gap it says that hints were lost."""
+        least, most = _RECONNECT_SECONDS
+        pause = least
+        while True:
+            try:
+                session = await self._connections.own()
+                pause = least
+                try:
+                    await self._hear(session, heard)
+                finally:
+                    throw_away(session)
+            except Exception as error:  # noqa: BLE001 - hints must come back whatever happened
+                log.debug("listening broke off: %r", error)
+            await asyncio.sleep(pause)
+            pause = min(most, pause * 2)
+
+    async def _hear(self, session: Session, heard: Heard) -> None:
+        def told(_session: Any, _pid: int, _channel: str, note: str) -> None:
+            origin, *topics = note.split("\n")
+            if origin != self._origin:
+                heard(frozenset(topics) or None)
+
+        await session.add_listener(_CHANNEL, told)
+        heard(None)
+        while not session.is_closed():
+            await asyncio.sleep(1.0)
+            await session.fetchval("SELECT 1")
