@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -43,6 +44,7 @@ def test_the_whole_demo_keeps_every_promise_and_leaves_nothing(temporary: Path) 
         assert scene.title in played.stdout
     assert "409 snapshot_changed" in played.stdout
     assert "422 idempotency_key_reused" in played.stdout
+    assert "409 fence_stale" in played.stdout
     assert "promises kept" in played.stdout
     assert list(temporary.iterdir()) == []
 
@@ -84,6 +86,16 @@ def test_a_client_without_an_answer_is_noticed(temporary: Path) -> None:
         stage.kill()
         with pytest.raises(StageBroken, match="no answer"):
             stage.at_once([lambda person=person: person.get("jobs") for person in people])
+
+
+def test_a_worker_of_the_demo_does_not_outlive_its_stage(temporary: Path) -> None:
+    with Stage() as stage:
+        hand = stage.cast("hand", kind="worker", roles=["work"])
+        stage.hire(hand, "interlock.cli.demo.hand", "finish")
+        workers = [pid for pid in descendants(os.getpid()) if pid != stage.pid]
+        assert stage.is_at_work(hand)
+    assert not [pid for pid in workers if is_running(pid)]
+    assert stage.is_cleared
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from interlock.cli.demo.scenes import crash, policy_change, race, replay, two_people
+from interlock.cli.demo.hand import RESERVED
+from interlock.cli.demo.scenes import crash, policy_change, race, replay, two_people, workers
 from interlock.cli.demo.story import Answer, Histogram, Promise
 
 
@@ -138,3 +139,53 @@ def test_a_lost_job_or_vote_breaks_a_promise() -> None:
 def test_an_audit_log_that_tells_it_otherwise_breaks_a_promise(actions: list[str]) -> None:
     assert broken(crash.told_once(["approve", "vote", "submit"])) == []
     assert broken(crash.told_once(actions))
+
+
+BEFORE = {"state": "RUNNING", "fence": 1, "attempt": 1, "checkpoint": RESERVED, "result": None}
+DONE = {
+    "state": "SUCCEEDED",
+    "fence": 2,
+    "attempt": 2,
+    "checkpoint": RESERVED,
+    "result": {"went_on_from": RESERVED},
+}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"state": "FAILED"},
+        {"fence": 1},
+        {"attempt": 1},
+        {"result": {"went_on_from": None}},
+    ],
+)
+def test_work_that_is_not_taken_over_breaks_a_promise(wrong: dict[str, Any]) -> None:
+    assert broken(workers.taken_over(BEFORE, DONE)) == []
+    assert broken(workers.taken_over(BEFORE, DONE | wrong))
+    assert broken(workers.taken_over(BEFORE | {"checkpoint": None}, DONE))
+
+
+def test_a_latecomer_that_is_heard_breaks_a_promise() -> None:
+    refused = answer(409, "fence_stale")
+    assert broken(workers.latecomer(refused, DONE, dict(DONE))) == []
+    assert broken(workers.latecomer(answer(200, "SUCCEEDED"), DONE, dict(DONE)))
+    assert broken(workers.latecomer(refused, DONE, DONE | {"result": "late"}))
+
+
+@pytest.mark.parametrize(
+    ("poison", "other", "deaths", "dead"),
+    [
+        ({"state": "PENDING"}, {}, 2, ["job_1"]),
+        ({"attempt": 3}, {}, 2, ["job_1"]),
+        ({}, {"state": "PENDING"}, 2, ["job_1"]),
+        ({}, {}, 3, ["job_1"]),
+        ({}, {}, 2, []),
+    ],
+)
+def test_poison_that_is_not_buried_breaks_a_promise(
+    poison: dict[str, Any], other: dict[str, Any], deaths: int, dead: list[str]
+) -> None:
+    failed, rendered = {"id": "job_1", "state": "FAILED", "attempt": 2}, {"state": "SUCCEEDED"}
+    assert broken(workers.buried(failed, rendered, 2, ["job_1"])) == []
+    assert broken(workers.buried(failed | poison, rendered | other, deaths, dead))

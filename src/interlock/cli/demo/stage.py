@@ -24,7 +24,7 @@ T = TypeVar("T")
 START_SECONDS_MAX = 60
 ANSWER_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 30
-SERVE = ("serve", "--port", "0", "--json")
+SERVE = ("serve", "--port", "0", "--json", "--retry-base-seconds", "0.2", "--sweep-seconds", "0.2")
 _LOG_LINES = 15
 
 
@@ -37,6 +37,7 @@ class Actor:
 
     def __init__(self, stage: Stage, name: str, key: str) -> None:
         self.name = name
+        self.key = key
         self._stage = stage
         self._client = httpx2.Client(
             headers={"authorization": f"Bearer {key}"}, timeout=ANSWER_SECONDS_MAX, verify=stage.trust
@@ -85,6 +86,7 @@ class Stage:
         self.trust = ssl.create_default_context()
         self._process: subprocess.Popen[str] | None = None
         self._actors: list[Actor] = []
+        self._at_work: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Stage:
         """Start the server; its first admin key is how everybody else gets one."""
@@ -112,7 +114,7 @@ class Stage:
     @property
     def is_cleared(self) -> bool:
         """Whether nothing is left: no process and no folder."""
-        return self._process is None and not self.folder.exists()
+        return self._process is None and not self._at_work and not self.folder.exists()
 
     def start(self) -> dict[str, Any]:
         """Start the server on this stage's store; returns what it announced."""
@@ -125,7 +127,7 @@ class Stage:
                 stderr=log,
                 text=True,
                 cwd=self.folder,
-                env={name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")},
+                env=_clean_env(),
                 start_new_session=True,
             )
         announced = _announcement(self._process)
@@ -144,6 +146,7 @@ class Stage:
     def close(self) -> None:
         """End everything and remove the folder."""
         for actor in self._actors:
+            self.dismiss(actor)
             actor.close()
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -156,6 +159,32 @@ class Stage:
         if made.status != 201:
             raise StageBroken(f"no key for {name}: {made.status} {made.word}")
         return self._seat(name, made.body["key"])
+
+    def hire(self, actor: Actor, module: str, *words: str) -> None:
+        """Run a module as this actor, in a process of its own."""
+        self.dismiss(actor)
+        with (self.folder / f"{actor.name}.log").open("a") as log:
+            self._at_work[actor.name] = subprocess.Popen(  # noqa: S603  # this interpreter and our own modules
+                [sys.executable, "-m", module, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env=_clean_env() | {"INTERLOCK_URL": self.url, "INTERLOCK_KEY": actor.key},
+                start_new_session=True,
+            )
+
+    def dismiss(self, actor: Actor) -> None:
+        """SIGKILL the process that runs as this actor, if there is one."""
+        process = self._at_work.pop(actor.name, None)
+        if process is not None:
+            process.kill()
+            process.wait(STOP_SECONDS_MAX)
+
+    def is_at_work(self, actor: Actor) -> bool:
+        """Whether a process runs as this actor."""
+        process = self._at_work.get(actor.name)
+        return process is not None and process.poll() is None
 
     def at_once(self, calls: Sequence[Callable[[], T]]) -> list[T]:
         """Make every call from a thread of its own, all starting at the same moment."""
@@ -187,6 +216,11 @@ class Stage:
     def _seat(self, name: str, key: str) -> Actor:
         self._actors.append(Actor(self, name, key))
         return self._actors[-1]
+
+
+def _clean_env() -> dict[str, str]:
+    """This environment without what is meant for another Interlock."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")}
 
 
 def _announcement(process: subprocess.Popen[str]) -> dict[str, Any] | None:

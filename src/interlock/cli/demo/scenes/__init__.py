@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from interlock.cli.demo.scenes import crash, policy_change, race, replay, two_people
+from interlock.cli.demo.scenes import crash, policy_change, race, replay, two_people, workers
 
 if TYPE_CHECKING:
     from interlock.cli.demo.company import Company
@@ -27,4 +27,5 @@ SCENES: tuple[Scene, ...] = (
     Scene("The policy changes under a pending request", policy_change.play),
     Scene("An agent that is not sure asks again", replay.play),
     Scene("The power goes out between two votes", crash.play),
+    Scene("Workers are killed in the middle of their work", workers.play),
 )
