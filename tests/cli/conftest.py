@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.terminal import POLICY, Terminal
+from tests.cli.yard import TASKS
 
 
 @pytest.fixture
@@ -19,4 +20,12 @@ def terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: py
 def house(terminal: Terminal) -> Terminal:
     """A terminal in a folder whose embedded store has a policy in force."""
     assert terminal("policy", "apply", terminal.file("policy.yaml", POLICY)).code == 0
+    return terminal
+
+
+@pytest.fixture
+def yard(terminal: Terminal) -> Terminal:
+    """A terminal in a folder with tasks."""
+    terminal.file("interlock.yaml", TASKS)
+    (terminal.folder / "sub").mkdir()
     return terminal

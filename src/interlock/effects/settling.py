@@ -3,15 +3,16 @@
 A commit that comes late, under the attempt's own fence, is accepted while nobody has resolved the effect: it is
 the truth, and refusing it would only keep the outcome unknown. A commit that contradicts what was resolved is
 refused, and makes the effect ambiguous again, so that no further attempt follows a wrong answer.
+
+What concerns leases and conflicts loads where one is met, as in `rules`.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
-from interlock.conflicts.model import Affected, Competing, ConflictKind, Repeat
-from interlock.conflicts.rules import record_repeat, repeat_reads
-from interlock.effects.applying import applying_reads, end_applying
 from interlock.effects.keeping import doubt, find_effect, kept_result
 from interlock.effects.model import EFFECTS, NULL, TRANSITIONS, Doubt, Effect, EffectState
 from interlock.effects.recording import record_effect, record_late
@@ -23,6 +24,9 @@ from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
+
+if TYPE_CHECKING:
+    from interlock.conflicts.model import Repeat
 
 
 class _SettleEffect(Command[Effect], frozen=True, kw_only=True):
@@ -39,8 +43,7 @@ class _SettleEffect(Command[Effect], frozen=True, kw_only=True):
         effect = world.get(EFFECTS, self.caller.tenant, self.action_id)
         if effect is None:
             return NOTHING
-        stale = NOTHING if self._verdict(effect) is None else repeat_reads(self._stale())
-        return stale | applying_reads(effect)
+        return self._stale_reads(effect) | _applying_reads(effect)
 
     def decide(self, world: World) -> Effect:
         require(world, self.caller, *BEGINNERS)
@@ -56,6 +59,9 @@ class _SettleEffect(Command[Effect], frozen=True, kw_only=True):
         """Somebody went on after the effect was settled without them: that is a collision."""
         if not isinstance(refusal, EffectFenceStale):
             return
+        from interlock.conflicts.model import Affected, Competing
+        from interlock.conflicts.rules import record_repeat
+
         effect = find_effect(world, self.caller.tenant, self.action_id)
         said = f"says '{self._verb()}' at attempt {self.fence}"
         late = Competing(actor=self.caller.principal, at=world.now, what=said)
@@ -101,7 +107,16 @@ class _SettleEffect(Command[Effect], frozen=True, kw_only=True):
             contradicts=contradicts,
         )
 
+    def _stale_reads(self, effect: Effect) -> Reads:
+        if self._verdict(effect) is None:
+            return NOTHING
+        from interlock.conflicts.rules import repeat_reads
+
+        return repeat_reads(self._stale())
+
     def _stale(self) -> Repeat:
+        from interlock.conflicts.model import ConflictKind, Repeat
+
         target = f"effect:{self.action_id}"
         kind = ConflictKind.STALE_FENCE
         return Repeat(tenant=self.caller.tenant, kind=kind, target=target, actor=self.caller.principal)
@@ -130,7 +145,7 @@ class CommitEffect(_SettleEffect, frozen=True, kw_only=True):
                 **kept_result(world, effect, self.result),
             ),
         )
-        end_applying(world, effect)
+        _end_applying(world, effect)
         record_effect(world, stored, self.caller, "commit", **({"late": True} if late else {}))
         return stored
 
@@ -165,9 +180,24 @@ class FailEffect(_SettleEffect, frozen=True, kw_only=True):
             doubt=None,
         )
         stored = world.put(EFFECTS, failed)
-        end_applying(world, effect)
+        _end_applying(world, effect)
         record_effect(world, stored, self.caller, "fail")
         return stored
 
     def _verb(self) -> str:
         return "fail"
+
+
+def _applying_reads(effect: Effect) -> Reads:
+    if effect.lease is None:
+        return NOTHING
+    from interlock.effects.applying import applying_reads
+
+    return applying_reads(effect)
+
+
+def _end_applying(world: World, effect: Effect) -> None:
+    if effect.lease is not None:
+        from interlock.effects.applying import end_applying
+
+        end_applying(world, effect)

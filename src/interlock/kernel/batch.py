@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +10,6 @@ from interlock.kernel.record import NOTHING, Reads, merge_reads
 from interlock.kernel.refusal import CommandFailed, Refusal
 from interlock.kernel.storage import Loaded
 from interlock.kernel.world import Changes, Deferred, NewId, World
-
-log = logging.getLogger(__name__)
 
 
 class Batch:
@@ -151,8 +148,10 @@ class Batch:
 
 
 def _broken(member: Pending, error: Exception) -> CommandFailed:
+    import logging  # Here: it takes as long to import as the rest of the kernel, and rarely has a say.
+
     name = type(member.command).__name__
-    log.error("%s broke", name, exc_info=error)
+    logging.getLogger(__name__).error("%s broke", name, exc_info=error)
     failed = CommandFailed(f"{name} could not be decided; report it with the request id")
     failed.__cause__ = error
     return failed

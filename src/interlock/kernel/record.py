@@ -69,7 +69,13 @@ class Kind(Generic[R]):
         self.immutable = immutable
         self._column_values = tuple(self.columns.values())
         self._encoder = msgspec.json.Encoder()
-        self._decoder = msgspec.json.Decoder(record)
+
+    def __getattr__(self, name: str) -> Any:
+        """Make the decoder when the first body is read: to resolve every kind's types takes long at start."""
+        if name != "_decoder":
+            raise AttributeError(f"a kind has no {name!r}")
+        self._decoder = msgspec.json.Decoder(self.record)
+        return self._decoder
 
     def __repr__(self) -> str:
         return f"Kind({self.name})"

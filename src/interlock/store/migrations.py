@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from importlib import resources
+from pathlib import Path
 
 import msgspec
 
 from interlock.store.contract import SchemaTooNew
 
 _FILE = re.compile(r"^(\d{4})_(\w+)\.sql$")
+_SCHEMA = Path(__file__).parent / "schema"
 
 
 class Migration(msgspec.Struct, frozen=True):
@@ -20,13 +21,18 @@ class Migration(msgspec.Struct, frozen=True):
 
 def migrations(dialect: str) -> tuple[Migration, ...]:
     """All migrations of a dialect, oldest first."""
-    folder = resources.files("interlock.store").joinpath("schema", dialect)
     found: list[Migration] = []
-    for file in folder.iterdir():
+    for file in (_SCHEMA / dialect).iterdir():
         match = _FILE.match(file.name)
         if match:
             found.append(Migration(int(match[1]), match[2], file.read_text()))
     return tuple(sorted(found, key=lambda migration: migration.number))
+
+
+def newest(dialect: str) -> int:
+    """The schema that a current store has, without reading a migration."""
+    names = (_FILE.match(file.name) for file in (_SCHEMA / dialect).iterdir())
+    return max(int(match[1]) for match in names if match)
 
 
 def pending(dialect: str, current: int) -> tuple[Migration, ...]:

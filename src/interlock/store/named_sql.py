@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib import resources
+from pathlib import Path
 
 import msgspec
 
 from interlock.store.rooms import ROOMS
 
+_PACKAGE = Path(__file__).parents[1]
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
 
@@ -41,7 +42,7 @@ def all_names() -> tuple[str, ...]:
 
 @cache
 def _blocks(room: str) -> dict[str, NamedSql]:
-    source = resources.files(f"interlock.{room}").joinpath("queries.sql")
+    source = _PACKAGE / room / "queries.sql"
     parts = _NAME.split(source.read_text())[1:] if source.is_file() else []
     return {name: _block(f"{room}.{name}", text) for name, text in zip(parts[::2], parts[1::2], strict=True)}
 

@@ -12,13 +12,13 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
 from interlock.kernel.record import Kind, Params, Record, micros
-from interlock.kernel.storage import CommitUnknown, LockTimeout, StoreDown, Transaction, WriteConflict
+from interlock.kernel.storage import CommitUnknown, LockTimeout, StoreDown, Transaction
 from interlock.store import pruning
 from interlock.store.clock import Clock, utc_now
 from interlock.store.contract import Row
@@ -31,8 +31,9 @@ from interlock.store.sqlite_driver import (
     FAILED,
     FULL,
     Database,
+    all_or_nothing,
     connect_durably,
-    is_taken,
+    reading,
     roll_back,
 )
 
@@ -93,7 +94,7 @@ class SqliteStore:
             writer, batches = self._opened()
             await self._begin(writer, transaction.acquire_seconds)
             self._notice_others(writer)
-            with _all_or_nothing(writer):
+            with all_or_nothing(writer):
                 has_changes = batches.decide_and_write(transaction)
             if has_changes:
                 await self._commit(writer)
@@ -105,7 +106,7 @@ class SqliteStore:
         async with self._turn:
             writer, batches = self._opened()
             await self._begin(writer, within_seconds)
-            with _all_or_nothing(writer):
+            with all_or_nothing(writer):
                 never = batches.abandon(batch_id)
             try:
                 await self._commit(writer)
@@ -116,11 +117,11 @@ class SqliteStore:
     async def get(self, kind: Kind[R], tenant: str, record_id: str) -> R | None:
         if self._reader is None:
             raise StoreDown("the store is not open")
-        with _reading():
+        with reading():
             return select(self._reader.cursor(), kind, tenant, record_id)
 
     async def query(self, name: str, params: Params) -> list[Row]:
-        with _reading():
+        with reading():
             return await self._queries.run(named_sql(name).sql, params)
 
     async def listen(self, heard: Heard) -> None:
@@ -130,14 +131,14 @@ class SqliteStore:
     async def ping(self, within_seconds: float) -> None:
         if self._reader is None:
             raise StoreDown("the store is not open")
-        with _reading():
+        with reading():
             self._reader.execute("SELECT 1 FROM batches LIMIT 1").fetchall()
 
     async def prune(self, *, rows_max: int = pruning.ROWS_MAX) -> int:
         async with self._turn:
             writer, batches = self._opened()
             await self._begin(writer, _BUSY_JITTER_SECONDS[1])
-            with _all_or_nothing(writer):
+            with all_or_nothing(writer):
                 now = micros(batches.now())
                 gone = 0
                 for block in pruning.BLOCKS:
@@ -184,7 +185,7 @@ class SqliteStore:
 
     async def _migrate(self, writer: Database) -> None:
         await self._begin(writer, _MIGRATION_SECONDS)
-        with _all_or_nothing(writer):
+        with all_or_nothing(writer):
             for migration in pending("sqlite", int(writer.execute("PRAGMA user_version").get)):
                 writer.execute(migration.sql)
                 writer.execute(f"PRAGMA user_version = {migration.number}")
@@ -228,26 +229,3 @@ class QueryThreads:
             database = self._own.database = connect_durably(self._path)
             self._opened.append(database)
         return list(database.execute(sql, dict(params)).fetchall())
-
-
-@contextlib.contextmanager
-def _all_or_nothing(writer: Database) -> Generator[None]:
-    """Roll the transaction back on any error, and name the errors that the kernel knows."""
-    try:
-        yield
-    except BaseException as error:
-        with contextlib.suppress(FAILED):
-            roll_back(writer)
-        if is_taken(error):
-            raise WriteConflict(str(error)) from error
-        if isinstance(error, BROKEN):
-            raise StoreDown(f"the database file does not answer: {error}") from error
-        raise
-
-
-@contextlib.contextmanager
-def _reading() -> Generator[None]:
-    try:
-        yield
-    except (*BROKEN, BUSY) as error:
-        raise StoreDown(f"the database file does not answer: {error}") from error

@@ -5,15 +5,17 @@ The protocols cost nothing at run time: they describe apsw's own objects.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 import apsw
 
 from interlock.kernel.record import ColumnValue
+from interlock.kernel.storage import StoreDown, WriteConflict
 
 Bindings = Sequence[ColumnValue] | Mapping[str, ColumnValue]
 
@@ -94,6 +96,30 @@ def roll_back(database: Database) -> None:
     """End whatever transaction is open."""
     if database.in_transaction:
         database.execute("ROLLBACK")
+
+
+@contextlib.contextmanager
+def all_or_nothing(writer: Database) -> Generator[None]:
+    """Roll the transaction back on any error, and name the errors that the kernel knows."""
+    try:
+        yield
+    except BaseException as error:
+        with contextlib.suppress(FAILED):
+            roll_back(writer)
+        if is_taken(error):
+            raise WriteConflict(str(error)) from error
+        if isinstance(error, BROKEN):
+            raise StoreDown(f"the database file does not answer: {error}") from error
+        raise
+
+
+@contextlib.contextmanager
+def reading() -> Generator[None]:
+    """Name what can go wrong with a plain read."""
+    try:
+        yield
+    except (*BROKEN, BUSY) as error:
+        raise StoreDown(f"the database file does not answer: {error}") from error
 
 
 def _switch_to_wal(database: Database) -> None:

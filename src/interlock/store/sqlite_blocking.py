@@ -1,0 +1,97 @@
+"""The SQLite file without an event loop: for a process that decides a command or two and is gone.
+
+It keeps the same promises as `SqliteStore` and fails with the same errors, on the caller's own thread. To make
+or change the schema is not its work.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+from typing import TypeVar
+
+from interlock.kernel.record import Kind, Record
+from interlock.kernel.storage import CommitUnknown, LockTimeout, StoreDown, Transaction
+from interlock.store.clock import Clock, utc_now
+from interlock.store.migrations import newest
+from interlock.store.sqlite_batch import SqliteBatches, select
+from interlock.store.sqlite_driver import (
+    BROKEN,
+    BUSY,
+    FULL,
+    all_or_nothing,
+    connect_durably,
+    reading,
+    roll_back,
+)
+
+R = TypeVar("R", bound=Record)
+
+# As in `SqliteStore`: whoever waits in `busy_timeout` starves.
+_BUSY_JITTER_SECONDS = (0.0002, 0.001)
+
+
+class BlockingSqlite:
+    """One connection to an existing file; of one thread."""
+
+    def __init__(self, path: Path, *, clock: Clock = utc_now) -> None:
+        self._database = connect_durably(path)
+        self._batches = SqliteBatches(self._database, clock)
+
+    def is_current(self) -> bool:
+        """Whether the file has the schema that this program knows."""
+        with reading():
+            return int(self._database.execute("PRAGMA user_version").get) == newest("sqlite")
+
+    def transact(self, transaction: Transaction) -> None:
+        """Load, decide, write and commit, or raise as `BatchStore.transact` does."""
+        self._begin(transaction.acquire_seconds)
+        with all_or_nothing(self._database):
+            has_changes = self._batches.decide_and_write(transaction)
+        if has_changes:
+            self._commit()
+        else:
+            roll_back(self._database)
+
+    def committed(self, batch_id: str, within_seconds: float) -> bool:
+        """Settle an unknown COMMIT for ever: True if it happened, False if it now never can."""
+        self._begin(within_seconds)
+        with all_or_nothing(self._database):
+            never = self._batches.abandon(batch_id)
+        try:
+            self._commit()
+        except CommitUnknown as error:
+            raise StoreDown(f"the database file does not take writes: {error}") from error
+        return not never
+
+    def get(self, kind: Kind[R], tenant: str, record_id: str) -> R | None:
+        """One record as last committed."""
+        with reading():
+            return select(self._database.cursor(), kind, tenant, record_id)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _begin(self, acquire_seconds: float) -> None:
+        deadline = time.monotonic() + acquire_seconds
+        while True:
+            try:
+                roll_back(self._database)
+                self._database.execute("BEGIN IMMEDIATE")
+                return
+            except BUSY:
+                if time.monotonic() >= deadline:
+                    raise LockTimeout("another process holds the database's writer lock") from None
+            except BROKEN as error:
+                raise StoreDown(f"the database file does not answer: {error}") from error
+            time.sleep(random.uniform(*_BUSY_JITTER_SECONDS))
+
+    def _commit(self) -> None:
+        try:
+            self._database.execute("COMMIT")
+        except FULL as error:
+            # No room for the frame that makes a commit, so there is none.
+            raise StoreDown("the disk is full; make room") from error
+        except Exception as error:
+            raise CommitUnknown(str(error)) from error

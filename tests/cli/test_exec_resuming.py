@@ -1,0 +1,99 @@
+"""`interlock exec --resume`: an execution goes on as its record says, never by guessing."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.cli.terminal import Terminal
+from tests.cli.yard import call, effect_of, granted, marks, start, wait_for
+
+
+def test_an_execution_killed_before_it_could_say_how_it_ended_is_never_run_again_by_guessing(
+    yard: Terminal,
+) -> None:
+    grant = granted(yard, "slow", "--uses", "2")
+    process = start(yard, "slow")
+    wait_for(yard, "started")
+    process.kill()
+    process.wait(30)
+    execution = yard("grants", grant["id"], "--json").json["claims"][0]["execution_id"]
+
+    said = yard("exec", "--resume", execution, "slow")
+
+    assert said.code == 5
+    assert "running elsewhere" in said.err
+    assert marks(yard).count("started") == 1
+
+
+def test_a_claim_that_never_started_is_resumed_with_the_same_use(yard: Terminal) -> None:
+    grant = granted(yard, "mark")
+    shown = yard("exec", "--show", "mark").json
+    claim = {"task": "mark", "args": shown, "execution_id": "exec_lost"}
+    assert call(yard, "POST", "grants/claim", claim)["claimed"]
+
+    other = yard("exec", "--resume", "exec_lost", "mark", "9")
+    resumed = yard.process("exec", "--resume", "exec_lost", "mark")
+    again = yard.process("exec", "--resume", "exec_lost", "mark")
+
+    assert other.code == 3
+    assert (resumed.code, resumed.out) == (0, "out\n")
+    assert (again.code, again.out) == (0, "")
+    assert "did not run again" in again.err
+    assert marks(yard) == ["ran"]
+    assert yard("grants", grant["id"], "--json").json["used"] == 1
+
+
+@pytest.fixture
+def unknown(yard: Terminal) -> str:
+    """An execution that was begun and never said how it ended, past its time."""
+    granted(yard, "mark")
+    shown = yard("exec", "--show", "mark").json
+    assert call(yard, "POST", "grants/claim", {"task": "mark", "args": shown, "execution_id": "exec_x"})[
+        "claimed"
+    ]
+    begun = {"request_hash": shown["command_hash"], "ttl_seconds": 1}
+    assert call(yard, "POST", "effects/exec:exec_x/begin", begun)["state"] == "IN_PROGRESS"
+    deadline = time.monotonic() + 60
+    while effect_of(yard, "exec_x")["state"] != "AMBIGUOUS":
+        assert time.monotonic() < deadline, "the effect is not over"
+        time.sleep(0.1)
+    return "exec_x"
+
+
+def test_an_execution_whose_outcome_is_unknown_is_not_run_and_says_what_to_record(
+    yard: Terminal, unknown: str
+) -> None:
+    for words in (("mark",), ()):
+        said = yard("exec", "--resume", unknown, *words)
+        assert said.code == 6
+        assert "is not known" in said.err
+        assert f"exec:{unknown}" in said.err
+    assert marks(yard) == []
+    assert effect_of(yard, unknown)["state"] == "AMBIGUOUS"
+
+
+def test_an_execution_that_surely_did_not_run_is_resumed_once_under_the_same_use(
+    yard: Terminal, unknown: str
+) -> None:
+    said = {"outcome": "not_committed", "evidence": {"seen": "no mark"}}
+    call(yard, "POST", f"effects/exec:{unknown}/resolve", said)
+
+    resumed = yard.process("exec", "--resume", unknown, "mark")
+    again = yard.process("exec", "--resume", unknown, "mark")
+
+    assert (resumed.code, resumed.out) == (0, "out\n")
+    assert (again.code, again.out) == (0, "")
+    assert marks(yard) == ["ran"]
+
+
+def test_an_execution_that_surely_ran_is_not_run_again(yard: Terminal, unknown: str) -> None:
+    said = {"outcome": "committed", "result": {"exit_code": 9}, "evidence": {"seen": "a mark"}}
+    call(yard, "POST", f"effects/exec:{unknown}/resolve", said)
+
+    resumed = yard.process("exec", "--resume", unknown, "mark")
+
+    assert (resumed.code, resumed.out) == (9, "")
+    assert "did not run again" in resumed.err
+    assert marks(yard) == []

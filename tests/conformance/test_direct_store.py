@@ -1,0 +1,138 @@
+"""The embedded store without an event loop keeps every promise of the kernel's, and hands over what it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from interlock.grants.model import GRANTS, Grant
+from interlock.grants.rules import IssueGrant
+from interlock.kernel.ids import new_id
+from interlock.kernel.refusal import LockBusy, OutcomeUnknown
+from interlock.kernel.storage import CommitUnknown, StoreDown
+from interlock.runtime.direct import DirectStore
+from interlock.store.migrations import migrations, newest
+from interlock.store.sqlite_blocking import BlockingSqlite
+from interlock.store.sqlite_driver import connect, connect_durably
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file with the current schema."""
+    path = tmp_path / "interlock.db"
+    DirectStore(f"sqlite:///{path}").close()
+    return path
+
+
+@pytest.fixture
+def direct(path: Path) -> Iterator[DirectStore]:
+    store = DirectStore(f"sqlite:///{path}")
+    yield store
+    store.close()
+
+
+def issue(store: DirectStore) -> Grant:
+    return store.run(IssueGrant(caller=store.caller, grant_id=new_id("gnt"), task="t", expires_seconds=60))
+
+
+def count(path: Path) -> int:
+    database = connect(str(path))
+    try:
+        return database.execute(f"SELECT count(*) FROM {GRANTS.table}").get
+    finally:
+        database.close()
+
+
+def test_an_older_file_is_brought_to_the_current_schema_before_anything_is_decided(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    database = connect_durably(path)
+    for migration in migrations("sqlite")[:-1]:
+        database.execute(migration.sql)
+        database.execute(f"PRAGMA user_version = {migration.number}")
+    database.close()
+
+    store = DirectStore(f"sqlite:///{path}")
+    issue(store)
+    store.close()
+
+    assert count(path) == 1
+    file = BlockingSqlite(path)
+    assert file.is_current()
+    file.close()
+
+
+def test_the_newest_schema_is_known_without_reading_it() -> None:
+    for dialect in ("sqlite", "postgres"):
+        assert newest(dialect) == migrations(dialect)[-1].number
+
+
+def test_a_commit_that_happened_without_an_answer_is_not_made_twice(
+    direct: DirectStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = BlockingSqlite._commit
+
+    def unheard(file: BlockingSqlite) -> None:
+        commit(file)
+        monkeypatch.setattr(BlockingSqlite, "_commit", commit)
+        raise CommitUnknown("the answer was lost")
+
+    monkeypatch.setattr(BlockingSqlite, "_commit", unheard)
+
+    assert issue(direct).task == "t"
+    assert count(path) == 1
+
+
+def test_a_commit_that_never_happened_is_decided_again(
+    direct: DirectStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = BlockingSqlite._commit
+
+    def lost(file: BlockingSqlite) -> None:
+        file._database.execute("ROLLBACK")
+        monkeypatch.setattr(BlockingSqlite, "_commit", commit)
+        raise CommitUnknown("the request was lost")
+
+    monkeypatch.setattr(BlockingSqlite, "_commit", lost)
+
+    assert issue(direct).task == "t"
+    assert count(path) == 1
+
+
+def test_a_commit_that_nobody_can_settle_is_unknown(
+    direct: DirectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(file: BlockingSqlite) -> None:
+        raise CommitUnknown("the disk is silent")
+
+    monkeypatch.setattr(BlockingSqlite, "_commit", lost)
+
+    with pytest.raises(OutcomeUnknown, match="look at the record"):
+        issue(direct)
+
+
+def test_trouble_before_the_commit_is_left_to_the_kernel(
+    direct: DirectStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def down(file: BlockingSqlite, acquire_seconds: float) -> None:
+        raise StoreDown("the file does not answer")
+
+    monkeypatch.setattr(BlockingSqlite, "_begin", down)
+
+    assert issue(direct).task == "t"
+    assert count(path) == 1
+
+
+def test_a_file_held_past_the_budget_is_busy_and_nothing_was_written(path: Path) -> None:
+    holder = connect_durably(path)
+    store = DirectStore(f"sqlite:///{path}", acquire_seconds=0.1)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(LockBusy):
+        issue(store)
+    holder.execute("ROLLBACK")
+    holder.close()
+
+    assert issue(store).task == "t"
+    assert count(path) == 1
+    store.close()
