@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 
 import apsw
 
+from bench import pgbench
 from bench.report import figure, interleaved, ratio, title
 from bench.scene import approve, folder, many, opened, submit
 from tests.harness.postgres import PostgresServer
@@ -48,15 +44,22 @@ def _postgres() -> bool:
     server.start()
     try:
         contestants: dict[str, Callable[[], float]] = {
-            "pgbench": lambda: _pgbench(server),
+            "bare": lambda: pgbench.bare_updates(server, CALLERS),
+            "equivalent": lambda: pgbench.equivalent_approvals(server, CALLERS),
             "kernel": lambda: asyncio.run(_approvals(server.create_database())),
         }
         found = interleaved(contestants)
     finally:
         server.close()
-    figure(f"pgbench, one update a commit, {CALLERS} clients", found["pgbench"], "commits/s")
+    figure(f"raw: pgbench, one bare row updated a commit, {CALLERS} clients", found["bare"], "commits/s")
+    figure(
+        f"pgbench, an approval's rows in one statement a commit, {CALLERS} clients",
+        found["equivalent"],
+        "commits/s",
+    )
     figure(f"kernel, {CALLERS} callers", found["kernel"], "approvals/s")
-    return ratio("kernel over pgbench", found["kernel"] / found["pgbench"], 2)
+    figure("kernel over the bare update", found["kernel"] / found["bare"], "x")
+    return ratio("kernel over the equivalent statement", found["kernel"] / found["equivalent"], 2)
 
 
 async def _approvals(store: str, *, callers: int = CALLERS, count: int = COUNT) -> float:
@@ -81,48 +84,3 @@ def _raw_commits(here: Path, seconds: float = 2.0) -> float:
         count += 1
     connection.close()
     return count / seconds
-
-
-def _pgbench(server: PostgresServer, seconds: int = 4) -> float:
-    """What PostgreSQL does with one equivalent update per commit at the same number of clients."""
-    program = _pgbench_program()
-    url = server.create_database()
-    dbname = url.rsplit("/", 1)[1]
-    server.execute("CREATE TABLE j (id int PRIMARY KEY, state text, body text)", dbname=dbname)
-    server.execute(
-        f"INSERT INTO j SELECT n, 'APPROVAL', repeat('x', 900) FROM generate_series(1, {COUNT}) n",
-        dbname=dbname,
-    )
-    with tempfile.NamedTemporaryFile("w", suffix=".sql", delete=False) as script:
-        script.write(
-            f"\\set id random(1, {COUNT})\nUPDATE j SET state = 'PENDING', body = repeat('y', 900) WHERE id = :id;\n"
-        )
-    Path(script.name).chmod(0o644)
-    command = [
-        program,
-        "-n",
-        "-M",
-        "prepared",
-        "-c",
-        str(CALLERS),
-        "-j",
-        "2",
-        "-T",
-        str(seconds),
-        "-f",
-        script.name,
-        url,
-    ]
-    said = subprocess.run(
-        command, capture_output=True, text=True, check=True, env={**os.environ, "PGSSLMODE": "disable"}
-    )
-    Path(script.name).unlink()
-    match = re.search(r"tps = ([0-9.]+)", said.stdout)
-    return float(match[1]) if match else 0.0
-
-
-def _pgbench_program() -> str:
-    program = shutil.which("pgbench")
-    if program is None:
-        raise SystemExit("pgbench is not installed; install PostgreSQL's client programs to compare with it")
-    return program
