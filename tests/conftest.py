@@ -37,6 +37,16 @@ settings.register_profile(
 settings.load_profile("interlock")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Servers and commands that tests start compile no module twice, whatever the environment says.
+
+    There are hundreds of them, and compiling is more than half of what each costs to start.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = str(tmp_path_factory.mktemp("pycache"))
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """The run's shared PostgreSQL. A test that pauses, stops or kills one takes `private_postgres`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,20 +21,13 @@ def policy(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
-def quick_start(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """Settings with which a restart costs no compilation, whatever the environment says."""
-    cache = tmp_path_factory.mktemp("pycache")
-    return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(cache)}
-
-
 @pytest.fixture
-def start(policy: Path, quick_start: Mapping[str, str]) -> Iterator[Start]:
+def start(policy: Path) -> Iterator[Start]:
     """Starts servers with the policy, `start(store, INTERLOCK_…="…")`, and ends them after the test."""
     started: list[InterlockServer] = []
 
     def begin(store: str, **env: str) -> InterlockServer:
-        started.append(InterlockServer(store, policy=policy, env={**quick_start, **env}))
+        started.append(InterlockServer(store, policy=policy, env=env))
         return started[-1].start()
 
     yield begin

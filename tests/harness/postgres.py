@@ -23,11 +23,11 @@ from typing import Any
 
 import asyncpg
 
-from tests.harness.postgres_binaries import Binaries, locate
+from tests.harness.postgres_binaries import Binaries
+from tests.harness.postgres_cluster import USER, put_cluster
 from tests.harness.processes import freeze_tree, kill_tree, pick_port, thaw
 from tests.harness.reaper import reaper
 
-USER = "interlock"
 START_SECONDS = 60
 START_ATTEMPTS = 5
 
@@ -187,22 +187,8 @@ class PostgresServer:
         folder = Path(tempfile.mkdtemp(prefix="interlock-postgres-"))
         reaper().remove(folder)
         folder.chmod(0o755)
-        binaries = locate(folder / "programs")
-        data = folder / "data"
-        data.mkdir(mode=0o700)
-        binaries.own(data)
-        # Nothing is at stake while the cluster is made, so initdb need not sync.
-        command = [binaries.folder / "initdb", "-D", data, "-U", USER, "--auth=trust", "--no-sync"]
-        made = subprocess.run(
-            [*command, "--encoding=UTF8", "--locale=C"],
-            capture_output=True,
-            text=True,
-            cwd="/",
-            **binaries.run_as,
-        )
-        if made.returncode != 0:
-            raise RuntimeError(f"initdb failed:\n{made.stdout}\n{made.stderr}")
-        self._folder, self._binaries = folder, binaries
+        self._binaries = put_cluster(folder / "data")
+        self._folder = folder
 
     def _launch(self) -> None:
         assert self._folder is not None
