@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from interlock.cli.demo.hand import RESERVED
-from interlock.cli.demo.scenes import crash, policy_change, race, replay, two_people, workers
+from interlock.cli.demo.scenes import crash, policy_change, race, replay, shared_ticket, two_people, workers
 from interlock.cli.demo.story import Answer, Histogram, Promise
 
 
@@ -189,3 +189,43 @@ def test_poison_that_is_not_buried_breaks_a_promise(
     failed, rendered = {"id": "job_1", "state": "FAILED", "attempt": 2}, {"state": "SUCCEEDED"}
     assert broken(workers.buried(failed, rendered, 2, ["job_1"])) == []
     assert broken(workers.buried(failed | poison, rendered | other, deaths, dead))
+
+
+EDITED = {"conflict_id": "cnf_1"}
+NAMED = {"id": "cnf_1", "competing": [{"actor": who} for who in ("drafter", "closer", "noor")]}
+TOLD = answer(200, "conflict_detected", conflict_id="cnf_1")
+MOVED = answer(409, "target_changed", conflict_id="cnf_1")
+
+
+@pytest.mark.parametrize(
+    ("renewed", "approval", "conflict"),
+    [
+        (answer(200, "leased", conflict_id="cnf_1"), MOVED, NAMED),
+        (TOLD, answer(200, "approved", conflict_id="cnf_1"), NAMED),
+        (TOLD, MOVED, NAMED | {"competing": NAMED["competing"][1:]}),
+        (TOLD, answer(409, "target_changed", conflict_id="cnf_2"), NAMED),
+    ],
+)
+def test_an_edit_that_somebody_does_not_learn_of_breaks_a_promise(
+    renewed: Answer, approval: Answer, conflict: dict[str, Any]
+) -> None:
+    assert broken(shared_ticket.told(TOLD, MOVED, NAMED, EDITED)) == []
+    assert len(broken(shared_ticket.told(renewed, approval, conflict, EDITED))) == 1
+
+
+def test_a_checkpoint_or_a_fence_that_is_lost_breaks_a_promise() -> None:
+    taken = answer(201, "claimed", fence=8, predecessor={"checkpoint": shared_ticket.DONE | {"number": 1}})
+    late = answer(409, "fence_stale")
+    assert broken(shared_ticket.gone_on(taken, late, 7)) == []
+    assert broken(shared_ticket.gone_on(taken, late, 8))
+    assert broken(shared_ticket.gone_on(answer(201, "claimed", fence=8, predecessor=None), late, 7))
+    assert broken(shared_ticket.gone_on(taken, answer(200, "leased"), 7))
+
+
+def test_a_refund_that_is_tried_again_breaks_a_promise() -> None:
+    again, resolved = answer(409, "effect_ambiguous"), answer(200, "COMMITTED")
+    replayed = answer(200, "COMMITTED", replayed=True, result={"receipt": "r-88"})
+    assert broken(shared_ticket.once_only("AMBIGUOUS", again, resolved, replayed)) == []
+    assert broken(shared_ticket.once_only("FAILED", again, resolved, replayed))
+    assert broken(shared_ticket.once_only("AMBIGUOUS", answer(201, "IN_PROGRESS"), resolved, replayed))
+    assert broken(shared_ticket.once_only("AMBIGUOUS", again, resolved, answer(201, "IN_PROGRESS")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from interlock.cli.demo.scenes import crash, policy_change, race, replay, two_people, workers
+from interlock.cli.demo.scenes import crash, policy_change, race, replay, shared_ticket, two_people, workers
 
 if TYPE_CHECKING:
     from interlock.cli.demo.company import Company
@@ -28,4 +28,5 @@ SCENES: tuple[Scene, ...] = (
     Scene("An agent that is not sure asks again", replay.play),
     Scene("The power goes out between two votes", crash.play),
     Scene("Workers are killed in the middle of their work", workers.play),
+    Scene("Two agents and a person work on one ticket", shared_ticket.play),
 )
