@@ -79,7 +79,7 @@ async def page(call: Asked[EventsQuery, None]) -> Reply:
     if not query.wait_seconds:
         return Reply(200, await _page(call, types))
     await service.feed.start()
-    reader = service.feed.join(call.caller.tenant, types)
+    reader = service.feed.join(call.caller.tenant, types, after=query.after or 0)
     try:
         found = await _page(call, types)
         if not found.items and await reader.take(query.wait_seconds):
@@ -128,7 +128,7 @@ class _Watched:
         if gap:
             yield gap
         while True:
-            reader = self._service.feed.join(self._caller.tenant, self._types)
+            reader = self._service.feed.join(self._caller.tenant, self._types, after=self._after)
             try:
                 async for block in self._missed(reader):
                     yield block

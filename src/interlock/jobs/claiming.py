@@ -100,7 +100,7 @@ class ClaimJobs(Command[tuple[Claimed, ...]], frozen=True, kw_only=True):
     caller: Caller
     topics: tuple[str, ...]
     most: int
-    lease_seconds: int
+    lease_seconds: int | float
     backoff: Backoff
 
     def reads(self) -> Reads:
@@ -111,8 +111,11 @@ class ClaimJobs(Command[tuple[Claimed, ...]], frozen=True, kw_only=True):
 
     def more(self, world: World) -> Reads:
         """Submitters and targets of everything found: what others leave of it may be this command's in the end."""
-        found = (job for pick in self._picks(PICKED_MAX) for job in world.pick(pick))
-        return Reads(see=tuple({key: None for job in found for key in _standing_reads(job).see}))
+        found = [job for pick in self._picks(PICKED_MAX) for job in world.pick(pick)]
+        # A hundred jobs have few submitters: each is named once, not once a job.
+        submitters = dict.fromkeys(job.submitted_by for job in found)
+        bound = dict.fromkeys(key for job in found if job.action.target for key in target_reads(job).see)
+        return Reads(see=(*(PRINCIPALS.key(self.caller.tenant, name) for name in submitters), *bound))
 
     def decide(self, world: World) -> tuple[Claimed, ...]:
         require(world, self.caller, Role.WORK)
@@ -147,7 +150,7 @@ class ClaimJob(Command[Claimed], frozen=True, kw_only=True):
 
     caller: Caller
     job_id: str
-    lease_seconds: int
+    lease_seconds: int | float
     backoff: Backoff
 
     def reads(self) -> Reads:
@@ -182,7 +185,7 @@ class ClaimJob(Command[Claimed], frozen=True, kw_only=True):
                 _clear(world, ((job, now_stands),), self.caller)
 
 
-def hand_out(world: World, job: Job, by: Caller, seconds: int, backoff: Backoff) -> Claimed:
+def hand_out(world: World, job: Job, by: Caller, seconds: float, backoff: Backoff) -> Claimed:
     """Give a job that may run to a caller; if somebody lost it, that is settled first."""
     waiting = lose(world, job) if job.state is JobState.RUNNING else job
     since = waiting.runnable_at or world.now

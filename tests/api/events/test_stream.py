@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from interlock.api import events as api_events
+from interlock.api.metrics import Registry
+from interlock.kernel.wakes import Wakes
+from interlock.runtime.feeding import EventFeed
 from interlock.runtime.operating import revoke_key
 from tests.api.events.caller import Client, client_of
 from tests.api.events.reading import Block
@@ -241,3 +244,13 @@ async def forget(rig: Rig, up_to: int) -> None:
 
     old = [placed for placed in await rig.placed() if placed.position <= up_to]
     await rig.service.kernel.run(ForgetEvents(keys=tuple(EVENTS.key_of(placed.event) for placed in old)))
+
+
+async def test_a_reader_who_knows_more_than_this_server_is_told_nothing_again(sqlite_url: str) -> None:
+    async with rigged(sqlite_url, relaying=False) as rig:
+        await rig.tell("a", times=4)
+        behind = EventFeed(rig.service.store, Wakes(), Registry())
+        reader = behind.join("default", after=3)
+        await behind.read_once()
+        taken = await reader.take(0.0)
+    assert [placed.position for placed in taken] == [4]
