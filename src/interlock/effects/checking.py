@@ -63,6 +63,7 @@ class HeldLease(msgspec.Struct, frozen=True):
 def conditions_reads(
     tenant: str, job_id: str | None, lease: LeaseRef | None, target: EffectTarget | None
 ) -> Reads:
+    """What is owned first; `target` is None if it is not yet to be owned."""
     reads = NOTHING
     if job_id is not None:
         reads |= Reads(own=(JOBS.key(tenant, job_id),))
@@ -81,7 +82,7 @@ def doubts_reads(
     lease: LeaseRef | None,
     target: EffectTarget | None,
 ) -> Reads:
-    """The groups that a refusal will be counted into, as far as one can be foreseen, and the job's own target."""
+    """The groups that a refusal will be counted into, as far as one can be foreseen, and a target not yet owned."""
     reads = NOTHING
     job = world.get(JOBS, caller.tenant, job_id) if job_id else None
     if job is not None and not _is_held(world, caller, job, permit):
@@ -90,17 +91,14 @@ def doubts_reads(
         reads |= stale_lease_reads(
             world, caller, lease.id, lease.resource, lease.fence, session=lease.session
         )
-    if target is not None:
-        moved = _moved(world.get(TARGETS, caller.tenant, target.key), target)
-        return reads | repeat_reads(_drifted(caller, target.key)) if moved else reads
-    named = _target_of(job)
+    named = target or _target_of(job)
     if named is None:
         return reads
-    return (
-        reads
-        | Reads(own=(TARGETS.key(caller.tenant, named.key),))
-        | repeat_reads(_drifted(caller, named.key))
-    )
+    key = TARGETS.key(caller.tenant, named.key)
+    if target is not None and world.owns(key):
+        moved = _moved(world.get(TARGETS, caller.tenant, target.key), target)
+        return reads | repeat_reads(_drifted(caller, target.key)) if moved else reads
+    return reads | Reads(own=(key,)) | repeat_reads(_drifted(caller, named.key))
 
 
 def check_job(world: World, caller: Caller, job_id: str, permit: PermitClaims | None) -> Job:

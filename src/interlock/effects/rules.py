@@ -71,7 +71,9 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
 
     def reads(self) -> Reads:
         own = Reads(own=(EFFECTS.key(self.caller.tenant, self.action_id),))
-        conditions = conditions_reads(self.caller.tenant, self.job_id, self.lease, self.target)
+        # Grants are owned in the second load, and a target after them, whether the job names it or the caller.
+        target = None if self.grant else self.target
+        conditions = conditions_reads(self.caller.tenant, self.job_id, self.lease, target)
         claim = claim_reads(self.grant) if self.grant else NOTHING
         return caller_reads(self.caller) | own | conditions | claim
 

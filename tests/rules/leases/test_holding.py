@@ -129,6 +129,24 @@ async def test_releasing_twice_changes_nothing(yard: Yard) -> None:
     assert (await yard.do("check", later, by="bob"))["current"]
 
 
+@pytest.mark.parametrize("verb", ["release", "handoff"])
+async def test_a_lease_that_was_given_up_is_good_for_nothing_although_its_time_is_not_up(
+    yard: Yard, verb: str
+) -> None:
+    lease = await yard.take("r")
+    await yard.do(verb, lease)
+    assert not (await yard.do("check", lease))["current"]
+    for late, fields in (
+        ("renew", {}),
+        ("checkpoint", {"done": 1}),
+        ("suspend", {"reason": "paused_by_policy"}),
+    ):
+        assert (await yard.call(late, lease, **fields)).word == "fence_stale"
+    begin = {"request_hash": "sha256:one", "lease": {"id": lease["lease_id"], "fence": lease["fence"]}}
+    seen = await yard.stage.call("POST", "effects/a/begin", yard.keys["ann"], begin)
+    assert (seen.status, seen.word) == (409, "fence_stale")
+
+
 async def test_nobody_else_is_told_that_a_released_lease_was_theirs(yard: Yard) -> None:
     lease = await yard.take("repo:a")
     await yard.do("release", lease)
