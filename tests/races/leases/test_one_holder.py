@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from typing import Any
 
-from interlock.leases.model import LEASES
-from tests.harness.load import Answer, get, post
+from tests.harness.load import get, post
 from tests.harness.server import InterlockServer
 from tests.harness.soak import dose
-from tests.races.deployment import Deployment, read_store
+from tests.races.deployment import Deployment
 from tests.races.leases.contest import TTL, Contender, check_nobody_held_at_once, leases_in
 
 CONTENDERS = 10
@@ -76,58 +74,6 @@ async def test_a_lease_that_is_being_renewed_is_never_overlooked(deployment: Dep
     assert {answer.word for answer in tried} == {"lock_busy"}
     assert Counter(answer.status for answer in renewed)[200] > 0
     assert not any(answer.word == "fence_stale" for answer in renewed)
-
-
-async def test_no_stale_write_is_ever_accepted(deployment: Deployment) -> None:
-    headers = deployment.keys["bot"].headers
-    (lost,) = await deployment.ask(
-        post("/api/v1/leases", {"resource": "stale/a", "ttl_seconds": 1}, headers=headers)
-    )
-    (taken,) = await deployment.ask(
-        post(
-            "/api/v1/leases",
-            {"resource": "stale/a", "ttl_seconds": 3600, "wait_seconds": 30},
-            headers=headers,
-        )
-    )
-    assert taken.status == 201, taken.body
-    before = await _stored(deployment, lost, taken)
-    answers = await deployment.ask(*_stale_writes(lost, taken, headers, dose(2000)))
-    assert Counter((answer.status, answer.word) for answer in answers) == {(409, "fence_stale"): len(answers)}
-    assert await _stored(deployment, lost, taken) == before
-
-
-def _stale_writes(lost: Answer, taken: Answer, headers: Any, count: int) -> list[Any]:
-    """Every way to write: with the old lease, and with old, guessed and future fences on the new one."""
-    chance = random.Random(3)
-    old, new = lost.json(), taken.json()
-    fences = [old["fence"], new["fence"] - 1, new["fence"] + 1, 0, 2**53 - 1]
-    verbs: list[tuple[str, dict[str, Any]]] = [
-        ("renew", {"progress": "late"}),
-        ("checkpoint", {"done": "late"}),
-        ("release", {}),
-        ("handoff", {"checkpoint": "late"}),
-        ("suspend", {"reason": "waiting_on_review"}),
-        ("resume", {}),
-    ]
-    writes: list[Any] = []
-    for _ in range(count):
-        verb, fields = chance.choice(verbs)
-        is_old = chance.random() < 0.5
-        fence = old["fence"] if is_old else chance.choice(fences)
-        lease_id = (old if is_old else new)["lease_id"]
-        body = {"fence": fence, **fields}
-        writes.append(post(f"/api/v1/leases/{lease_id}/{verb}", body, headers=headers))
-    return writes
-
-
-async def _stored(place: Deployment, *answers: Answer) -> list[Any]:
-    ids = [answer.json()["lease_id"] for answer in answers]
-
-    async def read(service: Any) -> list[Any]:
-        return [await service.store.get(LEASES, "default", lease_id) for lease_id in ids]
-
-    return await read_store(place.store, read)
 
 
 async def test_fences_grow_over_restarts(place: Deployment) -> None:

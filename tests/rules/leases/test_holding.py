@@ -136,15 +136,26 @@ async def test_a_lease_that_was_given_up_is_good_for_nothing_although_its_time_i
     lease = await yard.take("r")
     await yard.do(verb, lease)
     assert not (await yard.do("check", lease))["current"]
-    for late, fields in (
-        ("renew", {}),
-        ("checkpoint", {"done": 1}),
-        ("suspend", {"reason": "paused_by_policy"}),
-    ):
-        assert (await yard.call(late, lease, **fields)).word == "fence_stale"
+    late: dict[str, dict[str, Any]] = {
+        "renew": {}, "checkpoint": {"done": 1}, "suspend": {"reason": "paused_by_policy"}
+    }  # fmt: skip
+    for write, fields in late.items():
+        assert (await yard.call(write, lease, **fields)).word == "fence_stale"
     begin = {"request_hash": "sha256:one", "lease": {"id": lease["lease_id"], "fence": lease["fence"]}}
     seen = await yard.stage.call("POST", "effects/a/begin", yard.keys["ann"], begin)
     assert (seen.status, seen.word) == (409, "fence_stale")
+
+
+@pytest.mark.parametrize("by", [-1, 1])
+async def test_a_fence_that_is_not_the_leases_own_is_good_for_nothing_even_in_its_owners_hand(
+    yard: Yard, by: int
+) -> None:
+    lease = await yard.take("r")
+    guessed = {**lease, "fence": lease["fence"] + by}
+    assert not (await yard.do("check", guessed))["current"]
+    for verb in ("renew", "release", "handoff"):
+        assert (await yard.call(verb, guessed)).word == "fence_stale"
+    assert (await yard.do("check", lease))["current"]
 
 
 async def test_nobody_else_is_told_that_a_released_lease_was_theirs(yard: Yard) -> None:
