@@ -7,13 +7,15 @@ from typing import Annotated, Any
 
 import msgspec
 
+from interlock.api.authentication import presented_key
 from interlock.api.listing import Page, PageQuery, position
 from interlock.api.operations import Answer, Body, Operation, Reply
-from interlock.api.problem import invalid
+from interlock.api.problem import ProblemError, invalid, problem
 from interlock.api.service_calls import Asked, caller_of, decide
+from interlock.codec.sealing import CannotUnseal, seal, unseal
 from interlock.codec.strict import Fault
 from interlock.identity import queries
-from interlock.identity.keys import make_key
+from interlock.identity.keys import NewKey, make_key
 from interlock.identity.model import ApiKey, Principal, PrincipalKind, Role
 from interlock.identity.refusals import NotFound
 from interlock.identity.rules import IssueKey, RevokeKey, SetPrincipal
@@ -48,12 +50,21 @@ class KeyView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IssuedView(msgspec.Struct, frozen=True, kw_only=True):
-    """A new key. `key` is shown this once."""
+    """A new key. `key` is shown this once, and again only to a repeat under the same `Idempotency-Key`."""
 
     principal: str
     tenant: str
     key: str
     key_id: str
+
+
+class KeptKey(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of an issued key for repeats: its text only sealed, and not at all without a secret."""
+
+    principal: str
+    tenant: str
+    key_id: str
+    sealed: bytes | None
 
 
 class IssueBody(Body, frozen=True, kw_only=True):
@@ -82,12 +93,12 @@ async def issue(call: Asked[None, IssueBody]) -> Answer:
         digest=key.digest,
         by=caller_of(call),
     )
-    tenant = call.caller.tenant
-    # Never kept under an idempotency key: the answer holds a secret, and secrets are kept nowhere.
-    stored = await call.services.kernel.run(command)
+    answer = await decide(call, command, lambda stored: Reply(201, _kept_key(call, stored, key)))
     call.services.keyring.forget()
-    view = IssuedView(principal=stored.id, tenant=tenant, key=key.text, key_id=key.id)
-    return Answer(201, msgspec.json.encode(view))
+    kept = msgspec.json.decode(answer.body, type=KeptKey)
+    text = key.text if kept.key_id == key.id else _unsealed(call, kept)
+    view = IssuedView(principal=kept.principal, tenant=kept.tenant, key=text, key_id=kept.key_id)
+    return Answer(answer.status, msgspec.json.encode(view), answer.headers)
 
 
 async def set_principal(call: Asked[None, SetBody]) -> Answer:
@@ -135,6 +146,37 @@ async def who_am_i(call: Asked[None, None]) -> Reply:
     return Reply(200, _principal_view(call.caller.who))
 
 
+def _kept_key(call: Asked[None, IssueBody], stored: Principal, key: NewKey) -> KeptKey:
+    secret = _sealing_secret(call)
+    sealed = seal(key.text.encode(), secret, purpose=_PURPOSE, about=key.id) if secret else None
+    return KeptKey(principal=stored.id, tenant=stored.tenant, key_id=key.id, sealed=sealed)
+
+
+def _unsealed(call: Asked[None, IssueBody], kept: KeptKey) -> str:
+    try:
+        if kept.sealed is None:
+            raise CannotUnseal("there was no secret to seal it with")
+        return unseal(kept.sealed, _sealing_secret(call), purpose=_PURPOSE, about=kept.key_id).decode()
+    except CannotUnseal:
+        detail = (
+            f"this request issued key {kept.key_id} of {kept.principal} before, and only the key that asked for "
+            f"it can be shown it again; if it was lost, revoke it with POST /api/v1/api-keys/{kept.key_id}/revoke "
+            "and issue another under a new Idempotency-Key"
+        )
+        members = {"key_id": kept.key_id, "principal": kept.principal}
+        raise ProblemError(problem("key_already_issued", detail, members=members)) from None
+
+
+def _sealing_secret(call: Asked[None, IssueBody]) -> str:
+    """What a repeat brings along and the store has only a digest of: the admin's own key and the key of the request.
+
+    Whoever owns the file of an embedded store has no key; then it is the server's secret, if there is one.
+    """
+    has_key = call.caller.caller.key_id is not None
+    secret = presented_key(call.request) if has_key else call.services.settings.secret
+    return f"{secret}\n{call.idempotency_key}" if secret and call.idempotency_key else ""
+
+
 def _name(given: str) -> str:
     """A principal's name out of a path, held to the same rule as in a body."""
     try:
@@ -169,6 +211,7 @@ def _key_view(key: ApiKey, principal: Principal) -> KeyView:
 
 
 _TAG = "Identity"
+_PURPOSE = b"interlock issued key v1"
 _ADMIN = ("admin",)
 _NAME = {"name": "The principal's name."}
 
@@ -190,7 +233,8 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="issue_key", method="POST", path="/api/v1/principals/{name}/keys", tag=_TAG, roles=_ADMIN,
         parameters=_NAME, summary="Give a principal a key, creating it if it is new", body=IssueBody,
-        answers={201: IssuedView}, answer=issue, problems=("conflict",),
+        description="A repeat under the same `Idempotency-Key`, with the same admin key, shows the same key again.",
+        answers={201: IssuedView}, answer=issue, problems=("conflict", "key_already_issued"),
     ),
     Operation(
         id="list_api_keys", method="GET", path="/api/v1/api-keys", tag=_TAG, roles=_ADMIN,

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from interlock.codec.sealing import CannotUnseal
 from interlock.identity.model import Caller
 from interlock.jobs.model import Job
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.refusal import Fault
 from interlock.permits.model import DEPLOYMENT, KEY_RINGS, RING_ID, KeyRing, SigningKey
 from interlock.permits.rules import EnsureKey, RotateKeys
-from interlock.permits.sealing import CannotUnseal, make_key, private_key
+from interlock.permits.sealing import make_key, private_key
 from interlock.permits.tokens import Permit, b64encode, signing_input
 from interlock.store.contract import Store
 
