@@ -25,6 +25,7 @@ B = TypeVar("B")
 Asked: TypeAlias = Call[Known, Service, Q, B]
 Render: TypeAlias = Callable[[T], Reply | Answer]
 
+REPLAYED = (("idempotency-replayed", "true"),)
 JOB_ID = {"job_id": "The id that submitting the job returned."}
 
 
@@ -101,5 +102,5 @@ def _scope(call: Call[Known, Service, Any, Any], key: str) -> str:
 
 
 def _answer(rendered: Rendered) -> Answer:
-    headers = (("idempotency-replayed", "true"),) if rendered.replayed else ()
+    headers = REPLAYED if rendered.replayed else ()
     return Answer(rendered.status, rendered.body, headers, rendered.content_type)

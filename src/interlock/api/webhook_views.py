@@ -37,12 +37,16 @@ class WebhookView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SecretView(msgspec.Struct, frozen=True, kw_only=True):
-    """A webhook and its new secret, which is shown this once."""
+    """A webhook and its new secret, which is shown this once, and again to a repeat under its `Idempotency-Key`.
+
+    A repeat after the secret was replaced shows none.
+    """
 
     id: str
     url: str
     types: list[str]
-    secret: str
+    version: int
+    secret: str | None = None
 
 
 class TestView(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,8 +90,9 @@ def plain_view(webhook: Webhook) -> WebhookView:
     )
 
 
-def with_secret(webhook: Webhook) -> SecretView:
-    return SecretView(id=webhook.id, url=webhook.url, types=list(webhook.types), secret=webhook.secret)
+def without_secret(webhook: Webhook) -> SecretView:
+    """What is kept of the answer for repeats; a secret is kept in one place only, with its webhook."""
+    return SecretView(id=webhook.id, url=webhook.url, types=list(webhook.types), version=webhook.version)
 
 
 def progress_of(relay: Relay, head: int) -> Progress:

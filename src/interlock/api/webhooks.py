@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from interlock.api.listing import Page, PageQuery, position
+from interlock.api.app import encode
+from interlock.api.listing import Page, PageQuery, id_cursor, position
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problem import invalid
-from interlock.api.service_calls import Asked, caller_of, decide
+from interlock.api.service_calls import REPLAYED, Asked, caller_of, decide
 from interlock.api.webhook_views import (
     LetterView,
     RelaysView,
@@ -20,8 +21,9 @@ from interlock.api.webhook_views import (
     letter_view,
     plain_view,
     progress_of,
-    with_secret,
+    without_secret,
 )
+from interlock.codec.sealing import CannotUnseal
 from interlock.codec.strict import Fault
 from interlock.identity.refusals import NotFound
 from interlock.kernel.ids import new_id
@@ -38,6 +40,7 @@ from interlock.relays.model import (
     Webhook,
 )
 from interlock.relays.rules import AddWebhook, Redeliver, RemoveWebhook, RotateSecret
+from interlock.relays.sealing import kept_secret, open_secret
 from interlock.relays.signing import BadSecret, read_secret, spell_secret
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
@@ -70,21 +73,22 @@ async def add(call: Asked[None, AddBody]) -> Answer:
         raise invalid(Fault("body/types", str(error))) from None
     except BadSecret as error:
         raise invalid(Fault("body/secret", str(error))) from None
+    webhook_id = new_id("wh")
     command = AddWebhook(
-        webhook_id=new_id("wh"),
+        webhook_id=webhook_id,
         url=body.url,
         types=types,
         description=body.description,
-        secret=secret,
+        secret=kept_secret(secret, webhook_id, service.settings.secret),
         start_after=await outbox.head(service.store),
         by=caller_of(call),
     )
-    return await decide(call, command, lambda webhook: Reply(201, with_secret(webhook)))
+    return await _shown(call, command, secret)
 
 
 async def listed(call: Asked[PageQuery, None]) -> Reply:
     found = await queries.list_webhooks(
-        call.services.store, call.caller.tenant, before=call.query.cursor, limit=call.query.limit
+        call.services.store, call.caller.tenant, before=id_cursor(call.query.cursor), limit=call.query.limit
     )
     items = [await _view(call.services, webhook) for webhook in found.items]
     return Reply(200, Page(items=items, next_cursor=found.next_cursor))
@@ -101,8 +105,10 @@ async def remove(call: Asked[None, None]) -> Answer:
 
 async def rotate(call: Asked[None, None]) -> Answer:
     secret = spell_secret(secrets.token_bytes(_SECRET_BYTES))
-    command = RotateSecret(webhook_id=call.path["webhook_id"], secret=secret, by=caller_of(call))
-    return await decide(call, command, lambda webhook: Reply(200, with_secret(webhook)))
+    webhook_id = call.path["webhook_id"]
+    kept = kept_secret(secret, webhook_id, call.services.settings.secret)
+    command = RotateSecret(webhook_id=webhook_id, secret=kept, by=caller_of(call))
+    return await _shown(call, command, secret)
 
 
 async def test(call: Asked[None, None]) -> Reply:
@@ -147,6 +153,26 @@ async def relays(call: Asked[None, None]) -> Reply:
     head = await outbox.head(service.store)
     broker = await service.store.get(RELAYS, DEPLOYMENT, BROKER)
     return Reply(200, RelaysView(position=head, broker=progress_of(broker, head) if broker else None))
+
+
+async def _shown(call: Asked[Any, Any], command: AddWebhook | RotateSecret, secret: str) -> Answer:
+    """The answer with the new secret; a repeat gets the one that was new when it was first asked."""
+    status = 201 if isinstance(command, AddWebhook) else 200
+    answer = await decide(call, command, lambda webhook: Reply(status, without_secret(webhook)))
+    told = msgspec.json.decode(answer.body, type=SecretView)
+    shown = await _secret_of(call, told) if answer.headers == REPLAYED else secret
+    return Answer(answer.status, encode(msgspec.structs.replace(told, secret=shown)), answer.headers)
+
+
+async def _secret_of(call: Asked[Any, Any], told: SecretView) -> str | None:
+    """The secret of that time. The record's version tells: nothing but a new secret changes a webhook."""
+    webhook = await call.services.store.get(WEBHOOKS, call.caller.tenant, told.id)
+    if webhook is None or webhook.version != told.version:
+        return None
+    try:
+        return open_secret(webhook.secret, webhook.id, call.services.settings.secret)
+    except CannotUnseal:
+        return None
 
 
 async def _found(call: Asked[Any, Any]) -> Webhook:

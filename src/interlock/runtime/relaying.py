@@ -83,6 +83,7 @@ class Relaying:
                 attempts_max=settings.webhook_attempts_max,
             ),
             measures=measures,
+            secret=settings.secret,
         )
         self._running: dict[Target, asyncio.Task[None]] = {}
         self._task: asyncio.Task[None] | None = None

@@ -46,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         300.0
     )
     secret: Annotated[
-        str, msgspec.Meta(description="seals the keys that sign permits; the same on all servers")
+        str, msgspec.Meta(description="seals what signs permits and webhooks; the same on all servers")
     ] = ""
     relay: Annotated[bool, msgspec.Meta(description="deliver events to webhooks and the broker")] = True
     relay_lease_seconds: Annotated[

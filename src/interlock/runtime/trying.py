@@ -7,11 +7,13 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from interlock.codec.sealing import CannotUnseal
 from interlock.kernel.ids import new_id
 from interlock.outbox.cloud import MEDIA_TYPE, cloud_json
 from interlock.outbox.model import Event
 from interlock.relays.model import Webhook
 from interlock.relays.posting import Poster, Refused
+from interlock.relays.sealing import signing_secrets
 from interlock.relays.signing import signed_headers
 from interlock.runtime.relaying import posting_of
 from interlock.runtime.settings import Settings
@@ -33,7 +35,11 @@ async def try_webhook(settings: Settings, webhook: Webhook) -> Tried:
     now = datetime.now(UTC)
     event = Event(tenant=webhook.tenant, id=new_id("evt"), at=now, type=TEST_TYPE, subject=webhook.id)
     body = cloud_json(event, 0)
-    headers = signed_headers(webhook.secrets_at(now), event.id, int(now.timestamp()), body)
+    try:
+        secrets = signing_secrets(webhook, now, settings.secret)
+    except CannotUnseal as why:
+        return Tried(milliseconds=0, error=str(why))
+    headers = signed_headers(secrets, event.id, int(now.timestamp()), body)
     poster = Poster(webhook.url, posting_of(settings))
     began = time.monotonic()
     try:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from interlock.codec.sealing import CannotUnseal
 from interlock.kernel.wakes import Wakes
 from interlock.outbox import queries as outbox
 from interlock.outbox.cloud import MEDIA_TYPE
@@ -19,6 +20,7 @@ from interlock.relays import planning, queries
 from interlock.relays.model import WEBHOOKS, Delivery, DeliveryState, Webhook, relay_topic
 from interlock.relays.planning import Backoff, Tally
 from interlock.relays.posting import CONNECTIONS_MAX, Poster, Posting, Refused
+from interlock.relays.sealing import signing_secrets
 from interlock.relays.signing import signed_headers
 from interlock.runtime.holding import HeldRelay
 from interlock.runtime.relay_measures import RelayMeasures
@@ -39,6 +41,7 @@ class WebhookParts(msgspec.Struct, frozen=True, kw_only=True):
     posting: Posting
     backoff: Backoff
     measures: RelayMeasures
+    secret: str = ""
 
 
 class WebhookRelay:
@@ -129,7 +132,11 @@ class WebhookRelay:
         await self._until_safe()
         now = datetime.now(UTC)
         body = delivery.body.encode()
-        headers = signed_headers(webhook.secrets_at(now), delivery.event_id, int(now.timestamp()), body)
+        try:
+            secrets = signing_secrets(webhook, now, self._parts.secret)
+        except CannotUnseal as why:
+            raise Refused(str(why)) from None
+        headers = signed_headers(secrets, delivery.event_id, int(now.timestamp()), body)
         await self._poster_for(webhook.url).post(
             {"content-type": MEDIA_TYPE, "user-agent": USER_AGENT, **headers}, body
         )
