@@ -24,7 +24,7 @@ rules:
   - {id: free, when: {topic: "work.**"}, decision: allow}
 """
 POISON = 2
-HANG_SECONDS = 600
+HANG_SECONDS = max(600, dose(120))
 SETTINGS = {"INTERLOCK_RETRY_BASE_SECONDS": "0.2", "INTERLOCK_RETRY_MOST_SECONDS": "2"}
 
 
