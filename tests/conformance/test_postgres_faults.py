@@ -14,6 +14,7 @@ from interlock.kernel.refusal import CommandFailed, OutcomeUnknown, StoreUnavail
 from interlock.kernel.storage import StoreDown
 from interlock.kernel.world import World
 from tests.conformance.places import PostgresPlace, Server, serving
+from tests.conformance.reloading import until_commits_wait, until_in_force
 from tests.conformance.test_pruning import once
 from tests.harness.postgres import PostgresServer
 from tests.harness.proxy import PostgresProxy
@@ -143,7 +144,7 @@ async def test_a_commit_that_hangs_is_given_up_without_asking_the_server_to_canc
         await private_place.rows("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
         await private_place.rows("SELECT pg_reload_conf()")
         try:
-            await asyncio.sleep(0.5)
+            await until_commits_wait(private_place)
             with pytest.raises(OutcomeUnknown):
                 await server.kernel.run(Raise(name="a"))
             # A cancelled COMMIT would show at once, though no standby has it.
@@ -251,7 +252,7 @@ async def test_a_server_that_takes_no_writes_is_unavailable(private_place: Postg
         await server.kernel.run(Raise(name="a"))
         await private_place.rows("ALTER SYSTEM SET default_transaction_read_only = on")
         await private_place.rows("SELECT pg_reload_conf()")
-        await asyncio.sleep(0.3)
+        await until_in_force(private_place, "default_transaction_read_only", "on")
         with pytest.raises(StoreUnavailable):
             await server.kernel.run(Raise(name="a"))
 
