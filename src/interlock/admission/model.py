@@ -91,7 +91,7 @@ class Run(Record, frozen=True, kw_only=True):
     workflow: str
     state: RunState
     fence: int
-    ttl_seconds: int
+    ttl_seconds: int | float
     slot_expires_at: datetime
     input: msgspec.Raw = msgspec.Raw(b"null")
     result: msgspec.Raw = msgspec.Raw(b"null")
@@ -103,6 +103,11 @@ class Run(Record, frozen=True, kw_only=True):
     def holds_at(self, now: datetime) -> bool:
         """Whether it still has its slot by this clock."""
         return self.state is RunState.RUNNING and now < self.slot_expires_at
+
+    def state_at(self, now: datetime) -> RunState:
+        """The state by the clock: a run past its slot's time is lost even if no sweep has run."""
+        overdue = self.state is RunState.RUNNING and not self.holds_at(now)
+        return RunState.LOST if overdue else self.state
 
 
 LIMITS = Kind("limit", Limit, table="limits")

@@ -113,7 +113,7 @@ class StartRun(Command[Run], frozen=True, kw_only=True):
     caller: Caller
     workflow: str
     run_id: str
-    ttl_seconds: int
+    ttl_seconds: int | float
     input: msgspec.Raw = msgspec.Raw(b"null")
     ticket: str | None = None
 

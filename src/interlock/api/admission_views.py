@@ -43,7 +43,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     workflow: str
     state: str
     fence: int
-    ttl_seconds: int
+    ttl_seconds: int | float
     slot_expires_at: datetime
     input: msgspec.Raw
     result: msgspec.Raw
@@ -81,11 +81,12 @@ def limit_view(limit: Limit, gate: Gate | None = None) -> LimitView:
     )
 
 
-def run_view(run: Run) -> RunView:
+def run_view(run: Run, now: datetime | None = None) -> RunView:
+    """A run as it stands; with `now`, one past its slot's time is shown as lost."""
     return RunView(
         run_id=run.id,
         workflow=run.workflow,
-        state=run.state.value,
+        state=(run.state_at(now) if now else run.state).value,
         fence=run.fence,
         ttl_seconds=run.ttl_seconds,
         slot_expires_at=run.slot_expires_at,

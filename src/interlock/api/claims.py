@@ -25,7 +25,10 @@ _WAIT_SECONDS_MAX = 60
 # Workers are woken; this covers a lost wake-up, and work that time alone makes ready.
 _POLL_SECONDS = 1.0
 
-Seconds = Annotated[int, msgspec.Meta(ge=1, le=LEASE_SECONDS_MAX)]
+Seconds = (
+    Annotated[int, msgspec.Meta(ge=1, le=LEASE_SECONDS_MAX)]
+    | Annotated[float, msgspec.Meta(gt=0, le=LEASE_SECONDS_MAX)]
+)
 Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 
@@ -35,7 +38,7 @@ class ClaimBody(Body, frozen=True, kw_only=True):
     topics: Annotated[list[Pattern], msgspec.Meta(min_length=1, max_length=32)]
     max: Annotated[int, msgspec.Meta(ge=1, le=CLAIM_MAX)] = 1
     lease_seconds: Seconds = LEASE_SECONDS_DEFAULT
-    wait_seconds: Annotated[int, msgspec.Meta(ge=0, le=_WAIT_SECONDS_MAX)] = 0
+    wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=_WAIT_SECONDS_MAX)] = 0
 
 
 class ClaimOneBody(Body, frozen=True, kw_only=True):

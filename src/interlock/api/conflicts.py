@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from interlock.api.jobs import READERS, GivenReason
-from interlock.api.listing import Page, PageQuery
+from interlock.api.listing import Page, PageQuery, id_cursor
 from interlock.api.operations import Answer, Body, Operation, Query, Reply
 from interlock.api.service_calls import Asked, caller_of, decide
 from interlock.approvals.renewing import RefreshApproval
@@ -123,7 +123,7 @@ async def listed(call: Asked[ConflictsQuery, None]) -> Reply:
         call.caller.tenant,
         state=query.state,
         kind=query.kind,
-        before=query.cursor,
+        before=id_cursor(query.cursor),
         limit=query.limit,
     )
     return Reply(

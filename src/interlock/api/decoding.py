@@ -82,8 +82,10 @@ def _parsed(body: bytes) -> JsonValue:
 
 
 def _check_media_type(request: Request, supported: tuple[str, ...]) -> None:
-    """Refuse a body of another type. An empty name among `supported` allows a missing content type."""
+    """Refuse a body of another type. A body without one is taken for JSON, which then says whether it is."""
     sent = request.headers.get("content-type", "")
+    if not sent and JSON in supported:
+        return
     media_type = sent.partition(";")[0].strip().lower()
     accepted = media_type in supported or (JSON in supported and _is_json(media_type))
     charset = _CHARSET.search(sent)

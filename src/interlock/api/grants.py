@@ -17,12 +17,12 @@ from interlock.api.grant_views import (
     use_view,
 )
 from interlock.api.jobs import READERS, Reason, Text
-from interlock.api.listing import Page, PageQuery
+from interlock.api.listing import Page, PageQuery, id_cursor
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problem import invalid
 from interlock.api.service_calls import Asked, caller_of, decide
 from interlock.codec.canonical import canonical
-from interlock.codec.durations import DurationText, seconds_of
+from interlock.codec.durations import Duration, duration_seconds
 from interlock.codec.strict import Fault
 from interlock.grants import queries
 from interlock.grants.claiming import ClaimGrant, LookFurther, NotClaimed
@@ -75,7 +75,7 @@ class IssueBody(Body, frozen=True, kw_only=True):
     )
     budget: LimitBody | None = None
     uses: Annotated[int, msgspec.Meta(ge=1, le=USES_MAX)] = 1
-    expires_in: DurationText | None = None
+    expires_in: Duration | None = None
     expires_at: datetime | None = None
     reason: Reason = ""
     standing: bool = False
@@ -114,7 +114,7 @@ async def issue(call: Asked[None, IssueBody]) -> Answer:
         limits=_limits(body),
         uses=body.uses,
         expires_at=body.expires_at,
-        expires_seconds=seconds_of(body.expires_in) if body.expires_in else 3600,
+        expires_seconds=duration_seconds(body.expires_in) if body.expires_in is not None else 3600,
         standing=body.standing,
         reason=body.reason,
         signature=Signature(signer=signature.signer, value=signature.value) if signature else None,
@@ -154,7 +154,7 @@ async def listed(call: Asked[GrantsQuery, None]) -> Reply:
         task=query.task,
         state=query.state,
         now=now,
-        before=query.cursor,
+        before=id_cursor(query.cursor),
         limit=query.limit,
     )
     items = [grant_view(grant, now) for grant in found.items]
@@ -183,7 +183,7 @@ async def uses(call: Asked[PageQuery, None]) -> Reply:
 async def ledger(call: Asked[PageQuery, None]) -> Reply:
     query = call.query
     found = await queries.read_ledger(
-        call.services.store, call.caller.tenant, now=_now(), before=query.cursor, limit=query.limit
+        call.services.store, call.caller.tenant, now=_now(), before=id_cursor(query.cursor), limit=query.limit
     )
     return Reply(200, ledger_view(found))
 
@@ -228,11 +228,12 @@ _CLAIMANTS = ("submit", "work", "operate", "admin")
 
 OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
-        id="issue_grant", method="POST", path="/api/v1/grants", tag=_TAG, roles=("review", "admin"),
+        id="issue_grant", method="POST", path="/api/v1/grants", tag=_TAG,
         summary="Permit a task, so many times, until a moment", body=IssueBody,
         description="People only. Pins and limits only narrow. With a signature, the server checks it against "
         "the registered keys of the person who issues.",
-        answers={201: GrantView}, answer=issue, problems=("people_only", "not_actionable", "bad_signature"),
+        answers={201: GrantView}, answer=issue,
+        problems=("people_only", "forbidden", "not_actionable", "bad_signature"),
         example={"task": "deploy", "pins": {"repo": "billing", "amount_cents": {"max": 500}}, "uses": 1},
     ),
     Operation(

@@ -34,7 +34,7 @@ async def metrics(call: Asked[None, None]) -> Response:
     return Response(status=200, headers=(("content-type", MEDIA_TYPE),), body=body)
 
 
-OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
+_OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="healthz", method="GET", path="/healthz", tag="Health", public=True,
         summary="The process is alive", answers={200: Health}, answer=alive,
@@ -48,3 +48,8 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         summary="Figures in Prometheus' text format", answers={200: Media(MEDIA_TYPE)}, answer=metrics,
     ),
 )  # fmt: skip
+
+# Where orchestrators look for them, and beside everything else.
+OPERATIONS = _OPERATIONS + tuple(
+    msgspec.structs.replace(each, id=f"api_{each.id}", path=f"/api/v1{each.path}") for each in _OPERATIONS
+)

@@ -10,6 +10,7 @@ from interlock.api.jobs import Text
 from interlock.api.listing import PageQuery
 from interlock.api.operations import Body
 from interlock.codec.canonical import canonical
+from interlock.codec.durations import TtlSeconds
 from interlock.leases.checkpoints import Content
 from interlock.leases.model import Mode
 
@@ -23,7 +24,7 @@ class AcquireBody(Body, frozen=True, kw_only=True):
     resource: Resource
     purpose: Text = ""
     mode: Mode = Mode.EXCLUSIVE
-    ttl_seconds: Annotated[int, msgspec.Meta(ge=1, le=86_400)] = 60
+    ttl_seconds: TtlSeconds = 60
     wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=300)] = 0
     session: Text = ""
 
@@ -37,6 +38,13 @@ class CheckBody(Body, frozen=True, kw_only=True):
 class FenceBody(CheckBody, frozen=True, kw_only=True):
     """A lease that was acquired with a `session` takes it again with every call."""
 
+    session: Text = ""
+
+
+class ResumeBody(Body, frozen=True, kw_only=True):
+    """Only the owner can resume, so the fence may be left out; one that is sent must be current."""
+
+    fence: Fence | None = None
     session: Text = ""
 
 

@@ -43,7 +43,7 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
     session: str
     purpose: str
-    ttl_seconds: int
+    ttl_seconds: int | float
     since: datetime
     expires_at: datetime
     renewals: int

@@ -14,6 +14,7 @@ from interlock.api.lease_bodies import (
     HandOffBody,
     LeasesQuery,
     RenewBody,
+    ResumeBody,
     SuspendBody,
     TermsBody,
     content_of,
@@ -34,7 +35,7 @@ from interlock.api.lease_views import (
     shown_view,
     terms_view,
 )
-from interlock.api.listing import Page
+from interlock.api.listing import Page, id_cursor
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.service_calls import Asked, caller_of, decide
 from interlock.identity.refusals import NotFound
@@ -66,7 +67,7 @@ async def suspend(call: Asked[None, SuspendBody]) -> Answer:
     return await _decide(call, SuspendLease(**_own(call, lease), reason=call.body.reason))
 
 
-async def resume(call: Asked[None, FenceBody]) -> Answer:
+async def resume(call: Asked[None, ResumeBody]) -> Answer:
     return await _decide(call, ResumeLease(**_own(call, await _read(call))))
 
 
@@ -111,7 +112,7 @@ async def listed(call: Asked[LeasesQuery, None]) -> Reply:
         live=query.live,
         resource=query.resource,
         owner=query.owner,
-        before=query.cursor,
+        before=id_cursor(query.cursor),
         limit=query.limit,
     )
     items = [shown_view(lease, now) for lease in found.items]
@@ -152,11 +153,12 @@ async def terms(call: Asked[None, None]) -> Reply:
 
 
 def _own(call: Asked[None, Any], lease: Lease) -> dict[str, Any]:
+    fence = call.body.fence
     return {
         "caller": caller_of(call),
         "lease_id": lease.id,
         "resource": lease.resource,
-        "fence": call.body.fence,
+        "fence": lease.fence if fence is None else fence,
         "session": call.body.session,
     }
 
@@ -220,7 +222,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     _verb("renew", "Keep the resource for another period", RenewBody, renew),
     _verb("checkpoint", "Record how far the work has come", CheckpointBody, checkpoint),
     _verb("suspend", "Wait for a person without renewing", SuspendBody, suspend),
-    _verb("resume", "Go on after a suspension", FenceBody, resume),
+    _verb("resume", "Go on after a suspension", ResumeBody, resume),
     _verb("handoff", "Give it to somebody else, with a checkpoint", HandOffBody, hand_off),
     _verb("release", "Give the resource back", FenceBody, release),
     Operation(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Generic, TypeVar
 
 import msgspec
 
 from interlock.api.operations import Query
-from interlock.api.problem import invalid
+from interlock.api.problem import ProblemError, invalid
 from interlock.codec.strict import Fault
 
 T = TypeVar("T")
+
+_ID = re.compile(r"[a-z]{2,5}_[0-9a-f]{32}")
 
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 200
@@ -40,10 +43,21 @@ class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
+def id_cursor(cursor: str | None) -> str | None:
+    """A cursor that is an id of ours, as lists of our own records use; None starts at the newest."""
+    if cursor is not None and not _ID.fullmatch(cursor):
+        raise _strange_cursor()
+    return cursor
+
+
 def position(cursor: str | None) -> int | None:
     """A cursor that is a number, as lists in order of writing use; None starts at the newest."""
     if cursor is None:
         return None
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
-        raise invalid(Fault("query/cursor", "is not one that this list returned; start without a cursor"))
+        raise _strange_cursor()
     return int(cursor)
+
+
+def _strange_cursor() -> ProblemError:
+    return invalid(Fault("query/cursor", "is not one that this list returned; start without a cursor"))

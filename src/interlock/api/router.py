@@ -3,12 +3,13 @@
 The raw path is split before it is decoded, so an encoded slash stays inside its segment:
 `/targets/repo%3Abilling%2Finvoice.py` names the target `repo:billing/invoice.py`. As in OpenAPI, a literal
 segment is preferred to a parameter: where both `/jobs/claim` and `/jobs/{job_id}` are routes, a job cannot be
-called `claim`.
+called `claim`. Where nothing else fits, a parameter that may span segments takes slashes that were sent as they
+are: `/targets/repo:billing/invoice.py` is the same target. A name that ends like a route must be encoded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Generic, TypeAlias, TypeVar
 
@@ -19,16 +20,21 @@ from interlock.codec.strict import Fault
 T = TypeVar("T")
 
 _NO_PARAMETERS: Mapping[str, str] = MappingProxyType({})
+_SPANNED_MAX = 64
 
 
 class Router(Generic[T]):
     """A fixed set of routes, each a method, a template such as `/jobs/{job_id}`, and what it leads to."""
 
-    def __init__(self, routes: Iterable[tuple[str, str, T]]) -> None:
-        """Plant every route; one method and shape of path may lead to one thing only."""
+    def __init__(self, routes: Iterable[tuple[str, str, T]], spanning: Collection[str] = ()) -> None:
+        """Plant every route; one method and shape of path may lead to one thing only.
+
+        `spanning` names the parameters that may go over several segments.
+        """
+        self._spanning = spanning
         self._root: _Node[T] = _Node()
         self._exact: dict[tuple[str, str], T] = {}
-        self._segments_max = 0
+        self._segments_max = _SPANNED_MAX if spanning else 0
         for method, template, leads_to in routes:
             self._plant(method, template, leads_to)
 
@@ -61,6 +67,7 @@ class Router(Generic[T]):
         for segment in segments:
             if segment.startswith("{") and segment.endswith("}"):
                 names.append(segment[1:-1])
+                node.spans |= segment[1:-1] in self._spanning
                 if node.parameter is None:
                     node.parameter = _Node()
                 node = node.parameter
@@ -94,11 +101,12 @@ class Router(Generic[T]):
 class _Node(Generic[T]):
     """One place in the tree of paths."""
 
-    __slots__ = ("literals", "parameter", "routes")
+    __slots__ = ("literals", "parameter", "routes", "spans")
 
     def __init__(self) -> None:
         self.literals: dict[str, _Node[T]] = {}
         self.parameter: _Node[T] | None = None
+        self.spans = False
         self.routes: dict[str, tuple[tuple[str, ...], T]] = {}
 
     def reach(self, segments: list[str], at: int, values: tuple[str, ...]) -> _Place[T] | None:
@@ -111,7 +119,13 @@ class _Node(Generic[T]):
             return place
         if self.parameter is None or not segment:
             return None
-        return self.parameter.reach(segments, at + 1, (*values, segment))
+        last = len(segments) if self.spans else at + 1
+        for end in range(at + 1, last + 1):
+            value = "/".join(segments[at:end])
+            place = self.parameter.reach(segments, end, (*values, value)) if segments[end - 1] else None
+            if place is not None:
+                return place
+        return None
 
     def methods(self) -> tuple[str, ...]:
         """List the methods of this place, with those that come along with others."""

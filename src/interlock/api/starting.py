@@ -21,6 +21,7 @@ from interlock.api.admission_views import run_view
 from interlock.api.operations import Answer, Body, Reply
 from interlock.api.service_calls import Asked, caller_of, decide
 from interlock.codec.canonical import canonical
+from interlock.codec.durations import TtlSeconds
 from interlock.kernel.ids import new_id
 from interlock.kernel.refusal import Fault, LockBusy, StoreUnavailable
 from interlock.kernel.wakes import Subscription
@@ -36,7 +37,7 @@ class StartBody(Body, frozen=True, kw_only=True):
     """`ttl_seconds` is how long the slot is kept without renewing; with `wait_seconds` the caller waits in line."""
 
     input: Any = None
-    ttl_seconds: Annotated[int, msgspec.Meta(ge=1, le=86_400)] = TTL_SECONDS_DEFAULT
+    ttl_seconds: TtlSeconds = TTL_SECONDS_DEFAULT
     wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=300)] = 0
 
 

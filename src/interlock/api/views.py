@@ -147,13 +147,13 @@ def approval_view(approval: Approval, now: datetime | None = None) -> ApprovalVi
     )
 
 
-def job_fields(job: Job) -> dict[str, Any]:
-    """Everything of a job that every view of it shows."""
+def job_fields(job: Job, now: datetime | None = None) -> dict[str, Any]:
+    """Everything of a job that every view of it shows; with `now`, one past its time is shown as expired."""
     action = job.action
     lease = job.lease if job.lease_until else None
     return {
         "id": job.id,
-        "state": job.state.value,
+        "state": (job.state_at(now) if now else job.state).value,
         "topic": action.topic,
         "env": action.env,
         "channel": action.channel,
@@ -167,7 +167,7 @@ def job_fields(job: Job) -> dict[str, Any]:
         "job_hash": job.job_hash,
         "policy_snapshot": job.policy_snapshot,
         "decision": verdict_view(job),
-        "approval": approval_view(job.approval) if job.approval else None,
+        "approval": approval_view(job.approval, now) if job.approval else None,
         "grant_use": _grant_use(job),
         "submitted_by": job.submitted_by,
         "submitted_at": job.submitted_at,
@@ -189,9 +189,10 @@ def job_fields(job: Job) -> dict[str, Any]:
     }
 
 
-def job_view(job: Job, *, whole: bool = False) -> JobView:
+def job_view(job: Job, now: datetime | None = None, *, whole: bool = False) -> JobView:
     """A job; `whole` adds the versions it had before."""
-    return JobView(**job_fields(job), revisions=[_revision(old) for old in job.revisions] if whole else [])
+    revisions = [_revision(old) for old in job.revisions] if whole else []
+    return JobView(**job_fields(job, now), revisions=revisions)
 
 
 def _grant_use(job: Job) -> GrantUseView | None:

@@ -25,7 +25,7 @@ _CHECKPOINT_BYTES_MAX = 64 * 1024
 _RESULT_BYTES_MAX = 256 * 1024
 _ERROR_BYTES_MAX = 16 * 1024
 
-FenceNumber = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
+FenceNumber = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 Reason = Annotated[str, msgspec.Meta(max_length=4000, pattern=r"^[^\u0000]*$")]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -92,7 +92,7 @@ class RunWithSteps(msgspec.Struct, frozen=True, kw_only=True):
     workflow: str
     state: str
     fence: int
-    ttl_seconds: int
+    ttl_seconds: int | float
     slot_expires_at: datetime
     input: msgspec.Raw
     result: msgspec.Raw
@@ -141,7 +141,7 @@ async def read(call: Asked[None, None]) -> Reply:
     if run is None:
         raise NotFound("run", call.path["run_id"])
     progress = await queries.read_progress(call.services.store, run.tenant, run.id)
-    shown = msgspec.structs.asdict(run_view(run))
+    shown = msgspec.structs.asdict(run_view(run, datetime.now(UTC)))
     return Reply(200, RunWithSteps(**shown, steps=_steps_view(progress)))
 
 

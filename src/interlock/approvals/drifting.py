@@ -52,7 +52,8 @@ def check_target(world: World, job: Job) -> None:
         return
     known = moved.conflict_of(target.version, naming=job.submitted_by)
     known = known or conflict_of_repeat(world, _on_old_version(job))
-    raise TargetChanged(job.id, target.key, target.version, moved.current, known or world.new_id("cnf"))
+    found = known or world.new_id("cnf")
+    raise TargetChanged(job.id, job.state.value, target.key, target.version, moved.current, found)
 
 
 def rebased(world: World, action: Action, tenant: str) -> Action:

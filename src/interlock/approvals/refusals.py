@@ -1,4 +1,4 @@
-"""Why an approval cannot be decided this way."""
+"""Why an approval cannot be decided this way. `state` is the job's, for whoever is refused to know where it stands."""
 
 from __future__ import annotations
 
@@ -12,55 +12,60 @@ class DecisionRefused(Refusal):
 
 
 class AlreadyRejected(DecisionRefused):
-    def __init__(self, job_id: str, by: str, at: datetime, decision_id: str) -> None:
+    def __init__(self, job_id: str, state: str, by: str, at: datetime, decision_id: str) -> None:
         super().__init__(
             f"{job_id} was rejected by {by} at {at:%Y-%m-%dT%H:%M:%SZ}; submit a new job to ask again"
         )
-        self.by, self.at, self.decision_id = by, at, decision_id
+        self.state, self.by, self.at, self.decision_id = state, by, at, decision_id
 
 
 class AlreadyApproved(DecisionRefused):
-    def __init__(self, job_id: str, by: str, at: datetime, decision_id: str) -> None:
+    def __init__(self, job_id: str, state: str, by: str, at: datetime, decision_id: str) -> None:
         super().__init__(
             f"{job_id} was approved by {by} at {at:%Y-%m-%dT%H:%M:%SZ}; cancel the job to stop it"
         )
-        self.by, self.at, self.decision_id = by, at, decision_id
+        self.state, self.by, self.at, self.decision_id = state, by, at, decision_id
 
 
 class SnapshotChanged(DecisionRefused):
-    def __init__(self, job_id: str, submitted_under: str, current: str | None) -> None:
+    def __init__(self, job_id: str, state: str, submitted_under: str, current: str | None) -> None:
         super().__init__(
             f"the policy changed since {job_id} was submitted; look at it again after "
             f"POST /api/v1/approvals/{job_id}/refresh"
         )
-        self.submitted_under, self.current = submitted_under, current
+        self.state, self.submitted_under, self.current = state, submitted_under, current
 
 
 class JobChanged(DecisionRefused):
-    def __init__(self, job_id: str, expected: str, found: str) -> None:
+    def __init__(self, job_id: str, state: str, expected: str, found: str) -> None:
         super().__init__(
             f"what is stored for {job_id} no longer matches its hash; nothing will run. "
             f"Find out who changed it, then POST /api/v1/approvals/{job_id}/refresh or cancel the job"
         )
-        self.expected, self.found = expected, found
+        self.state, self.expected, self.found = state, expected, found
 
 
 class HashMismatch(DecisionRefused):
-    def __init__(self, job_id: str, stored: str) -> None:
+    def __init__(self, job_id: str, state: str, stored: str) -> None:
         super().__init__(f"you saw another version of {job_id}; read it again and decide on {stored}")
-        self.stored = stored
+        self.state, self.stored = state, stored
 
 
 class TargetChanged(DecisionRefused):
-    def __init__(self, job_id: str, target: str, expected: str, found: str, conflict_id: str) -> None:
+    def __init__(
+        self, job_id: str, state: str, target: str, expected: str, found: str, conflict_id: str
+    ) -> None:
         super().__init__(
             f"{target} moved from {expected} to {found} since {job_id} was submitted; "
             f"look at conflict {conflict_id}, then refresh or cancel"
         )
-        self.target, self.expected, self.found, self.conflict_id = target, expected, found, conflict_id
+        self.state, self.target, self.conflict_id = state, target, conflict_id
+        self.expected, self.found = expected, found
 
 
 class ApprovalExpired(DecisionRefused):
+    state = "EXPIRED"
+
     def __init__(self, job_id: str, at: datetime, now: datetime) -> None:
         ago = int((now - at).total_seconds())
         super().__init__(
@@ -72,6 +77,8 @@ class ApprovalExpired(DecisionRefused):
 
 class JobExpired(DecisionRefused):
     """The job's own time is up, so asking again would be of no use."""
+
+    state = "EXPIRED"
 
     def __init__(self, job_id: str, at: datetime, now: datetime) -> None:
         ago = int((now - at).total_seconds())

@@ -91,7 +91,7 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
         if approval.state is ApprovalState.APPROVED:
             return _already(job, approval, Outcome.ALREADY_APPROVED)
         if approval.state is ApprovalState.REJECTED:
-            raise AlreadyRejected(job.id, *_winner(approval))
+            raise AlreadyRejected(job.id, job.state.value, *_winner(approval))
         _check_binding(world, job, approval, self.job_hash)
         voted = self._vote(world, job, approval, reviewer)
         count = len(people_who_agree(world, job, voted))
@@ -170,7 +170,7 @@ class RejectJob(Command[Decided], frozen=True, kw_only=True):
         if approval.state is ApprovalState.REJECTED:
             return _already(job, approval, Outcome.ALREADY_REJECTED)
         if approval.state is ApprovalState.APPROVED:
-            raise AlreadyApproved(job.id, *_winner(approval))
+            raise AlreadyApproved(job.id, job.state.value, *_winner(approval))
         settled = _settled(
             world, approval, ApprovalState.REJECTED, self.caller.principal, self.reason, self.note
         )
@@ -224,9 +224,9 @@ def _check_time(job: Job, approval: Approval, now: datetime) -> None:
 def _check_binding(world: World, job: Job, approval: Approval, seen_hash: str | None) -> None:
     """What is approved must be what was stored, what was seen, for what is there now, and still be asked about."""
     if not job.is_intact or approval.job_hash != job.job_hash:
-        raise JobChanged(job.id, approval.job_hash, job.action.hash(job.tenant))
+        raise JobChanged(job.id, job.state.value, approval.job_hash, job.action.hash(job.tenant))
     if seen_hash is not None and seen_hash != job.job_hash:
-        raise HashMismatch(job.id, job.job_hash)
+        raise HashMismatch(job.id, job.state.value, job.job_hash)
     check_target(world, job)
     if approval.requirement.binding == "workflow":
         return
@@ -236,7 +236,7 @@ def _check_binding(world: World, job: Job, approval: Approval, seen_hash: str | 
         return
     if approval.requirement.binding == "semantic" and _asks_the_same(world, job, approval):
         return
-    raise SnapshotChanged(job.id, approval.policy_snapshot, current)
+    raise SnapshotChanged(job.id, job.state.value, approval.policy_snapshot, current)
 
 
 def _asks_the_same(world: World, job: Job, approval: Approval) -> bool:

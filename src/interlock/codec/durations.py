@@ -1,4 +1,4 @@
-"""Durations as people write them: `30s`, `15m`, `4h`, `7d`."""
+"""Durations as people write them: `30s`, `15m`, `4h`, `7d`; and as programs do: a number of seconds."""
 
 from __future__ import annotations
 
@@ -17,6 +17,22 @@ DurationText = Annotated[
     str,
     msgspec.Meta(pattern=_PATTERN, description="A duration such as 30s, 15m, 4h or 7d.", examples=["15m"]),
 ]
+
+Duration = (
+    DurationText | Annotated[int, msgspec.Meta(ge=0, le=999_999_999, description="A number of seconds.")]
+)
+DurationInQuery = Annotated[
+    str,
+    msgspec.Meta(pattern=_PATTERN.replace("s|", "s?|", 1), description="A duration such as 15m, or seconds."),
+]
+
+# How long something is kept without being renewed. Fractions are as good as whole seconds.
+TtlSeconds = Annotated[int, msgspec.Meta(ge=1, le=86_400)] | Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+
+
+def duration_seconds(given: str | int) -> int:
+    """Read what a caller sent for a duration: text with a unit, or plain seconds."""
+    return int(given) if isinstance(given, int) or given.isdigit() else seconds_of(given)
 
 
 def seconds_of(text: str) -> int:

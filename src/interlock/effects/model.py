@@ -107,7 +107,7 @@ class Effect(Record, frozen=True, kw_only=True):
     state: EffectState
     fence: int
     downstream_key: str
-    ttl_seconds: int
+    ttl_seconds: int | float
     first_begun_at: datetime
     begun_at: datetime
     begun_by: str

@@ -24,7 +24,7 @@ from interlock.grants.recording import grants_topic, record, record_expiry, reco
 from interlock.grants.refusals import BadGrantTime, BadSignature, GrantExists, GrantOver, SignatureRequired
 from interlock.identity.model import Caller, PrincipalKind, Role
 from interlock.identity.refusals import NotFound, PeopleOnly
-from interlock.identity.rules import caller_reads, require
+from interlock.identity.rules import caller_reads, identify, require
 from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
@@ -61,9 +61,10 @@ class IssueGrant(Command[Grant], frozen=True, kw_only=True):
         )
 
     def decide(self, world: World) -> Grant:
-        approver = require(world, self.caller, Role.REVIEW, Role.ADMIN)
+        approver = identify(world, self.caller)
         if approver.kind is not PrincipalKind.PERSON:
             raise PeopleOnly(approver.id, approver.kind.value)
+        require(world, self.caller, Role.REVIEW, Role.ADMIN)
         grant = self._grant(world, approver.id)
         known = world.get(GRANTS, grant.tenant, grant.id)
         if known is not None:

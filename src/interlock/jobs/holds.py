@@ -28,6 +28,6 @@ class JobLease(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     worker: str
     claimed_at: datetime
     expires_at: datetime
-    seconds: int
+    seconds: int | float
     retry_at: datetime | None = None
     ended: LeaseEnd | None = None

@@ -48,7 +48,7 @@ def is_lost(job: Job, now: datetime) -> bool:
     return job.lease_until is not None and job.lease_until <= now
 
 
-def take(world: World, job: Job, worker: str, seconds: int, backoff: Backoff) -> Job:
+def take(world: World, job: Job, worker: str, seconds: float, backoff: Backoff) -> Job:
     """Give a runnable job to a worker under the next fence."""
     claimed = msgspec.structs.replace(
         job,
@@ -203,7 +203,9 @@ class ReleaseJob(HolderCommand, frozen=True, kw_only=True):
         return "release"
 
 
-def _leased(world: World, job: Job, worker: str, claimed_at: datetime, seconds: int, backoff: Backoff) -> Job:
+def _leased(
+    world: World, job: Job, worker: str, claimed_at: datetime, seconds: float, backoff: Backoff
+) -> Job:
     expires_at = world.now + timedelta(seconds=seconds)
     is_last = job.attempt >= job.max_attempts
     lease = JobLease(

@@ -205,6 +205,14 @@ class Job(Record, frozen=True, kw_only=True):
         """Whether the job's own time is up, swept or not."""
         return self.expires_at is not None and now >= self.expires_at
 
+    def state_at(self, now: datetime) -> JobState:
+        """The state by the clock: one that nobody decided or began in time is expired even if no sweep has run."""
+        if self.state not in (JobState.APPROVAL, JobState.PENDING):
+            return self.state
+        asked = self.approval if self.state is JobState.APPROVAL else None
+        undecided = asked is not None and asked.state_at(now) is ApprovalState.EXPIRED
+        return JobState.EXPIRED if undecided or self.is_over_at(now) else self.state
+
     def due_at(self) -> datetime | None:
         """When a sweep must look at this job: its own end, its approval's end or next escalation."""
         if self.state not in (JobState.APPROVAL, JobState.PENDING):

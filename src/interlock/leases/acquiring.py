@@ -36,6 +36,7 @@ from interlock.leases.model import (
     LeaseTerms,
     Mode,
     Node,
+    Place,
     ancestors_of,
     conflicts,
     next_fence,
@@ -69,7 +70,7 @@ class AcquireLease(Command[Acquired], frozen=True, kw_only=True):
     mode: Mode = Mode.EXCLUSIVE
     purpose: str = ""
     session: str = ""
-    ttl_seconds: int = 60
+    ttl_seconds: int | float = 60
     ticket: str | None = None
 
     def reads(self) -> Reads:
@@ -149,8 +150,10 @@ class AcquireLease(Command[Acquired], frozen=True, kw_only=True):
             return
         if first.kept:
             left = _until(first.expires_at, world.now)
-            raise LeaseHeld(self.resource, None, left, f"is kept for {first.principal}")
-        raise LeaseHeld(self.resource, None, 1.0, f"goes to {first.principal} first, who waits longer")
+            raise LeaseHeld(self.resource, _seen(first), left, f"is kept for {first.principal}")
+        raise LeaseHeld(
+            self.resource, _seen(first), 1.0, f"goes to {first.principal} first, who waits longer"
+        )
 
     # Taking it.
 
@@ -265,6 +268,18 @@ def _check_resource(resource: str) -> None:
         raise ResourceTooDeep(DEPTH_MAX)
     if TREE.strip("/") in path.split("/"):
         raise ResourceUnclear(resource)
+
+
+def _seen(place: Place) -> HolderSeen:
+    """Whoever goes first, as shown to those after them; they have yet to take it."""
+    return HolderSeen(
+        principal=place.principal,
+        purpose=place.purpose,
+        since=place.since,
+        expires_at=place.expires_at,
+        lease_id=None,
+        resource=place.resource,
+    )
 
 
 def _until(moment: datetime, now: datetime) -> float:

@@ -104,7 +104,7 @@ class Lease(Record, frozen=True, kw_only=True):
     owner: str
     session: str = ""
     purpose: str = ""
-    ttl_seconds: int
+    ttl_seconds: int | float
     since: datetime
     expires_at: datetime
     renewals: int = 0

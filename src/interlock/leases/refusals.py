@@ -10,13 +10,13 @@ from interlock.kernel.refusal import Refusal
 
 
 class HolderSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds it, as shown to others."""
+    """Who holds it, or goes first, as shown to others. Whoever has yet to take it has no `lease_id`."""
 
     principal: str
     purpose: str
     since: datetime
     expires_at: datetime
-    lease_id: str
+    lease_id: str | None
     resource: str
 
 

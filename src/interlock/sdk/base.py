@@ -105,7 +105,7 @@ class ClientBase:
         self,
         *,
         key: Callable[..., str | int],
-        ttl: int | None = None,
+        ttl: float | None = None,
         reconcile: Reconcile | None = None,
         grant: GrantNeeded | None = None,
     ) -> Callable[[F], F]:
@@ -123,7 +123,7 @@ class ClientBase:
         action_id: str,
         *,
         request: Any,
-        ttl: int | None = None,
+        ttl: float | None = None,
         reconcile: Reconcile | None = None,
         job: HeldJob | str | None = None,
         lease: HeldLease | None = None,

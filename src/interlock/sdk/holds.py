@@ -15,7 +15,7 @@ def run_verbs(
     session: Session,
     workflow: str,
     *,
-    ttl: int,
+    ttl: float,
     wait: float,
     input: Any,  # noqa: A002 - the API's own word
     key: str | None,
@@ -41,7 +41,7 @@ def lease_verbs(
     session: Session,
     resource: str,
     *,
-    ttl: int,
+    ttl: float,
     wait: float,
     purpose: str,
     mode: Literal["exclusive", "shared"],

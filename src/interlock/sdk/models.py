@@ -306,7 +306,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     workflow: str
     state: str
     fence: int
-    ttl_seconds: int = 60
+    ttl_seconds: int | float = 60
     slot_expires_at: datetime | None = None
     input: Any = None
     result: Any = None
@@ -376,7 +376,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     mode: str = "exclusive"
     purpose: str = ""
     session: str = ""
-    ttl_seconds: int = 60
+    ttl_seconds: int | float = 60
     since: datetime | None = None
     expires_at: datetime | None = None
     conflict_id: str | None = None

@@ -79,7 +79,7 @@ class LeaseLike(Protocol):
 class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     """What must hold for the effect to begin, and how long it may take."""
 
-    ttl: int | None = None
+    ttl: float | None = None
     job: HeldJob | str | None = None
     lease: Any = None
     target: Target | None = None
@@ -117,7 +117,7 @@ def once(
     function: Callable[..., Any],
     /,
     *args: Any,
-    ttl: int | None = None,
+    ttl: float | None = None,
     reconcile: Reconcile | None = None,
     job: HeldJob | str | None = None,
     lease: HeldLease | None = None,

@@ -119,6 +119,27 @@ def test_two_routes_for_one_shape_of_path_are_a_mistake() -> None:
         Router([("GET", "/jobs/{id}", 1), ("GET", "/jobs/{key}", 2)])
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "leads_to", "key"),
+    [
+        ("GET", "/targets/repo:billing/src/invoice.py", "target", "repo:billing/src/invoice.py"),
+        ("POST", "/targets/repo:billing/invoice.py/touch", "touch", "repo:billing/invoice.py"),
+        ("POST", "/targets/a/touch/touch", "touch", "a/touch"),
+        ("POST", "/targets/https://host/x/touch", "touch", "https://host/x"),
+        ("GET", "/targets/a%2Fb/c", "target", "a/b/c"),
+    ],
+)
+def test_a_parameter_that_spans_takes_slashes_as_they_are(
+    method: str, path: str, leads_to: str, key: str
+) -> None:
+    assert Router(ROUTES, spanning=["key"]).find(method, path) == (leads_to, {"key": key})
+
+
+@pytest.mark.parametrize("path", ["/targets/a/", "/targets//", "/jobs/a/b", "/targets/" + "a/" * 100 + "b"])
+def test_nothing_else_spans(path: str) -> None:
+    assert refusal(Router(ROUTES, spanning=["key"]), "GET", path).problem.code == "not_found"
+
+
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1))
 def test_any_key_survives_being_encoded_into_a_path(key: str) -> None:
     from urllib.parse import quote

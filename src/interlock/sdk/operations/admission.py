@@ -15,7 +15,7 @@ def start_run(
     workflow: str,
     *,
     input: Any = None,  # noqa: A002 - the API's own word
-    ttl_seconds: int = 60,
+    ttl_seconds: float = 60,
     wait_seconds: float = 0,
     key: str | None = None,
 ) -> Flow[Run]:

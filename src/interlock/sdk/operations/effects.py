@@ -22,7 +22,7 @@ def begin_effect(
     lease: Mapping[str, object] | None = None,
     target: Mapping[str, object] | None = None,
     grant: Mapping[str, object] | None = None,
-    ttl_seconds: int | None = None,
+    ttl_seconds: float | None = None,
     key: str | None = None,
 ) -> Flow[Effect]:
     """Take the right to carry an action out, or learn that it was done (`replayed`).

@@ -16,7 +16,7 @@ def acquire_lease(
     *,
     purpose: str = "",
     mode: Literal["exclusive", "shared"] = "exclusive",
-    ttl_seconds: int = 60,
+    ttl_seconds: float = 60,
     wait_seconds: float = 0,
     as_session: str = "",
     key: str | None = None,
