@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
+import msgspec
 import pytest
 
+from interlock.grants.claiming import ClaimGrant
 from interlock.grants.model import GRANTS, Grant
 from interlock.grants.rules import IssueGrant
+from interlock.kernel.batch import Batch
 from interlock.kernel.ids import new_id
+from interlock.kernel.pending import Pending
 from interlock.kernel.refusal import LockBusy, OutcomeUnknown
-from interlock.kernel.storage import CommitUnknown, StoreDown
+from interlock.kernel.storage import CommitUnknown, StoreDown, Transaction
 from interlock.runtime.direct import DirectStore
 from interlock.store.migrations import migrations, newest
 from interlock.store.sqlite_blocking import BlockingSqlite
@@ -136,3 +141,25 @@ def test_a_file_held_past_the_budget_is_busy_and_nothing_was_written(path: Path)
     assert issue(store).task == "t"
     assert count(path) == 1
     store.close()
+
+
+def test_one_commit_carries_the_claims_of_many(direct: DirectStore, path: Path) -> None:
+    for _ in range(20):
+        issue(direct)
+    members = [
+        Pending(
+            ClaimGrant(caller=direct.caller, task="t", args=msgspec.Raw(b"{}"), execution_id=f"x{number}"),
+            cast("Any", None),
+            now=0.0,
+            budget=1.0,
+            weight=0,
+        )
+        for number in range(12)
+    ]
+    batch = Batch("batch_1", members, new_id)
+    file = BlockingSqlite(path)
+    file.transact(Transaction(batch.id, batch.reads(), batch.more, batch.decide, 1.0))
+    file.close()
+
+    assert batch.early == []
+    assert len({outcome.grant_id for outcome in batch.outcomes.values()}) == 12

@@ -12,6 +12,8 @@ from interlock.grants.claiming import ClaimGrant, LookFurther, NotClaimed
 from interlock.runtime.direct import DirectStore
 
 _LOOKS_MAX = 64
+# Nobody shares a batch with this claim, so the oldest few will do; more are loaded only if none of them fits.
+_FIRST_LOOK = 2
 
 
 class DirectGate:
@@ -31,6 +33,7 @@ class DirectGate:
             execution_id=execution_id,
             grant_id=grant_id,
             signed_only=signed,
+            first_look=_FIRST_LOOK,
         )
         for look in range(_LOOKS_MAX):
             try:

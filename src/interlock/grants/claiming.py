@@ -36,6 +36,9 @@ from interlock.kernel.world import World
 from interlock.outbox.rules import announce
 
 CANDIDATES_MAX = 16
+# Most claims take the oldest grant. Whoever insists on seeing a full page is early as soon as a claim ahead of it
+# in the batch has taken one of them, and a batch would carry one claim of a task.
+_AT_ONCE = 2
 _FURTHER_MAX = 128
 _START = (0, "")
 _REASONS_MAX = 5
@@ -59,8 +62,9 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
     """Find a fitting grant and consume one use.
 
     A repeat of a claim that won (same claimant, task, execution id and arguments) gets the same use again. A
-    "no" is not remembered: nothing happened. `signed_only` narrows to signed grants. `after` goes on where
-    `LookFurther` stopped; the last look says no instead.
+    "no" is not remembered: nothing happened. `signed_only` narrows to signed grants. `first_look` is how many
+    grants are considered at first, with an eye to the claims that may share a batch; `after` goes on where
+    `LookFurther` stopped, and the last look says no instead.
     """
 
     caller: Caller
@@ -70,6 +74,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
     grant_id: str | None = None
     signed_only: bool = False
     after: tuple[int, str] = _START
+    first_look: int = CANDIDATES_MAX
     is_last_look: bool = False
 
     def reads(self) -> Reads:
@@ -77,14 +82,14 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         own = [GRANT_USES.key(tenant, self._use_id())]
         if self.grant_id is not None:
             own.append(GRANTS.key(tenant, self.grant_id))
-        picks = () if self.grant_id is not None else (self._pick(),)
+        picks = () if self.grant_id is not None else (self._pick(self._most),)
         return caller_reads(self.caller) | Reads(
             own=tuple(own), see=(GRANT_TERMS.key(tenant, TERMS_ID),), picks=picks
         )
 
     def more(self, world: World) -> Reads:
         """The candidates themselves, and the keys that they are signed with."""
-        return candidate_reads(self._candidates(world))
+        return candidate_reads(self._candidates(world, self._most))
 
     def decide(self, world: World) -> GrantUse | NotClaimed:
         require(world, self.caller, Role.SUBMIT, Role.WORK, Role.OPERATE, Role.ADMIN)
@@ -92,13 +97,15 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         known = world.get(GRANT_USES, self.caller.tenant, self._use_id())
         if known is not None:
             return self._again(world, known, args)
-        candidates = self._candidates(world)
         misfits: list[str] = []
-        for grant in candidates:
-            why = self._misfit(world, grant, args)
-            if why is None:
-                return world.put(GRANT_USES, consume(world, self.caller, grant, args, self.execution_id))
-            misfits.append(f"{grant.id}: {why}")
+        candidates: tuple[Grant, ...] = ()
+        for most in (min(_AT_ONCE, self._most), self._most):
+            seen, candidates = len(candidates), self._candidates(world, most)
+            for grant in candidates[seen:]:
+                why = self._misfit(world, grant, args)
+                if why is None:
+                    return world.put(GRANT_USES, consume(world, self.caller, grant, args, self.execution_id))
+                misfits.append(f"{grant.id}: {why}")
         if self.grant_id is None and len(candidates) == self._most and not self.is_last_look:
             raise LookFurther(_place(candidates[-1]))
         return self._refuse(world, misfits)
@@ -128,18 +135,18 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         record_refused(world, self.caller, "grant_claim", subject, reason, execution_id=self.execution_id)
         return NotClaimed(reason=reason)
 
-    def _candidates(self, world: World) -> tuple[Grant, ...]:
+    def _candidates(self, world: World, most: int) -> tuple[Grant, ...]:
         if self.grant_id is None:
-            return world.pick(self._pick())
+            return world.pick(self._pick(most))
         named = world.get(GRANTS, self.caller.tenant, self.grant_id)
         return () if named is None else (named,)
 
-    def _pick(self) -> OpenGrants:
-        return OpenGrants(tenant=self.caller.tenant, task=self.task, after=self.after, limit=self._most)
+    def _pick(self, most: int) -> OpenGrants:
+        return OpenGrants(tenant=self.caller.tenant, task=self.task, after=self.after, limit=most)
 
     @property
     def _most(self) -> int:
-        return CANDIDATES_MAX if self.after == _START else _FURTHER_MAX
+        return self.first_look if self.after == _START else _FURTHER_MAX
 
     def _use_id(self) -> str:
         return use_id(self.task, self.caller.principal, self.execution_id)

@@ -30,6 +30,11 @@ R = TypeVar("R", bound=Record)
 
 # As in `SqliteStore`: whoever waits in `busy_timeout` starves.
 _BUSY_JITTER_SECONDS = (0.0002, 0.001)
+# Whoever has just written finds the lock free before anybody who sleeps wakes up, so it lets others go first,
+# about as long as it held the lock itself, while there are others.
+_COURTESY = (0.5, 1.5)
+_COURTESY_SECONDS_MAX = 0.02
+_COMPANY_SECONDS = 0.5
 
 
 class BlockingSqlite:
@@ -38,6 +43,10 @@ class BlockingSqlite:
     def __init__(self, path: Path, *, clock: Clock = utc_now) -> None:
         self._database = connect_durably(path)
         self._batches = SqliteBatches(self._database, clock)
+        self._seen_version: int | None = None
+        self._company_until = 0.0
+        self._began_at = 0.0
+        self._held_seconds = 0.0
 
     def is_current(self) -> bool:
         """Whether the file has the schema that this program knows."""
@@ -74,11 +83,13 @@ class BlockingSqlite:
         self._database.close()
 
     def _begin(self, acquire_seconds: float) -> None:
+        self._let_others_go_first()
         deadline = time.monotonic() + acquire_seconds
         while True:
             try:
                 roll_back(self._database)
                 self._database.execute("BEGIN IMMEDIATE")
+                self._began_at = time.monotonic()
                 return
             except BUSY:
                 if time.monotonic() >= deadline:
@@ -87,9 +98,20 @@ class BlockingSqlite:
                 raise StoreDown(f"the database file does not answer: {error}") from error
             time.sleep(random.uniform(*_BUSY_JITTER_SECONDS))
 
+    def _let_others_go_first(self) -> None:
+        now = time.monotonic()
+        with reading():
+            version = self._database.execute("PRAGMA data_version").get
+        if self._seen_version not in (None, version):
+            self._company_until = now + _COMPANY_SECONDS
+        self._seen_version = version
+        if now < self._company_until:
+            time.sleep(min(_COURTESY_SECONDS_MAX, self._held_seconds * random.uniform(*_COURTESY)))
+
     def _commit(self) -> None:
         try:
             self._database.execute("COMMIT")
+            self._held_seconds = time.monotonic() - self._began_at
         except FULL as error:
             # No room for the frame that makes a commit, so there is none.
             raise StoreDown("the disk is full; make room") from error

@@ -1,0 +1,85 @@
+"""One claimant of the grants benchmark, a process of its own: `python -m bench.claimant TASK PLACE [KEY]`.
+
+Reads how many seconds to claim for from stdin, a line each, and answers each with a JSON line: the seconds that
+every won claim took, and how many ended in a fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from interlock.kernel.ids import new_id
+
+
+class Claimed(NamedTuple):
+    """How a claimant fared: `faults` are claims that could not be decided in time."""
+
+    seconds: list[float]
+    faults: int
+
+
+def main(task: str, place: str, key: str = "") -> None:
+    """Answer until stdin ends."""
+    claim_for = _through_service(task, place, key) if place.startswith("http") else _embedded(task, place)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        print(json.dumps(claim_for(float(line))), flush=True)
+
+
+def _embedded(task: str, place: str) -> Callable[[float], Claimed]:
+    from interlock.execution.direct import DirectGate
+    from interlock.kernel.refusal import Fault
+    from interlock.runtime.direct import DirectStore
+
+    gate = DirectGate(DirectStore(place))
+
+    def claim_for(seconds: float) -> Claimed:
+        took: list[float] = []
+        faults = 0
+        until = time.perf_counter() + seconds
+        while (began := time.perf_counter()) < until:
+            try:
+                won = gate.claim(task, {}, new_id("exec"), grant_id=None, signed=False).claimed
+            except Fault:
+                faults += 1
+                continue
+            if not won:
+                raise SystemExit("the grants of the benchmark ran out")
+            took.append(time.perf_counter() - began)
+        return Claimed(took, faults)
+
+    return claim_for
+
+
+def _through_service(task: str, url: str, key: str) -> Callable[[float], Claimed]:
+    from tests.harness.load import Connection, post
+
+    loop = asyncio.new_event_loop()
+    line = Connection(url)
+
+    async def claims(seconds: float) -> Claimed:
+        took: list[float] = []
+        faults = 0
+        until = time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            body = {"task": task, "execution_id": new_id("exec")}
+            request = post("/api/v1/grants/claim", body, headers={"Authorization": f"Bearer {key}"})
+            answer = await line.send(request.encode())
+            if answer.status != 200:
+                faults += 1
+            elif answer.json()["claimed"]:
+                took.append(answer.seconds)
+            else:
+                raise SystemExit("the grants of the benchmark ran out")
+        return Claimed(took, faults)
+
+    return lambda seconds: loop.run_until_complete(claims(seconds))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
