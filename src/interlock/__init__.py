@@ -77,8 +77,15 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 
+__all__ = [*sorted(_HOME)]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
 def __getattr__(name: str) -> object:
     """Load what is asked for by name."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("interlock")
     if name not in _HOME:
         raise AttributeError(f"interlock has no {name!r}; it has {', '.join(sorted(_HOME))}")
     from importlib import import_module

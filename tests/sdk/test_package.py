@@ -41,3 +41,15 @@ def test_every_offered_name_can_be_had(name: str) -> None:
 def test_a_wrong_name_is_an_attribute_error_that_lists_the_right_ones() -> None:
     with pytest.raises(AttributeError, match="AsyncInterlock"):
         interlock.Intrelock  # noqa: B018
+
+
+def test_a_star_import_brings_what_is_offered() -> None:
+    names: dict[str, object] = {}
+    exec("from interlock import *", names)
+    assert set(dir(interlock)) <= names.keys()
+
+
+def test_the_version_is_the_one_that_was_installed() -> None:
+    from importlib.metadata import version
+
+    assert interlock.__version__ == version("interlock")

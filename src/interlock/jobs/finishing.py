@@ -13,7 +13,7 @@ from interlock.identity.refusals import Forbidden
 from interlock.identity.rules import caller_reads, identify
 from interlock.jobs.holds import JobLease, LeaseEnd
 from interlock.jobs.leasing import Backoff, HolderCommand, end_lease, give_up, requeue
-from interlock.jobs.model import JOBS, TRANSITIONS, Job
+from interlock.jobs.model import JOBS, TRANSITIONS, Job, JobState
 from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
@@ -43,6 +43,9 @@ class CompleteJob(HolderCommand, frozen=True, kw_only=True):
     def ends(self) -> tuple[LeaseEnd, ...]:
         return (LeaseEnd.COMPLETED,)
 
+    def repeats(self, job: Job) -> bool:
+        return job.result == self.result
+
     def verb(self) -> str:
         return "complete"
 
@@ -62,6 +65,9 @@ class FailJob(HolderCommand, frozen=True, kw_only=True):
 
     def ends(self) -> tuple[LeaseEnd, ...]:
         return (LeaseEnd.FAILED,)
+
+    def repeats(self, job: Job) -> bool:
+        return job.error == self.error and (self.retryable or job.state is JobState.FAILED)
 
     def verb(self) -> str:
         return "fail"

@@ -136,7 +136,7 @@ class HolderCommand(Command[Job], frozen=True, kw_only=True):
         if lease and lease.worker == self.caller.principal and job.fence == self.fence:
             if lease.ended is None and job.state is JobState.RUNNING and not is_lost(job, world.now):
                 return self.act(world, job, lease)
-            if lease.ended is not None and lease.ended in self.ends():
+            if lease.ended is not None and lease.ended in self.ends() and self.repeats(job):
                 return job
         raise FenceStale(
             job.id,
@@ -157,6 +157,10 @@ class HolderCommand(Command[Job], frozen=True, kw_only=True):
     def ends(self) -> tuple[LeaseEnd, ...]:
         """How a lease ends that this very command ended before: repeating it is harmless."""
         return ()
+
+    def repeats(self, job: Job) -> bool:
+        """Whether this says of a job that it ended what was said then; something else would be lost unseen."""
+        return True
 
     def verb(self) -> str:
         raise NotImplementedError

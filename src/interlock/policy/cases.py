@@ -5,8 +5,9 @@
         given: {topic: finance.payment.execute, env: production, payload: {amount_cents: 20000}}
         expect: {decision: require_human, rule: require-approval-prod-finance, quorum: 2}
 
-In `given` everything but the topic may be left out; the actor is then an agent called `tester`. In `expect`
-the decision is needed, and what is left out is not compared. `rule: null` expects that no rule matched. A
+A bare list of cases will do, and so will a bare decision: `expect: allow`. In `given` everything but the topic
+may be left out; the actor is then an agent called `tester`. In `expect` the decision is needed, and what is left
+out is not compared. `rule: null` expects that no rule matched. A
 throttle with a bucket is expected as `decision: throttle`, and `then` says what follows within the rate.
 """
 
@@ -32,6 +33,7 @@ from interlock.policy.parsing import Syntax
 from interlock.policy.reading import Reading, read_source
 from interlock.policy.requirements import QUORUM_MAX
 from interlock.policy.source import Mapping, Node, PolicyInvalid, Scalar, decoded, kind_of, plain
+from interlock.policy.source import Sequence as Listed
 
 CASES_MAX = 2000
 
@@ -80,11 +82,14 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_cases(text: str | bytes, *, syntax: Syntax = "auto") -> tuple[Case, ...]:
-    """Read a file of cases; raise `PolicyInvalid` with every error."""
+    """Read a file of cases, a list or a mapping with `cases`; raise `PolicyInvalid` with every error."""
     source = read_source(decoded(text), is_json=None if syntax == "auto" else syntax == "json")
     reading = Reading(source)
-    fields = reading.fields(source.root, "", ("cases",), required=("cases",))
-    cases = reading.field(fields, "", "cases", partial(_read_cases, reading), ())
+    if isinstance(source.root, Listed):
+        cases = _read_cases(reading, source.root, "cases")
+    else:
+        fields = reading.fields(source.root, "", ("cases",), required=("cases",))
+        cases = reading.field(fields, "", "cases", partial(_read_cases, reading), ())
     if reading.errors:
         raise PolicyInvalid(reading.errors)
     return cases
@@ -183,9 +188,11 @@ def _read_actor(reading: Reading, node: Node, path: str) -> Actor:
 
 
 def _read_expect(reading: Reading, node: Node, path: str) -> Expectation:
+    decisions = partial(reading.choice, options=tuple(Decision))
+    if isinstance(node, Scalar) and node.value is not None:
+        return Expectation(decision=Decision(decisions(node, path) or Decision.DENY))
     fields = reading.fields(node, path, _EXPECT, required=("decision",))
     field = partial(reading.field, fields, path)
-    decisions = partial(reading.choice, options=tuple(Decision))
     then = field("then", decisions, None)
     rule = fields.get("rule")
     no_rule = rule is not None and isinstance(rule.node, Scalar) and rule.node.value is None

@@ -43,6 +43,28 @@ async def test_repeating_what_ended_the_work_changes_nothing(
     assert await shift.stage.audit(job) == before
 
 
+@pytest.mark.parametrize(
+    ("verb", "said", "other"),
+    [
+        ("complete", {"result": 1}, {"result": 2}),
+        ("fail", {"error": "x"}, {"error": "y"}),
+        ("fail", {"error": "x"}, {"error": "x", "retryable": False}),
+    ],
+)
+async def test_saying_something_else_of_work_that_ended_is_refused_and_not_swallowed(
+    shift: Shift, verb: str, said: dict[str, Any], other: dict[str, Any]
+) -> None:
+    job = await shift.submit()
+    fence = (await shift.take())["fence"]
+    await shift.call(verb, job, fence, **said)
+    before = await shift.stage.job(job)
+
+    again = await shift.call(verb, job, fence, **other)
+
+    assert (again.status, again.word) == (409, "fence_stale")
+    assert await shift.stage.job(job) == before
+
+
 @pytest.mark.parametrize(("verb", "body"), VERBS)
 async def test_a_stale_fence_changes_nothing_and_is_recorded(
     shift: Shift, verb: str, body: dict[str, Any]

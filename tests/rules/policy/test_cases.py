@@ -61,6 +61,15 @@ def test_a_case_that_is_decided_otherwise_says_how_and_why() -> None:
     assert result.evaluation.trail[1].why == "if: payload.amount_cents > 10000 was false"
 
 
+def test_a_bare_list_of_cases_and_a_bare_decision_will_do() -> None:
+    results = run(
+        "- {given: {topic: knowledge.read}, expect: allow}\n- {given: {topic: other}, expect: allow}\n"
+    )
+    assert [result.outcome for result in results] == ["passed", "failed"]
+    with pytest.raises(PolicyInvalid, match=r"cases\[0\].expect: expected 'allow'"):
+        parse_cases("- {given: {topic: a}, expect: permit}\n")
+
+
 def test_a_case_whose_expression_fails_is_an_error_not_a_failure() -> None:
     [result] = run(
         "cases:\n- given: {topic: finance.payment.execute, env: production}\n  expect: {decision: deny}\n"
