@@ -27,8 +27,8 @@ async def until_commits_wait(place: PostgresPlace) -> None:
     probe = await place.connect()
     async with asyncio.timeout(HANG_SECONDS):
         while True:
-            # Any transaction with a number of its own has a COMMIT to wait for.
-            committing = asyncio.ensure_future(probe.execute("SELECT pg_current_xact_id()"))
+            # A message writes to the log and changes nothing: it has a COMMIT to wait for.
+            committing = asyncio.ensure_future(probe.execute("SELECT pg_logical_emit_message(true, '', '')"))
             while not committing.done():
                 if await place.rows("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"):
                     probe.terminate()
