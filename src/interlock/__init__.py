@@ -77,7 +77,7 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 
-__all__ = [*sorted(_HOME)]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = list(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> object:
