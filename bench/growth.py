@@ -121,9 +121,9 @@ def _told(name: str, few: Grown, grown: Grown) -> bool:
     title(f"Growth on {name}: {MANY:,} jobs in the store against {FEW}")
     whats = {
         "submit": ("a submit", f"{CALLERS} callers", "µs"),
-        "approve": ("an approval in the order of arrival", f"{CALLERS} callers", "µs"),
+        "approve": ("an approval, oldest first", f"{CALLERS} callers", "µs"),
         "scattered": ("an approval from anywhere", f"{CALLERS} callers", "µs"),
-        "pair": ("a submit and its approval", "one caller", "µs"),
+        "pair": ("a submit and approval", "one caller", "µs"),
         "sweep": ("one pass of the sweeps", "nothing due", "ms"),
     }
     met = True
@@ -131,7 +131,7 @@ def _told(name: str, few: Grown, grown: Grown) -> bool:
         figure(f"{words} beside {FEW}, {who}", found[f"{what} few"], unit)
         figure(f"{words} beside {MANY:,}, {who}", found[f"{what} many"], unit)
         met &= ratio(
-            f"{words}, beside many over beside few",
+            f"{words}, many over few",
             found[f"{what} many"] / found[f"{what} few"],
             1.5,
             at_most=True,

@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from interlock.audit.queries import list_entries
@@ -141,7 +142,9 @@ async def _every_job(service: Service) -> dict[str, Any]:
     found: dict[str, Any] = {}
     cursor: str | None = None
     while True:
-        page = await list_jobs(service.store, "default", state=None, topic=None, before=cursor, limit=200)
+        page = await list_jobs(
+            service.store, "default", state=None, topic=None, now=datetime.now(UTC), before=cursor, limit=200
+        )
         found |= {job.id: msgspec.json.decode(job.action.payload) for job in page.items}
         cursor = page.next_cursor
         if cursor is None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from interlock.admission.model import GATES, LIMITS, RUNS, TENANT_SCOPE, Gate, Limit, Run, RunState
+from interlock.kernel.record import micros
 from interlock.store.contract import Store
 from interlock.store.paging import Records, page_of
 
@@ -12,13 +15,22 @@ async def read_run(store: Store, tenant: str, run_id: str) -> Run | None:
 
 
 async def list_runs(
-    store: Store, tenant: str, *, state: RunState | None, workflow: str | None, before: str | None, limit: int
+    store: Store,
+    tenant: str,
+    *,
+    state: RunState | None,
+    workflow: str | None,
+    now: datetime,
+    before: str | None,
+    limit: int,
 ) -> Records[Run]:
-    """Runs, newest first, narrowed by state and workflow."""
-    by = [name for name, value in (("state", state), ("workflow", workflow)) if value is not None]
-    name = f"admission.list_runs{'_by_' if by else ''}{'_and_'.join(by)}"
-    given = {"state": state.value if state else None, "workflow": workflow}
-    params = {"tenant": tenant, **{field: given[field] for field in by}}
+    """Runs, newest first, narrowed by workflow and by state as of `now`."""
+    is_lost = state is RunState.LOST
+    given = {"state": state.value if state and not is_lost else None, "workflow": workflow}
+    by = {name: value for name, value in given.items() if value is not None}
+    listing = "list_lost_runs" if is_lost else "list_runs"
+    name = f"admission.{listing}{'_by_' if by else ''}{'_and_'.join(by)}"
+    params = {"tenant": tenant, **by, **({"now": micros(now)} if state else {})}
     return await page_of(store, RUNS, name, params, before, limit)
 
 

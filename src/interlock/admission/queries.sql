@@ -12,8 +12,11 @@ SELECT DISTINCT tenant FROM runs WHERE slot_expires_at <= :now LIMIT :limit;
 SELECT body FROM runs WHERE tenant = :tenant AND id < :before ORDER BY id DESC LIMIT :limit;
 
 -- name: list_runs_by_state
--- A tenant's runs in one state, newest first.
-SELECT body FROM runs WHERE tenant = :tenant AND state = :state AND id < :before ORDER BY id DESC LIMIT :limit;
+-- A tenant's runs in one state by now, newest first: one whose slot has run out is no longer running.
+SELECT body FROM runs
+WHERE tenant = :tenant AND state = :state AND (slot_expires_at IS NULL OR slot_expires_at > :now)
+  AND id < :before
+ORDER BY id DESC LIMIT :limit;
 
 -- name: list_runs_by_workflow
 -- A tenant's runs of one workflow, newest first.
@@ -21,9 +24,41 @@ SELECT body FROM runs WHERE tenant = :tenant AND workflow = :workflow AND id < :
 ORDER BY id DESC LIMIT :limit;
 
 -- name: list_runs_by_state_and_workflow
--- A tenant's runs of one workflow in one state, newest first.
-SELECT body FROM runs WHERE tenant = :tenant AND state = :state AND workflow = :workflow AND id < :before
+-- A tenant's runs of one workflow in one state by now, newest first.
+SELECT body FROM runs
+WHERE tenant = :tenant AND state = :state AND (slot_expires_at IS NULL OR slot_expires_at > :now)
+  AND workflow = :workflow AND id < :before
 ORDER BY id DESC LIMIT :limit;
+
+-- name: list_lost_runs
+-- A tenant's runs that are lost, noted or by now, newest first.
+SELECT body FROM (
+  SELECT id, body FROM (
+    SELECT id, body FROM runs WHERE tenant = :tenant AND state = 'lost' AND id < :before
+    ORDER BY id DESC LIMIT :limit
+  ) AS noted
+  UNION ALL
+  SELECT id, body FROM (
+    SELECT id, body FROM runs WHERE tenant = :tenant AND slot_expires_at <= :now AND id < :before
+    ORDER BY id DESC LIMIT :limit
+  ) AS overdue
+) AS both_kinds ORDER BY id DESC LIMIT :limit;
+
+-- name: list_lost_runs_by_workflow
+-- A tenant's runs of one workflow that are lost, noted or by now, newest first.
+SELECT body FROM (
+  SELECT id, body FROM (
+    SELECT id, body FROM runs
+    WHERE tenant = :tenant AND state = 'lost' AND workflow = :workflow AND id < :before
+    ORDER BY id DESC LIMIT :limit
+  ) AS noted
+  UNION ALL
+  SELECT id, body FROM (
+    SELECT id, body FROM runs
+    WHERE tenant = :tenant AND slot_expires_at <= :now AND workflow = :workflow AND id < :before
+    ORDER BY id DESC LIMIT :limit
+  ) AS overdue
+) AS both_kinds ORDER BY id DESC LIMIT :limit;
 
 -- name: list_limits
 -- A tenant's limits by scope, each with its gate.

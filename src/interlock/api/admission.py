@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -22,13 +23,13 @@ from interlock.api.admission_views import (
     run_view,
 )
 from interlock.api.jobs import READERS, Reason
-from interlock.api.listing import Page, PageQuery
+from interlock.api.listing import Page, PageQuery, id_cursor
 from interlock.api.operations import Answer, Body, Operation, Query, Reply
 from interlock.api.problem import invalid
 from interlock.api.service_calls import Asked, caller_of, decide
 from interlock.api.starting import StartBody
 from interlock.codec.canonical import canonical
-from interlock.codec.durations import DurationText, seconds_of
+from interlock.codec.durations import DurationInQuery, duration_seconds
 from interlock.codec.strict import Fault
 from interlock.identity.refusals import NotFound
 from interlock.runtime.keyring import Known
@@ -69,7 +70,7 @@ class RunsQuery(PageQuery, frozen=True, kw_only=True):
 
 
 class StatsQuery(Query, frozen=True, kw_only=True):
-    window: DurationText = "1h"
+    window: DurationInQuery = "1h"
 
 
 async def set_limit(call: Asked[None, LimitBody]) -> Answer:
@@ -137,20 +138,22 @@ async def _end(call: Asked[None, Any], verb: str, fence: int | None, **outcome: 
 
 
 async def listed(call: Asked[RunsQuery, None]) -> Reply:
-    query = call.query
+    query, now = call.query, datetime.now(UTC)
     found = await queries.list_runs(
         call.services.store,
         call.caller.tenant,
         state=query.state,
         workflow=query.workflow,
-        before=query.cursor,
+        now=now,
+        before=id_cursor(query.cursor),
         limit=query.limit,
     )
-    return Reply(200, Page(items=[run_view(run) for run in found.items], next_cursor=found.next_cursor))
+    items = [run_view(run, now) for run in found.items]
+    return Reply(200, Page(items=items, next_cursor=found.next_cursor))
 
 
 async def stats(call: Asked[StatsQuery, None]) -> Reply:
-    counted = call.services.admission_stats.of(call.caller.tenant, seconds_of(call.query.window))
+    counted = call.services.admission_stats.of(call.caller.tenant, duration_seconds(call.query.window))
     rows = [
         StatsRow(
             workflow=workflow,

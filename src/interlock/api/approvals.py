@@ -8,19 +8,19 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from interlock.api.jobs import GivenReason, Reason, decidable_until
-from interlock.api.listing import Page, PageQuery
+from interlock.api.listing import Page, PageQuery, id_cursor
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problems import code_of
 from interlock.api.service_calls import JOB_ID, Asked, caller_of, decide
 from interlock.api.targets import TouchView, touch_views
-from interlock.api.views import ApprovalView, JobView, approval_view, job_view
+from interlock.api.views import ApprovalView, JobView, VoteView, approval_view, job_fields, job_view
 from interlock.approvals import queries
 from interlock.approvals.model import Approval, ApprovalState
 from interlock.approvals.renewing import EditJob, RefreshApproval
 from interlock.approvals.rules import ApproveJob, Decided, RejectJob
 from interlock.codec.canonical import canonical
 from interlock.identity.refusals import NotFound
-from interlock.jobs.model import Job, JobState
+from interlock.jobs.model import Evidence, Job, JobState
 from interlock.jobs.queries import read_job
 from interlock.kernel.refusal import Fault, Refusal
 from interlock.policy.model import HEAD_ID, HEADS
@@ -82,6 +82,12 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
     target_version: str | None
 
 
+class ApprovalItem(JobView, frozen=True, kw_only=True):
+    """A job with the request for a decision on it; `job_id` names it in the paths of approvals."""
+
+    job_id: str
+
+
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a reviewer needs to decide. `touches` are the last changes of what the job would change."""
 
@@ -90,6 +96,10 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     job: JobView
     approval: ApprovalView
     payload: msgspec.Raw
+    job_hash: str
+    rule: str | None
+    votes: list[VoteView]
+    evidence: list[Evidence]
     drift: Drift
     touches: list[TouchView]
     votes_needed: int
@@ -97,12 +107,14 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def listed(call: Asked[ApprovalsQuery, None]) -> Reply:
-    query = call.query
+    query, now = call.query, datetime.now(UTC)
+    store, tenant = call.services.store, call.caller.tenant
     state = ApprovalState(query.state) if query.state else None
     found = await queries.list_approvals(
-        call.services.store, call.caller.tenant, state=state, before=query.cursor, limit=query.limit
+        store, tenant, state=state, now=now, before=id_cursor(query.cursor), limit=query.limit
     )
-    return Reply(200, Page(items=[job_view(job) for job in found.items], next_cursor=found.next_cursor))
+    items = [ApprovalItem(**job_fields(job, now), job_id=job.id) for job in found.items]
+    return Reply(200, Page(items=items, next_cursor=found.next_cursor))
 
 
 async def read(call: Asked[None, None]) -> Reply:
@@ -203,14 +215,19 @@ def _decided_view(decided: Decided) -> DecidedView:
 
 
 def _request_view(job: Job, approval: Approval, current: str | None, target: Target | None) -> RequestView:
-    shown = approval_view(approval, datetime.now(UTC))
+    now = datetime.now(UTC)
+    shown = approval_view(approval, now)
     missing = max(0, approval.requirement.quorum - len(approval.votes))
     return RequestView(
         job_id=job.id,
         state=shown.state,
-        job=job_view(job, whole=True),
+        job=job_view(job, now, whole=True),
         approval=shown,
         payload=job.action.payload,
+        job_hash=job.job_hash,
+        rule=approval.rule,
+        votes=shown.votes,
+        evidence=list(job.evidence),
         drift=Drift(
             policy_changed=current != approval.policy_snapshot,
             job_changed=not job.is_intact,
@@ -252,7 +269,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="list_approvals", method="GET", path="/api/v1/approvals", tag=_TAG, roles=_READERS,
         summary="Requests for people's decision, newest first",
-        query=ApprovalsQuery, answers={200: Page[JobView]}, answer=listed,
+        query=ApprovalsQuery, answers={200: Page[ApprovalItem]}, answer=listed,
     ),
     Operation(
         id="get_approval", method="GET", path="/api/v1/approvals/{job_id}", tag=_TAG, roles=_READERS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from interlock.api.effect_begin import BeginBody, FenceNumber, action_id_of, begin
 from interlock.api.effect_views import EffectView, ResultView, effect_view
 from interlock.api.jobs import READERS
-from interlock.api.listing import Page, PageQuery
+from interlock.api.listing import Page, PageQuery, id_cursor
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problem import ProblemError, invalid, problem
 from interlock.api.service_calls import Asked, caller_of, decide
@@ -96,7 +97,12 @@ async def result(call: Asked[None, None]) -> Reply:
 async def listed(call: Asked[EffectsQuery, None]) -> Reply:
     query = call.query
     found = await queries.list_effects(
-        call.services.store, call.caller.tenant, state=query.state, before=query.cursor, limit=query.limit
+        call.services.store,
+        call.caller.tenant,
+        state=query.state,
+        now=datetime.now(UTC),
+        before=id_cursor(query.cursor),
+        limit=query.limit,
     )
     return Reply(200, Page(items=[effect_view(each) for each in found.items], next_cursor=found.next_cursor))
 

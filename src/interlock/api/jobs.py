@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from interlock.api.audit import EntryView, entries_page, entry_query
-from interlock.api.listing import Page, PageQuery
+from interlock.api.listing import Page, PageQuery, id_cursor
 from interlock.api.operations import Answer, Body, Operation, Query, Reply
-from interlock.api.problem import MEDIA_TYPE, problem
+from interlock.api.problem import MEDIA_TYPE, invalid, problem
 from interlock.api.service_calls import JOB_ID, Asked, caller_of, decide
 from interlock.api.views import JobView, job_view
 from interlock.codec.canonical import canonical
-from interlock.codec.durations import DurationText, seconds_of
+from interlock.codec.durations import Duration, duration_seconds
+from interlock.codec.strict import Fault
 from interlock.identity.refusals import NotFound
 from interlock.jobs import queries
 from interlock.jobs.model import Action, Evidence, Job, JobState, Priority, TargetRef, job_topic
@@ -38,14 +39,20 @@ Topic = Annotated[
 ]
 Label = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.\-/]+$(?!\n)")]
 Reason = Annotated[str, msgspec.Meta(max_length=4000, pattern=_PROSE)]
+Number = int | float
 GivenReason = Annotated[str, msgspec.Meta(min_length=1, max_length=4000, pattern=_PROSE)]
 
 
+def version_text(version: str | float) -> str:
+    """A version as it is kept and compared: a number as JSON spells it, so that 3 and "3" are the same."""
+    return version if isinstance(version, str) else canonical(version).decode()
+
+
 class TargetBody(Body, frozen=True, kw_only=True):
-    """What the action changes, and the version of it that the proposal was made for."""
+    """What the action changes, and the version of it that the proposal was made for: a word or a number."""
 
     key: Annotated[str, msgspec.Meta(min_length=1, max_length=500, pattern=_LINE)]
-    version: Text | None = None
+    version: Text | Number | None = None
 
 
 class EvidenceBody(Body, frozen=True, kw_only=True):
@@ -73,7 +80,7 @@ class SubmitBody(Body, frozen=True, kw_only=True):
     evidence: Annotated[list[EvidenceBody], msgspec.Meta(max_length=20)] = msgspec.field(
         default_factory=list[EvidenceBody]
     )
-    expires_in: DurationText | None = None
+    expires_in: Duration | None = None
     max_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
     run_id: Text | None = None
 
@@ -85,7 +92,7 @@ class CancelBody(Body, frozen=True, kw_only=True):
 class JobQuery(Query, frozen=True, kw_only=True):
     """With `wait_seconds`, the answer waits until the job is decided or finished."""
 
-    wait_seconds: Annotated[int, msgspec.Meta(ge=0, le=_WAIT_SECONDS_MAX)] = 0
+    wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=_WAIT_SECONDS_MAX)] = 0
     until: Literal["decided", "finished"] = "decided"
 
 
@@ -96,7 +103,6 @@ class JobsQuery(PageQuery, frozen=True, kw_only=True):
 
 def action_of(body: SubmitBody) -> Action:
     """The action that a submitted body proposes, its payload spelled canonically."""
-    target = TargetRef(key=body.target.key, version=body.target.version) if body.target else None
     return Action(
         topic=body.topic,
         payload=msgspec.Raw(canonical(body.payload)),
@@ -104,12 +110,29 @@ def action_of(body: SubmitBody) -> Action:
         channel=body.channel,
         labels=body.labels,
         risk=(body.risk,) if isinstance(body.risk, str) else tuple(body.risk),
-        target=target,
+        target=_target_of(body.target) if body.target else None,
     )
+
+
+def _target_of(target: TargetBody) -> TargetRef:
+    version = target.version
+    return TargetRef(key=target.key, version=None if version is None else version_text(version))
+
+
+def _check(body: SubmitBody) -> None:
+    """Refuse evidence that shows nothing."""
+    faults = [
+        Fault(f"/evidence/{place}", "needs content or url; without either there is nothing to look at")
+        for place, each in enumerate(body.evidence)
+        if each.content is None and each.url is None
+    ]
+    if faults:
+        raise invalid(*faults)
 
 
 async def submit(call: Asked[None, SubmitBody]) -> Answer:
     body = call.body
+    _check(body)
     command = SubmitJob(
         caller=caller_of(call),
         job_id=new_id("job"),
@@ -118,7 +141,7 @@ async def submit(call: Asked[None, SubmitBody]) -> Answer:
         evidence=tuple(
             Evidence(title=e.title, kind=e.kind, content=e.content, url=e.url) for e in body.evidence
         ),
-        expires_seconds=seconds_of(body.expires_in) if body.expires_in else None,
+        expires_seconds=duration_seconds(body.expires_in) if body.expires_in is not None else None,
         max_attempts=body.max_attempts,
         run_id=body.run_id,
     )
@@ -168,20 +191,22 @@ def denied(job: Job) -> Answer:
 
 async def read(call: Asked[JobQuery, None]) -> Reply:
     job = await _awaited(call.services, call.caller.tenant, call.path["job_id"], call.query)
-    return Reply(200, job_view(job, whole=True))
+    return Reply(200, job_view(job, datetime.now(UTC), whole=True))
 
 
 async def listed(call: Asked[JobsQuery, None]) -> Reply:
-    query = call.query
+    query, now = call.query, datetime.now(UTC)
     jobs = await queries.list_jobs(
         call.services.store,
         call.caller.tenant,
         state=query.state,
         topic=query.topic,
-        before=query.cursor,
+        now=now,
+        before=id_cursor(query.cursor),
         limit=query.limit,
     )
-    return Reply(200, Page(items=[job_view(job) for job in jobs.items], next_cursor=jobs.next_cursor))
+    items = [job_view(job, now) for job in jobs.items]
+    return Reply(200, Page(items=items, next_cursor=jobs.next_cursor))
 
 
 async def cancel(call: Asked[None, CancelBody]) -> Answer:
@@ -214,7 +239,7 @@ def _is_over(job: Job, until: str) -> bool:
     waiting = {JobState.APPROVAL}
     if until == "finished":
         waiting |= {JobState.PENDING, JobState.RUNNING}
-    return job.state not in waiting
+    return job.state_at(datetime.now(UTC)) not in waiting
 
 
 READERS = ("submit", "work", "review", "operate", "audit", "admin")

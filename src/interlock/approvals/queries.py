@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from interlock.approvals.model import ApprovalState
-from interlock.jobs.model import JOBS, Job
+from interlock.jobs.model import JOBS, Job, JobState
+from interlock.kernel.record import micros
 from interlock.store.contract import Store
 from interlock.store.paging import Records, page_of
 
 
 async def list_approvals(
-    store: Store, tenant: str, *, state: ApprovalState | None, before: str | None, limit: int
+    store: Store, tenant: str, *, state: ApprovalState | None, now: datetime, before: str | None, limit: int
 ) -> Records[Job]:
-    """Jobs that people were asked about, newest first."""
-    if state is None:
-        return await page_of(store, JOBS, "approvals.list_approvals", {"tenant": tenant}, before, limit)
-    params = {"tenant": tenant, "state": state.value}
-    return await page_of(store, JOBS, "approvals.list_approvals_by_state", params, before, limit)
+    """Jobs that people were asked about, newest first, narrowed by the request's state as of `now`."""
+    name, params = "list_approvals", {"tenant": tenant}
+    if state is ApprovalState.EXPIRED:
+        name, params = "list_expired_approvals", {"tenant": tenant, "now": micros(now)}
+    elif state is not None:
+        name, params = "list_approvals_by_state", {"tenant": tenant, "state": state.value}
+    return await page_of(
+        store,
+        JOBS,
+        f"approvals.{name}",
+        params,
+        before,
+        limit,
+        keep=lambda job: state in (None, _state_at(job, now)),
+    )
+
+
+def _state_at(job: Job, now: datetime) -> ApprovalState | None:
+    """The request's state by the clock; one whose job's own time is up has expired with it."""
+    if job.state is JobState.APPROVAL and job.state_at(now) is JobState.EXPIRED:
+        return ApprovalState.EXPIRED
+    return job.approval.state if job.approval else None

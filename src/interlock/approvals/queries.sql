@@ -8,6 +8,21 @@ ORDER BY id DESC LIMIT :limit;
 SELECT body FROM jobs WHERE tenant = :tenant AND approval_state = :state AND id < :before
 ORDER BY id DESC LIMIT :limit;
 
+-- name: list_expired_approvals
+-- A tenant's expired approval requests and those that are due, which may be expired by now, newest first.
+SELECT body FROM (
+  SELECT id, body FROM (
+    SELECT id, body FROM jobs WHERE tenant = :tenant AND approval_state = 'expired' AND id < :before
+    ORDER BY id DESC LIMIT :limit
+  ) AS swept
+  UNION ALL
+  SELECT id, body FROM (
+    SELECT id, body FROM jobs
+    WHERE due_at <= :now AND tenant = :tenant AND approval_state = 'pending' AND id < :before
+    ORDER BY id DESC LIMIT :limit
+  ) AS due
+) AS both_kinds ORDER BY id DESC LIMIT :limit;
+
 -- name: due_jobs
 -- Jobs whose time has come (expiry or escalation), the longest overdue first, in every tenant.
 SELECT body FROM jobs WHERE due_at <= :now ORDER BY due_at, tenant, id LIMIT :limit;

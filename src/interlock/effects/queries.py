@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from interlock.effects.model import EFFECTS, RESULTS, Effect, EffectResult, EffectState
+from interlock.kernel.record import micros
 from interlock.store.contract import Store
 from interlock.store.paging import NEWEST, Records
 
@@ -16,11 +19,17 @@ async def read_result(store: Store, tenant: str, result_id: str) -> EffectResult
 
 
 async def list_effects(
-    store: Store, tenant: str, *, state: EffectState | None, before: str | None, limit: int
+    store: Store, tenant: str, *, state: EffectState | None, now: datetime, before: str | None, limit: int
 ) -> Records[Effect]:
-    """Effects, newest first by their first attempt; the cursor is not the caller's own id but ours."""
-    name = "effects.list_effects_by_state" if state else "effects.list_effects"
-    params = {"tenant": tenant, **({"state": state.value} if state else {})}
-    rows = await store.query(name, {**params, "before": before or NEWEST, "limit": limit})
+    """Effects, newest first by their first attempt, narrowed by state as of `now`.
+
+    The cursor is not the caller's own id but ours.
+    """
+    name, params = "list_effects", {"tenant": tenant}
+    if state is EffectState.AMBIGUOUS:
+        name, params = "list_ambiguous_effects", {"tenant": tenant, "now": micros(now)}
+    elif state is not None:
+        name, params = "list_effects_by_state", {"tenant": tenant, "state": state.value, "now": micros(now)}
+    rows = await store.query(f"effects.{name}", {**params, "before": before or NEWEST, "limit": limit})
     items = [EFFECTS.decode(row[0]) for row in rows]
     return Records(items, items[-1].uid if len(items) == limit else None)

@@ -25,14 +25,26 @@ async def read_job(store: Store, tenant: str, job_id: str) -> Job | None:
 
 
 async def list_jobs(
-    store: Store, tenant: str, *, state: JobState | None, topic: str | None, before: str | None, limit: int
+    store: Store,
+    tenant: str,
+    *,
+    state: JobState | None,
+    topic: str | None,
+    now: datetime,
+    before: str | None,
+    limit: int,
 ) -> Records[Job]:
-    """Jobs, newest first, narrowed by state and topic."""
-    by = [name for name, value in (("state", state), ("topic", topic)) if value is not None]
-    name = f"jobs.list_jobs{'_by_' if by else ''}{'_and_'.join(by)}"
-    given = {"state": state.value if state else None, "topic": topic}
-    params = {"tenant": tenant, **{field: given[field] for field in by}}
-    return await page_of(store, JOBS, name, params, before, limit)
+    """Jobs, newest first, narrowed by topic and by state as of `now`."""
+    is_expired = state is JobState.EXPIRED
+    given = {"state": state.value if state and not is_expired else None, "topic": topic}
+    by = {name: value for name, value in given.items() if value is not None}
+    listing = "list_expired_jobs" if is_expired else "list_jobs"
+    name = f"jobs.{listing}{'_by_' if by else ''}{'_and_'.join(by)}"
+    params = {"tenant": tenant, **by, **({"now": micros(now)} if is_expired else {})}
+    # What is due may be due for an escalation alone, so the clock's last word is the rule's, not the query's.
+    return await page_of(
+        store, JOBS, name, params, before, limit, keep=lambda job: state in (None, job.state_at(now))
+    )
 
 
 async def list_observed(store: Store, tenant: str, *, before: str | None, limit: int) -> Records[Job]:

@@ -17,6 +17,35 @@ ORDER BY id DESC LIMIT :limit;
 SELECT body FROM jobs WHERE tenant = :tenant AND state = :state AND topic = :topic AND id < :before
 ORDER BY id DESC LIMIT :limit;
 
+-- name: list_expired_jobs
+-- A tenant's expired jobs and those that are due, which may be expired by now, newest first.
+SELECT body FROM (
+  SELECT id, body FROM (
+    SELECT id, body FROM jobs WHERE tenant = :tenant AND state = 'EXPIRED' AND id < :before
+    ORDER BY id DESC LIMIT :limit
+  ) AS swept
+  UNION ALL
+  SELECT id, body FROM (
+    SELECT id, body FROM jobs WHERE due_at <= :now AND tenant = :tenant AND id < :before
+    ORDER BY id DESC LIMIT :limit
+  ) AS due
+) AS both_kinds ORDER BY id DESC LIMIT :limit;
+
+-- name: list_expired_jobs_by_topic
+-- A tenant's jobs of one topic that are expired or due, newest first.
+SELECT body FROM (
+  SELECT id, body FROM (
+    SELECT id, body FROM jobs
+    WHERE tenant = :tenant AND state = 'EXPIRED' AND topic = :topic AND id < :before
+    ORDER BY id DESC LIMIT :limit
+  ) AS swept
+  UNION ALL
+  SELECT id, body FROM (
+    SELECT id, body FROM jobs WHERE due_at <= :now AND tenant = :tenant AND topic = :topic AND id < :before
+    ORDER BY id DESC LIMIT :limit
+  ) AS due
+) AS both_kinds ORDER BY id DESC LIMIT :limit;
+
 -- name: list_observed
 -- Jobs that were released only because the policy was observing, newest first.
 SELECT body FROM jobs WHERE tenant = :tenant AND observed IS NOT NULL AND id < :before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import msgspec
@@ -14,6 +15,8 @@ R = TypeVar("R", bound=Record)
 # Sorts after every id: ids are ASCII words, and this is the last printable character.
 NEWEST = "~"
 
+_LOOKS_MAX = 8
+
 
 class Records(msgspec.Struct, Generic[R], frozen=True):
     """One page; `next_cursor` is the id to go on from, or None at the end."""
@@ -23,9 +26,27 @@ class Records(msgspec.Struct, Generic[R], frozen=True):
 
 
 async def page_of(
-    store: Store, kind: Kind[R], name: str, params: Params, before: str | None, limit: int
+    store: Store,
+    kind: Kind[R],
+    name: str,
+    params: Params,
+    before: str | None,
+    limit: int,
+    *,
+    keep: Callable[[R], bool] | None = None,
 ) -> Records[R]:
-    """Run a named list query that takes `before` and `limit`."""
-    rows = await store.query(name, {**params, "before": before or NEWEST, "limit": limit})
-    items = [kind.decode(row[0]) for row in rows]
-    return Records(items, items[-1].id if len(items) == limit else None)
+    """Run a named list query that takes `before` and `limit`.
+
+    `keep` leaves out what the query could not; the page is then filled up in a few looks.
+    """
+    items: list[R] = []
+    for _ in range(_LOOKS_MAX):
+        rows = await store.query(name, {**params, "before": before or NEWEST, "limit": limit})
+        found = [kind.decode(row[0]) for row in rows]
+        items += filter(keep, found) if keep else found
+        before = found[-1].id if len(found) == limit else None
+        if before is None or len(items) >= limit:
+            break
+    if len(items) > limit or (items and len(items) == limit and before):
+        return Records(items[:limit], items[limit - 1].id)
+    return Records(items, before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from interlock.admission.model import GATES, TENANT_SCOPE, Run, RunState
@@ -107,7 +107,13 @@ class Gatehouse:
             before: str | None = None
             while len(found) < RUNS_MAX:
                 page = await list_runs(
-                    service.store, tenant.name, state=None, workflow=None, before=before, limit=200
+                    service.store,
+                    tenant.name,
+                    state=None,
+                    workflow=None,
+                    now=datetime.now(UTC),
+                    before=before,
+                    limit=200,
                 )
                 found += page.items
                 before = page.next_cursor
