@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import time
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
 
 from interlock.api.jobs import READERS, SubmitBody, Text, action_of
-from interlock.api.listing import Page, PageQuery, position
+from interlock.api.listing import Page, PageQuery, id_cursor, position
 from interlock.api.operations import Answer, Body, Operation, RawBody, Reply
 from interlock.api.problem import ProblemError, problem
 from interlock.api.service_calls import Asked, caller_of, decide
@@ -153,14 +154,14 @@ async def simulated(call: Asked[None, SimulateBody]) -> Reply:
     cursor: str | None = None
     while len(jobs) < call.body.last:
         page = await job_queries.list_jobs(
-            call.services.store, tenant, state=None, topic=None, before=cursor,
+            call.services.store, tenant, state=None, topic=None, now=datetime.now(UTC), before=cursor,
             limit=min(200, call.body.last - len(jobs)),
         )  # fmt: skip
         jobs.extend(page.items)
         cursor = page.next_cursor
         if cursor is None:
             break
-    result = await simulate(candidate, jobs, call.services.store)
+    result = await simulate(candidate, jobs, call.services.store, clock=time.monotonic)
     return Reply(
         200,
         SimulatedView(
@@ -174,7 +175,7 @@ async def simulated(call: Asked[None, SimulateBody]) -> Reply:
 
 async def observed(call: Asked[PageQuery, None]) -> Reply:
     found = await job_queries.list_observed(
-        call.services.store, call.caller.tenant, before=call.query.cursor, limit=call.query.limit
+        call.services.store, call.caller.tenant, before=id_cursor(call.query.cursor), limit=call.query.limit
     )
     return Reply(200, Page(items=[job_view(job) for job in found.items], next_cursor=found.next_cursor))
 
@@ -274,7 +275,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         id="simulate_policy", method="POST", path="/api/v1/policy/simulate", tag=_TAG,
         roles=("admin", "operate", "audit", "review"),
         summary="What a candidate policy would have changed for the last jobs",
-        body=SimulateBody, answers={200: SimulatedView}, answer=simulated,
+        body=SimulateBody, answers={200: SimulatedView}, answer=simulated, problems=("policy_unavailable",),
     ),
     Operation(
         id="list_observed", method="GET", path="/api/v1/policy/observed", tag=_TAG, roles=READERS,

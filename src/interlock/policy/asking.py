@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from interlock.identity.model import PRINCIPALS, Principal
 from interlock.jobs.model import Action, Job, Priority
 from interlock.policy.evaluate import Budget, Evaluation, Missed, compiled, evaluate, past_throttle
-from interlock.policy.expressions import ExpressionFailed
+from interlock.policy.expressions import EVALUATION_SECONDS, ExpressionFailed
 from interlock.policy.language import (
     ApprovalRequirement,
     Decision,
@@ -18,7 +19,7 @@ from interlock.policy.language import (
     snapshot_id,
 )
 from interlock.policy.model import PolicyHead
-from interlock.policy.refusals import PolicyUnavailable
+from interlock.policy.refusals import PolicyUnavailable, SimulationTooLong
 from interlock.policy.rules import ActivePolicy, active_policy, policy_input
 from interlock.store.contract import Store
 
@@ -86,12 +87,26 @@ def explain(asking: Asking, head: PolicyHead | None, candidate: PolicyDocument |
     )
 
 
-async def simulate(candidate: PolicyDocument, jobs: Sequence[Job], store: Store) -> Simulated:
-    """Which of these jobs the candidate would have treated differently from what was decided then."""
+async def simulate(
+    candidate: PolicyDocument,
+    jobs: Sequence[Job],
+    store: Store,
+    *,
+    clock: Callable[[], float],
+    seconds: float = EVALUATION_SECONDS,
+) -> Simulated:
+    """Which of these jobs the candidate would have treated differently from what was decided then.
+
+    All of them are answered within the time, or none: `SimulationTooLong`. Others are served in between.
+    """
     active = _candidate(candidate)
+    until = clock() + seconds
     actors: dict[tuple[str, str], Principal | None] = {}
     changes: list[Change] = []
-    for job in jobs:
+    for examined, job in enumerate(jobs):
+        if clock() >= until:
+            raise SimulationTooLong(examined, len(jobs), seconds)
+        await asyncio.sleep(0)
         who = (job.tenant, job.submitted_by)
         if who not in actors:
             actors[who] = await store.get(PRINCIPALS, *who)

@@ -53,8 +53,13 @@ def take(bucket: BucketLevel | None, throttle: Throttle, now: datetime) -> Take:
     if held.parts < TOKEN:
         return Empty(retry_after=-(-(TOKEN - held.parts) // speed) * _MICROSECOND + (held.as_of - now))
     left = BucketLevel(parts=held.parts - TOKEN, as_of=held.as_of)
-    missing = throttle.burst * TOKEN - left.parts
-    return Taken(level=left, full_at=left.as_of + -(-missing // speed) * _MICROSECOND)
+    return Taken(level=left, full_at=full_at(left, throttle))
+
+
+def full_at(bucket: BucketLevel, throttle: Throttle) -> datetime:
+    """When the bucket is full again if nobody takes anything: from then on it is as good as new."""
+    missing = max(0, throttle.burst * TOKEN - bucket.parts)
+    return bucket.as_of + -(-missing // _parts_per_microsecond(throttle)) * _MICROSECOND
 
 
 def _level(bucket: BucketLevel | None, throttle: Throttle, now: datetime) -> BucketLevel:

@@ -15,6 +15,16 @@ class PolicyUnavailable(Refusal):
         self.rule = rule
 
 
+class SimulationTooLong(Refusal):
+    """A candidate took too long to be held against so many jobs, so nothing is said of any of them."""
+
+    def __init__(self, examined: int, asked: int, seconds: float) -> None:
+        super().__init__(
+            f"the candidate was held against {examined} of {asked} jobs in {seconds:g} s, which is all there is; "
+            "ask about fewer with `last`, or make its expressions cheaper"
+        )
+
+
 class PolicyThrottled(Refusal):
     """Evaluated, and the rate is used up."""
 

@@ -21,6 +21,7 @@ from interlock.kernel.kernel import Kernel
 from interlock.kernel.refusal import Fault
 from interlock.kernel.storage import LockTimeout, StoreDown
 from interlock.leases.giving import SweepOverdueLeases
+from interlock.policy.forgetting import ForgetFullBuckets
 from interlock.runtime.measures import Measures
 from interlock.store.contract import Store
 
@@ -58,7 +59,7 @@ class Sweeps:
             turn += 1
             await self.sweep_once()
             if turn % _PRUNE_EVERY == 0:
-                await self._surely(self._prune)
+                await self.forget_once()
 
     async def sweep_once(self) -> None:
         """One pass over everything that time changes. A sweep that breaks does not keep the others from it."""
@@ -74,6 +75,11 @@ class Sweeps:
         )
         for sweep in sweeps:
             await self._surely(sweep)
+
+    async def forget_once(self) -> None:
+        """One pass over what nobody needs any more."""
+        for forget in (self._prune, self._forget_full_buckets):
+            await self._surely(forget)
 
     async def _surely(self, sweep: Callable[[], Awaitable[None]]) -> None:
         name = getattr(sweep, "__name__", "a sweep").strip("_")
@@ -97,6 +103,13 @@ class Sweeps:
             gone = await self._store.prune(rows_max=_PRUNED_MAX)
             if gone:
                 self._measures.swept.add("forgotten_rows", amount=gone)
+
+    async def _forget_full_buckets(self) -> None:
+        count = _PASS_MAX
+        while count == _PASS_MAX:
+            count = await self._kernel.run(ForgetFullBuckets(most=_PASS_MAX))
+            if count:
+                self._measures.swept.add("full_buckets", amount=count)
 
     async def _count_dead_letters(self) -> None:
         self._measures.work.dead_letters = await count_dead(self._store)
