@@ -1,4 +1,5 @@
 ALTER TABLE leases ADD COLUMN mode TEXT COLLATE "C" NOT NULL DEFAULT 'exclusive';
+UPDATE leases SET mode = body::json ->> 'mode';
 
 CREATE TABLE lease_checkpoints (
   tenant TEXT COLLATE "C" NOT NULL, id TEXT COLLATE "C" NOT NULL, version BIGINT NOT NULL, body TEXT NOT NULL,

@@ -5,10 +5,13 @@ ALTER TABLE jobs ADD COLUMN offer_again_at INTEGER;
 
 UPDATE jobs SET
   rank = CASE json_extract(body, '$.priority') WHEN 'critical' THEN 0 WHEN 'high' THEN 1 WHEN 'low' THEN 3 ELSE 2 END;
+-- julianday knows milliseconds only, so the seconds and what is behind their point are read apart.
 UPDATE jobs SET
-  runnable_at = CAST(
-    (julianday(coalesce(json_extract(body, '$.approval.decided_at'), json_extract(body, '$.submitted_at')))
-      - 2440587.5) * 86400000 AS INTEGER) * 1000
+  runnable_at = (
+    SELECT CAST(strftime('%s', released) AS INTEGER) * 1000000
+      + CASE WHEN instr(released, '.') THEN CAST(substr(released, instr(released, '.') + 1, 6) AS INTEGER) ELSE 0 END
+    FROM (SELECT coalesce(json_extract(body, '$.approval.decided_at'), json_extract(body, '$.submitted_at')) AS released)
+  )
 WHERE state = 'PENDING';
 UPDATE jobs SET offer_again_at = runnable_at + 60000000 WHERE state = 'PENDING';
 

@@ -1,4 +1,5 @@
 ALTER TABLE leases ADD COLUMN mode TEXT NOT NULL DEFAULT 'exclusive';
+UPDATE leases SET mode = json_extract(body, '$.mode');
 
 CREATE TABLE lease_checkpoints (
   tenant TEXT NOT NULL, id TEXT NOT NULL, version INTEGER NOT NULL, body TEXT NOT NULL,
