@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,6 +16,7 @@ from interlock.cli.drill_page import say_report
 from interlock.drills.outage import drill_outage
 from interlock.drills.report import Answer, Check, phase, report
 from interlock.drills.retries import drill_retries
+from tests.harness.postgres import PostgresServer
 from tests.harness.server import InterlockServer, clean_env
 
 HANG_SECONDS = 120
@@ -61,11 +62,7 @@ def test_drills_on_a_deployment_take_back_what_they_made(deployment: tuple[str, 
         assert {run.state for run in il.runs().items} == {"succeeded"}
         assert {job.state for job in il.jobs().items} <= {"CANCELLED", "DENIED"}
         members = il.call("GET", "principals", query={"limit": 200})["items"]
-    assert {each["name"] for each in members if each["keys_live"]} == _held_before(members)
-
-
-def _held_before(members: list[dict[str, Any]]) -> set[str]:
-    return {each["name"] for each in members if not each["name"].startswith("drill-")}
+    assert [each["name"] for each in members if each["name"].startswith("drill-")] == []
 
 
 def test_approvals_need_a_policy_that_asks_and_say_so(deployment: tuple[str, str], tmp_path: Path) -> None:
@@ -90,7 +87,42 @@ async def test_a_blocked_file_is_503_and_every_key_one_run() -> None:
 
 async def test_a_locked_postgresql_is_503_and_every_key_one_run(postgres_url: str) -> None:
     found = await drill_outage(postgres_url, clients=4, seconds=4)
-    assert found.verdict == "passed", found
+    assert (found.verdict, found.left_behind) == ("passed", [])
+    assert await principals(postgres_url) == []
+
+
+@pytest.mark.slow
+def test_a_stopped_postgresql_is_503_and_every_key_one_run(
+    private_postgres: PostgresServer, tmp_path: Path
+) -> None:
+    store = private_postgres.create_database()
+    pid = str(private_postgres.pid)
+    options = ("--clients", "4", "--lasting", "4s", "--json")
+
+    said = drill("outage", "--store", store, "--pid", pid, *options, folder=tmp_path)
+
+    found = json.loads(said.stdout)
+    assert (said.returncode, found["verdict"], found["left_behind"]) == (0, "passed", []), said.stdout
+    assert found["phases"][0]["codes"]["5xx"] == found["phases"][0]["count"] > 0
+    assert asyncio.run(principals(store)) == []
+
+
+def test_a_process_that_is_not_there_is_not_stopped(postgres_url: str, tmp_path: Path) -> None:
+    said = drill("outage", "--store", postgres_url, "--pid", "4194304", folder=tmp_path)
+    assert said.returncode == 1
+    assert "check --pid" in said.stderr
+
+
+async def principals(store: str) -> list[str]:
+    """Everybody in every tenant that a drill made, by the store itself."""
+    import asyncpg
+
+    connection = await asyncpg.connect(store)
+    try:
+        rows = await connection.fetch("SELECT id FROM principals WHERE tenant LIKE 'drill-%'")
+        return [row["id"] for row in rows]
+    finally:
+        await connection.close()
 
 
 def test_an_outage_on_a_server_needs_its_store_to_be_named(tmp_path: Path) -> None:

@@ -136,6 +136,12 @@ class PostgresServer:
             self._folder = None
 
     @property
+    def pid(self) -> int:
+        """The process above all others of this server."""
+        assert self._process is not None, "start() it first"
+        return self._process.pid
+
+    @property
     def running(self) -> bool:
         """Whether the postmaster is alive (paused counts as alive)."""
         return self._process is not None and self._process.poll() is None

@@ -18,7 +18,7 @@ from interlock.identity import queries
 from interlock.identity.keys import NewKey, make_key
 from interlock.identity.model import ApiKey, Principal, PrincipalKind, Role
 from interlock.identity.refusals import NotFound
-from interlock.identity.rules import IssueKey, RevokeKey, SetPrincipal
+from interlock.identity.rules import IssueKey, RemovePrincipal, RevokeKey, SetPrincipal
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
 
@@ -112,6 +112,13 @@ async def set_principal(call: Asked[None, SetBody]) -> Answer:
         by=caller_of(call),
     )
     call.services.keyring.forget()
+    answer = await decide(call, command, lambda principal: Reply(200, _principal_view(principal)))
+    call.services.keyring.forget()
+    return answer
+
+
+async def remove_principal(call: Asked[None, None]) -> Answer:
+    command = RemovePrincipal(tenant=call.caller.tenant, name=_name(call.path["name"]), by=caller_of(call))
     answer = await decide(call, command, lambda principal: Reply(200, _principal_view(principal)))
     call.services.keyring.forget()
     return answer
@@ -229,6 +236,12 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         id="set_principal", method="PUT", path="/api/v1/principals/{name}", tag=_TAG, roles=_ADMIN,
         parameters=_NAME, summary="Change what a principal may do", body=SetBody,
         answers={200: PrincipalView}, answer=set_principal,
+    ),
+    Operation(
+        id="remove_principal", method="DELETE", path="/api/v1/principals/{name}", tag=_TAG, roles=_ADMIN,
+        parameters=_NAME, summary="Forget a principal without live keys",
+        description="What it did stays on record under its name, so do not give the name to somebody else.",
+        answers={200: PrincipalView}, answer=remove_principal, problems=("conflict",),
     ),
     Operation(
         id="issue_key", method="POST", path="/api/v1/principals/{name}/keys", tag=_TAG, roles=_ADMIN,

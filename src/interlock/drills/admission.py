@@ -16,7 +16,7 @@ async def drill_admission(place: Place, *, crowds: Sequence[int] = (50, 300), li
     """Starts one by one for comparison, then each crowd at once."""
     await _check_room(place, limit)
     workflow = f"drill-{secrets.token_hex(4)}"
-    agent = await place.caller("drill-agent", "agent", ["submit"])
+    agent = await place.caller("agent", "agent", ["submit"])
     await place.admin.surely("PUT", f"limits/{workflow}", {"max_concurrent_runs": limit})
     place.undo(f"the limit of {workflow}", lambda: place.admin.surely("DELETE", f"limits/{workflow}"))
     phases = [phase("one by one", [await _alone(place, agent, workflow) for _ in range(ALONE)])]

@@ -18,10 +18,8 @@ async def drill_approvals(place: Place, *, people: int = 20, topic: str = TOPIC,
     """Everybody approves; everybody rejects; half and half."""
     where = {"topic": topic, **({"env": env} if env else {})}
     groups = await _groups(place, where)
-    agent = await place.caller("drill-agent", "agent", ["submit"])
-    reviewers = [
-        await place.caller(f"drill-reviewer-{n}", "person", ["review"], groups) for n in range(people)
-    ]
+    agent = await place.caller("agent", "agent", ["submit"])
+    reviewers = [await place.caller(f"reviewer-{n}", "person", ["review"], groups) for n in range(people)]
     await place.warm_up(people)
     phases: list[Phase] = []
     checks: list[Check] = []

@@ -63,10 +63,13 @@ async def _tables_locked(url: str) -> AsyncGenerator[None]:
 @contextlib.contextmanager
 def _stopped(pid: int) -> Generator[int]:
     """Stop a process and all below it; they go on whatever happens in the block."""
-    stopped = [pid, *_below(pid)]
+    stopped: list[int] = []
+    below = [pid]
     try:
-        for each in stopped:
+        for each in below:  # grows while it is read: whoever is stopped has no more children than these
             _send(each, signal.SIGSTOP)
+            stopped.append(each)
+            below += _children(each)
         yield len(stopped)
     finally:
         for each in reversed(stopped):
@@ -79,14 +82,6 @@ def _send(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError) as error:
         raise PlaceUnfit(f"process {pid} cannot be signalled: {error.strerror}; check --pid") from error
-
-
-def _below(pid: int) -> list[int]:
-    """Every process below this one: children, and theirs."""
-    found = _children(pid)
-    for member in found:  # grows while it is read
-        found += _children(member)
-    return found
 
 
 def _children(pid: int) -> list[int]:

@@ -18,6 +18,7 @@ from interlock.drills.blocking import blocked
 from interlock.drills.place import Caller, Place, PlaceUnfit, deployed, serving
 from interlock.drills.report import Answer, Check, Report, phase, report
 from interlock.identity.model import PrincipalKind, Role
+from interlock.identity.rules import RemovePrincipal, RevokeKey
 from interlock.runtime.operating import IssuedKey, issue_key
 from interlock.runtime.service import open_service
 from interlock.runtime.settings import settings_from
@@ -39,7 +40,7 @@ async def drill_outage(
     if url and not store:
         raise PlaceUnfit("name the store that the server at --url uses with --store; it will be blocked")
     async with _staged(store, url) as (place, named):
-        agent = await place.caller("drill-agent", "agent", ["submit"])
+        agent = await place.caller("agent", "agent", ["submit"])
         workflow = f"drill-{secrets.token_hex(4)}"
         await place.admin.surely("PUT", "limits/tenant", {"max_concurrent_runs": clients + 1})
         crowd = [_Client(agent, workflow, f"{workflow}-{n}") for n in range(clients)]
@@ -151,21 +152,28 @@ async def _staged(store: str | None, url: str | None) -> AsyncGenerator[tuple[Pl
     folder = Path(tempfile.mkdtemp(prefix="interlock-drill-"))
     named = store or f"sqlite:///{folder}/interlock.db"
     try:
-        issued = await _tenant_key(named)
-        with contextlib.ExitStack() as stack:
+        async with _tenant_key(named) as issued, contextlib.AsyncExitStack() as stack:
             address = url or stack.enter_context(serving(named, folder))["url"]
             async with deployed(address, issued.key) as place:
-                revoke = f"api-keys/{issued.key_id}/revoke"
-                place.undo("the key of the drill's tenant", lambda: place.admin.surely("POST", revoke, {}))
+                limit = "limits/tenant"
+                place.undo("its tenant's limit", lambda: place.admin.surely("DELETE", limit))
                 yield place, named
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-async def _tenant_key(store: str) -> IssuedKey:
-    tenant = f"drill-{secrets.token_hex(4)}"
+@contextlib.asynccontextmanager
+async def _tenant_key(store: str) -> AsyncGenerator[IssuedKey]:
+    """The admin's key of a throw-away tenant; whoever it belongs to is forgotten at the end."""
+    tenant, name = f"drill-{secrets.token_hex(4)}", "drill"
     settings = settings_from({}, store=store)
     async with open_service(settings, sweeping=False) as service:
-        return await issue_key(
-            service, "drill", kind=PrincipalKind.SERVICE, roles=(Role.ADMIN, Role.OPERATE), tenant=tenant
+        issued = await issue_key(
+            service, name, kind=PrincipalKind.SERVICE, roles=(Role.ADMIN, Role.OPERATE), tenant=tenant
         )
+    try:
+        yield issued
+    finally:
+        async with open_service(settings, sweeping=False) as service:
+            await service.kernel.run(RevokeKey(tenant=tenant, key_id=issued.key_id, principal=name))
+            await service.kernel.run(RemovePrincipal(tenant=tenant, name=name))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -61,14 +62,17 @@ class Place:
         self.url = url
         self.admin = Caller(wire, admin_key)
         self._wire = wire
+        self._mark = secrets.token_hex(4)
         self._undo: list[tuple[str, Callable[[], Awaitable[object]]]] = []
 
     async def caller(self, name: str, kind: str, roles: Sequence[str], groups: Sequence[str] = ()) -> Caller:
-        """A key of the drill's own, revoked at the end."""
+        """Somebody of the drill's own with a key; the key is revoked and they are forgotten at the end."""
+        principal = f"drill-{self._mark}-{name}"
         body = {"kind": kind, "roles": list(roles), "groups": list(groups)}
-        issued = await self.admin.surely("POST", f"principals/{name}/keys", body)
+        issued = await self.admin.surely("POST", f"principals/{principal}/keys", body)
         path = f"api-keys/{issued['key_id']}/revoke"
-        self.undo(f"the key of {name}", lambda: self.admin.surely("POST", path, {}))
+        self.undo(principal, lambda: self.admin.surely("DELETE", f"principals/{principal}"))
+        self.undo(f"the key of {principal}", lambda: self.admin.surely("POST", path, {}))
         return Caller(self._wire, str(issued["key"]))
 
     def undo(self, what: str, step: Callable[[], Awaitable[object]]) -> None:

@@ -30,6 +30,12 @@ class NotFound(Refusal):
         super().__init__(f"there is no {what} {name!r} here; check the id")
 
 
+class KeysLive(Refusal):
+    def __init__(self, principal: str, count: int) -> None:
+        keys = "key" if count == 1 else "keys"
+        super().__init__(f"{principal} still has {count} live {keys}; revoke them first")
+
+
 class KindMismatch(Refusal):
     def __init__(self, principal: str, kind: str) -> None:
         super().__init__(f"{principal} exists already as '{kind}'; choose another name or that kind")

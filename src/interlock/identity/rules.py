@@ -21,7 +21,7 @@ from interlock.identity.model import (
     PrincipalKind,
     Role,
 )
-from interlock.identity.refusals import Forbidden, KindMismatch, NotFound, Unauthenticated
+from interlock.identity.refusals import Forbidden, KeysLive, KindMismatch, NotFound, Unauthenticated
 from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.world import World
@@ -174,6 +174,28 @@ class SetPrincipal(Command[Principal], frozen=True, kw_only=True):
         stored = world.put(PRINCIPALS, after)
         _record(world, stored, author, self.by, "principal_set")
         return stored
+
+
+class RemovePrincipal(Command[Principal], frozen=True, kw_only=True):
+    """Forget somebody who can no longer act. What they did stays on record under their name."""
+
+    tenant: str
+    name: str
+    by: Caller | None = None
+
+    def reads(self) -> Reads:
+        return Reads(own=(PRINCIPALS.key(self.tenant, self.name),)) | _author_reads(self.by)
+
+    def decide(self, world: World) -> Principal:
+        author = require(world, self.by, Role.ADMIN).id if self.by else "operator"
+        principal = world.get(PRINCIPALS, self.tenant, self.name)
+        if principal is None or principal.is_local:
+            raise NotFound("principal", self.name)
+        if principal.keys_live:
+            raise KeysLive(principal.id, principal.keys_live)
+        world.delete(PRINCIPALS, principal)
+        _record(world, principal, author, self.by, "principal_remove")
+        return principal
 
 
 class EnsureLocalPerson(Command[Principal], frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ async def test_only_an_admin_changes_principals(stage: Stage) -> None:
     calls = (
         ("POST", "principals/eve/keys", {"kind": "person", "roles": ["admin"]}),
         ("PUT", "principals/eve", {"roles": ["admin"]}),
+        ("DELETE", "principals/eve", None),
         ("GET", "principals", None),
         ("GET", "api-keys", None),
         ("POST", f"api-keys/{eve.split('_')[1]}/revoke", {}),
@@ -92,3 +93,19 @@ async def test_principals_are_listed_by_name_page_by_page(stage: Stage) -> None:
         cursor = page["next_cursor"]
 
     assert names == ["a", "b", "c", "d", "root"]
+
+
+async def test_a_principal_is_forgotten_once_its_keys_are_revoked_and_its_deeds_are_not(stage: Stage) -> None:
+    eve = await stage.person("eve", "review")
+
+    early = await stage.call("DELETE", "principals/eve", stage.admin)
+    await stage.call("POST", f"api-keys/{eve.split('_')[1]}/revoke", stage.admin, {})
+    gone = await stage.call("DELETE", "principals/eve", stage.admin)
+    again = await stage.call("DELETE", "principals/eve", stage.admin)
+
+    assert (early.status, early.word) == (409, "conflict")
+    assert (gone.status, again.status) == (200, 404)
+    assert "eve" not in [item["name"] for item in (await stage.get("principals"))["items"]]
+    assert (await stage.call("GET", "principals/me", eve)).status == 401
+    deeds = [item["action"] for item in (await stage.get("audit?subject=eve"))["items"]]
+    assert {"key_issue", "key_revoke", "principal_remove"} <= set(deeds)
