@@ -2,23 +2,18 @@
 
 The intent is durable before the caller learns its fence, so whatever happens to the caller after that leaves a
 trace. A repeat finds out what became of the first attempt instead of acting again.
+
+The checks of jobs, leases and targets load with the first effect that names one: `interlock exec` begins effects
+that name none, before every action of an agent.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from interlock.effects.checking import (
-    PermitClaims,
-    check_job,
-    check_lease,
-    check_target,
-    conditions_reads,
-    doubts_reads,
-    record_refused_begin,
-)
 from interlock.effects.granting import claim_grant, claim_reads
 from interlock.effects.model import (
     EFFECTS,
@@ -42,6 +37,10 @@ from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 
+if TYPE_CHECKING:
+    from interlock.effects.checking import HeldLease, PermitClaims
+    from interlock.jobs.model import Job
+
 BEGINNERS = (Role.SUBMIT, Role.WORK, Role.OPERATE, Role.ADMIN)
 
 
@@ -62,7 +61,7 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
     caller: Caller
     action_id: str
     request_hash: str
-    ttl_seconds: int = TTL_SECONDS_DEFAULT
+    ttl_seconds: int | float = TTL_SECONDS_DEFAULT
     job_id: str | None = None
     permit: PermitClaims | None = None
     lease: LeaseRef | None = None
@@ -71,15 +70,12 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
 
     def reads(self) -> Reads:
         own = Reads(own=(EFFECTS.key(self.caller.tenant, self.action_id),))
-        # Grants are owned in the second load, and a target after them, whether the job names it or the caller.
-        target = None if self.grant else self.target
-        conditions = conditions_reads(self.caller.tenant, self.job_id, self.lease, target)
         claim = claim_reads(self.grant) if self.grant else NOTHING
-        return caller_reads(self.caller) | own | conditions | claim
+        return caller_reads(self.caller) | own | self._conditions() | claim
 
     def more(self, world: World) -> Reads:
         """What a refusal would be recorded in, the target that the job names, and the grants that may fit."""
-        doubts = doubts_reads(world, self.caller, self.job_id, self.permit, self.lease, self.target)
+        doubts = self._doubts(world)
         return doubts | self.grant.more(world) if self.grant else doubts
 
     def decide(self, world: World) -> Begun:
@@ -89,9 +85,7 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
             self._check_past(world, before)
             if before.state is EffectState.COMMITTED:
                 return Begun(effect=before, replayed=True)
-        job = check_job(world, self.caller, self.job_id, self.permit) if self.job_id else None
-        target = check_target(world, self.caller, job, self.target)
-        lease = check_lease(world, self.caller, self.lease, has_target=target is not None)
+        job, target, lease = self._checked(world)
         grant = claim_grant(world, self.grant, before) if self.grant else None
         if lease is not None:
             lease.begin_applying(world)
@@ -101,7 +95,39 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
         return Begun(effect=stored, replayed=False)
 
     def refused(self, world: World, refusal: Refusal) -> None:
+        from interlock.effects.checking import record_refused_begin
+
         record_refused_begin(world, self.caller, self.action_id, self.lease, refusal)
+
+    @property
+    def _names_nothing(self) -> bool:
+        return self.job_id is None and self.lease is None and self.target is None
+
+    def _conditions(self) -> Reads:
+        if self._names_nothing:
+            return NOTHING
+        from interlock.effects.checking import conditions_reads
+
+        # Grants are owned in the second load, and a target after them, whether the job names it or the caller.
+        target = None if self.grant else self.target
+        return conditions_reads(self.caller.tenant, self.job_id, self.lease, target)
+
+    def _doubts(self, world: World) -> Reads:
+        if self._names_nothing:
+            return NOTHING
+        from interlock.effects.checking import doubts_reads
+
+        return doubts_reads(world, self.caller, self.job_id, self.permit, self.lease, self.target)
+
+    def _checked(self, world: World) -> tuple[Job | None, EffectTarget | None, HeldLease | None]:
+        """What the effect is bound to, each as it must be for the effect to begin."""
+        if self._names_nothing:
+            return None, None, None
+        from interlock.effects.checking import check_job, check_lease, check_target
+
+        job = check_job(world, self.caller, self.job_id, self.permit) if self.job_id else None
+        target = check_target(world, self.caller, job, self.target)
+        return job, target, check_lease(world, self.caller, self.lease, has_target=target is not None)
 
     def _check_past(self, world: World, before: Effect) -> None:
         """Raise unless the last attempt is over and known to have done nothing, or is done."""
