@@ -203,3 +203,19 @@ def test_the_folder_is_left_as_it_was_found_except_for_the_store(yard: Terminal)
     granted(yard, "cat")
     yard.process("exec", "cat")
     assert {path.name for path in set(yard.folder.iterdir()) - before} == {".interlock"}
+
+
+def test_a_task_that_no_file_declares_takes_its_command_after_the_dashes(yard: Terminal) -> None:
+    command = ["cleanup", "--", "sh", "-c", "echo ran >> marks; exit 9"]
+    assert yard("exec", *command).code == 3
+    granted(yard, "cleanup", "--pin", 'argv.0="sh"')
+
+    assert yard.process("exec", *command).code == 9
+    assert yard("exec", *command).code == 3
+    assert marks(yard) == ["ran"]
+
+
+def test_a_declared_task_stays_what_it_declares_whatever_follows_the_dashes(yard: Terminal) -> None:
+    granted(yard, "mark")
+    assert yard.process("exec", "mark", "--", "4").code == 4
+    assert marks(yard) == ["ran"]

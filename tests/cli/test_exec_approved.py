@@ -25,6 +25,7 @@ rules:
   - {id: loose, when: {topic: exec.loose}, decision: allow}
   - {id: strict, when: {topic: exec.strict}, decision: allow}
   - {id: touch, when: {topic: exec.touch}, decision: allow}
+  - {id: named, when: {topic: exec.cleanup}, decision: require_human, approval: {self_approval: true}}
 """
 
 
@@ -153,6 +154,17 @@ def test_a_command_that_no_task_declares_goes_through_policy(yard: Terminal) -> 
     assert denied.code == 3
     assert "exec.rm" in denied.err
     assert (yard.folder / "made").exists()
+
+
+def test_a_named_command_without_a_grant_is_asked_for_under_its_name_and_resumed(yard: Terminal) -> None:
+    said = yard("exec", "--json", "cleanup", "--", "sh", "-c", "echo ran >> marks")
+    assert said.code == 4
+    job = str(yard_problem(said)["job_id"])
+    assert yard("job", job, "--json").json["topic"] == "exec.cleanup"
+    assert yard("approve", job).code == 0
+
+    assert yard.process("exec", "--resume", job).code == 0
+    assert marks(yard) == ["ran"]
 
 
 def test_options_after_two_dashes_belong_to_the_command(yard: Terminal) -> None:

@@ -9,12 +9,13 @@ import msgspec
 
 from interlock.api.effect_views import effect_view
 from interlock.api.grants import GrantId, Task
-from interlock.api.jobs import Text
+from interlock.api.jobs import Number, Text, version_text
 from interlock.api.operations import Answer, Body, Reply
 from interlock.api.problem import ProblemError, invalid, problem
 from interlock.api.service_calls import Asked, caller_of, decide
 from interlock.api.targets import Key, Version
 from interlock.codec.canonical import canonical
+from interlock.codec.durations import TtlSeconds
 from interlock.codec.strict import Fault
 from interlock.effects.checking import PermitClaims
 from interlock.effects.model import TTL_SECONDS_DEFAULT, EffectTarget, LeaseRef
@@ -28,7 +29,7 @@ ACTION_ID_CHARACTERS_MAX = 300
 _LOOKS_MAX = 64
 
 FenceNumber = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
-RequestHash = Annotated[str, msgspec.Meta(min_length=8, max_length=200, pattern=r"^[\u0021-\u007e]+$(?!\n)")]
+RequestHash = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[\u0021-\u007e]+$(?!\n)")]
 
 
 class LeaseBody(Body, frozen=True, kw_only=True):
@@ -43,7 +44,7 @@ class TargetBody(Body, frozen=True, kw_only=True):
     """What it changes, and the version it was prepared for."""
 
     key: Key
-    version: Version
+    version: Version | Number
 
 
 class GrantBody(Body, frozen=True, kw_only=True):
@@ -70,13 +71,12 @@ class BeginBody(Body, frozen=True, kw_only=True):
     lease: LeaseBody | None = None
     target: TargetBody | None = None
     grant: GrantBody | None = None
-    ttl_seconds: Annotated[int, msgspec.Meta(ge=1, le=86_400)] = TTL_SECONDS_DEFAULT
+    ttl_seconds: TtlSeconds = TTL_SECONDS_DEFAULT
 
 
 async def begin(call: Asked[None, BeginBody]) -> Answer:
     body = call.body
     permit = await _permit(call) if body.permit is not None else None
-    target = EffectTarget(key=body.target.key, version=body.target.version) if body.target else None
     command = BeginEffect(
         caller=caller_of(call),
         action_id=action_id_of(call),
@@ -85,10 +85,14 @@ async def begin(call: Asked[None, BeginBody]) -> Answer:
         job_id=permit.job_id if permit else body.job_id,
         permit=permit,
         lease=await _lease(call),
-        target=target,
+        target=_target_of(body.target) if body.target else None,
         grant=_claim(call),
     )
     return await _look_and_begin(call, command)
+
+
+def _target_of(target: TargetBody) -> EffectTarget:
+    return EffectTarget(key=target.key, version=version_text(target.version))
 
 
 async def _look_and_begin(call: Asked[None, BeginBody], command: BeginEffect) -> Answer:

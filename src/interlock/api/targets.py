@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from interlock.api.conflicts import ConflictView, conflict_view
-from interlock.api.jobs import READERS, Reason, Text
+from interlock.api.jobs import READERS, Number, Reason, Text, version_text
 from interlock.api.listing import Page, PageQuery
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problem import invalid
@@ -40,8 +40,8 @@ Version = Annotated[
 class TouchBody(Body, frozen=True, kw_only=True):
     """`version` is yours: an etag, a digest, a number. `previous_version` is the one the change was made from."""
 
-    version: Version
-    previous_version: Text | None = None
+    version: Version | Number
+    previous_version: Text | Number | None = None
     summary: Reason = ""
 
 
@@ -194,7 +194,13 @@ def _key(call: Asked[Any, Any]) -> str:
 
 
 def _change(key: str, body: TouchBody) -> Change:
-    return Change(key=key, version=body.version, based_on=body.previous_version, summary=body.summary)
+    previous = body.previous_version
+    return Change(
+        key=key,
+        version=version_text(body.version),
+        based_on=None if previous is None else version_text(previous),
+        summary=body.summary,
+    )
 
 
 def _touched_view(target: Target) -> TouchedView:

@@ -32,6 +32,7 @@ class _ExecParser(Parser):
         found = super().parse_args(ours, namespace or Namespace())
         found.is_task = bool(words)
         found.words = [*words, *tail]
+        found.command = tail if len(words) == 1 else []
         return found
 
     def _split(self, given: list[str]) -> tuple[list[str], list[str], list[str]]:
@@ -56,16 +57,20 @@ def declare_exec() -> Parser:
     """The options of `interlock exec`."""
     parser = _ExecParser(
         "interlock exec",
-        description="Run a task of interlock.yaml, or any command after `--`, only under a grant or an approval.",
+        description="Run a task of interlock.yaml, or any command after `--`, only under a grant or an approval.\n"
+        "TASK names what a grant permits; one that interlock.yaml does not declare takes its command after `--`.",
         examples=(
             "interlock exec deploy production",
+            "interlock exec cleanup -- rm -r build",
             "interlock exec --wait 10m -- terraform apply plan.out",
             "interlock exec --resume job_…",
             "interlock exec --show deploy production",
         ),
         more=_MORE,
     )
-    parser.usage = "interlock exec [options] TASK [ARGS…]\n       interlock exec [options] -- COMMAND [ARGS…]"
+    parser.usage = (
+        "interlock exec [options] TASK [ARGS…]\n       interlock exec [options] [TASK] -- COMMAND [ARGS…]"
+    )
     parser.add_argument(
         "--wait",
         type=seconds,

@@ -20,7 +20,7 @@ EMBEDDED_STORE = "sqlite:///.interlock/interlock.db"
 
 
 class Prepared(NamedTuple):
-    """A command ready to be asked about. `task_name` is None for one that no task declares."""
+    """A command ready to be asked about. `approval` is None if no task declares it; then it may have no name."""
 
     command: Effective
     task_name: str | None
@@ -33,6 +33,8 @@ class Prepared(NamedTuple):
 
         if self.task_name is None:
             return shlex.join(["--", *self.command.argv])
+        if self.approval is None:
+            return shlex.join([self.task_name, "--", *self.command.argv])
         return shlex.join([self.task_name, *self.command.args])
 
 
@@ -54,11 +56,13 @@ def effective_command(args: Namespace) -> Prepared:
 def _task(args: Namespace, stdin: bytes | None) -> Prepared:
     path = Path(args.tasks) if args.tasks else find_task_file(Path.cwd())
     name, *rest = args.words
+    tasks = read_task_file(path, kept_in=embedded_folder(args)) if path else {}
+    if args.command and name not in tasks:
+        return _undeclared(args, stdin, name)
     if path is None:
         raise BadTask(
-            f"there is no {NAME} here or above; declare the task {name!r}, or write -- before a command"
+            f"there is no {NAME} here or above; declare the task {name!r}, or write its command after --"
         )
-    tasks = read_task_file(path, kept_in=embedded_folder(args))
     if name not in tasks:
         known = f"it declares {', '.join(sorted(tasks))}" if tasks else "it declares none"
         raise BadTask(
@@ -70,16 +74,17 @@ def _task(args: Namespace, stdin: bytes | None) -> Prepared:
     return Prepared(command, name, task.approval)
 
 
-def _undeclared(args: Namespace, stdin: bytes | None) -> Prepared:
+def _undeclared(args: Namespace, stdin: bytes | None, name: str | None = None) -> Prepared:
     command = prepare_command(
-        args.words,
+        args.words if name is None else args.command,
+        task=name,
         folder=Path.cwd(),
         environ=os.environ,
         env=args.env,
         stdin=stdin,
         timeout_seconds=args.timeout or TIMEOUT_SECONDS_DEFAULT,
     )
-    return Prepared(command, None, None)
+    return Prepared(command, name, None)
 
 
 def embedded_folder(args: Namespace) -> Path | None:

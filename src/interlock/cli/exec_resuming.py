@@ -32,7 +32,7 @@ def _resume_job(client: Any, args: Namespace) -> int:
 
     job: Job = client.job(args.resume)
     if not args.words:
-        args.words, args.is_task = _words_of(job.id, job.payload)
+        args.words, args.is_task, args.command = _words_of(job.id, job.payload)
     return run_decided(client, args, effective_command(args), job)
 
 
@@ -56,13 +56,15 @@ def _resume_claim(client: Any, args: Namespace) -> int:
     return ended.exit_code
 
 
-def _words_of(job_id: str, payload: object) -> tuple[list[str], bool]:
-    """The words that a job was asked for with, from its payload."""
+def _words_of(job_id: str, payload: object) -> tuple[list[str], bool, list[str]]:
+    """The words that a job was asked for with, whether a task comes first, and the command after its dashes."""
     asked = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
     if "argv" not in asked or "args" not in asked:
         raise Failed(f"{job_id} was not submitted by `interlock exec`; there is no command in it", Exit.USAGE)
-    task = asked.get("task")
-    return ([str(task), *asked["args"]], True) if task else (list(asked["argv"]), False)
+    task, argv = asked.get("task"), list(asked["argv"])
+    if task and asked.get("definition") is None:
+        return [str(task), *argv], True, argv
+    return ([str(task), *asked["args"]], True, []) if task else (argv, False, [])
 
 
 def _tell_replayed(execution_id: str, exit_code: int) -> None:

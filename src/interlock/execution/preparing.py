@@ -52,10 +52,11 @@ def prepare_command(
     env: Sequence[str],
     stdin: bytes | None,
     timeout_seconds: int = TIMEOUT_SECONDS_DEFAULT,
+    task: str | None = None,
 ) -> Effective:
-    """What running a command that no task declares would come to. Raises `BadTask`."""
+    """What running a command that no file declares, perhaps under a task's name, would come to. Raises `BadTask`."""
     return Effective(
-        task=None,
+        task=task,
         argv=tuple(words),
         args=tuple(words[1:]),
         program=_program(words[0], folder, environ),

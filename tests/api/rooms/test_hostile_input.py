@@ -172,7 +172,8 @@ WRONG: dict[str, object] = {
     "true attempts": {**JOB, "max_attempts": True},
     "a negative expiry": {**JOB, "expires_in": "-1h"},
     "an expiry beyond time": {**JOB, "expires_in": "9999999999d"},
-    "an expiry as a number": {**JOB, "expires_in": 3600},
+    "an expiry in seconds gone by": {**JOB, "expires_in": -3600},
+    "evidence of nothing": {**JOB, "evidence": [{"title": "a", "kind": "b"}]},
     "an id of one's own": {**JOB, "id": "job_1"},
     "a tenant in the body": {**JOB, "tenant": "elsewhere"},
     "a state": {**JOB, "state": "PENDING"},
@@ -203,7 +204,7 @@ async def test_a_granted_label_that_the_submitter_wrote_grants_nothing(stage: St
 
 @pytest.mark.parametrize(
     "content_type",
-    ["text/plain", "application/xml", "", "application/json; charset=utf-16", "multipart/form-data", "json"],
+    ["text/plain", "application/xml", "application/json; charset=utf-16", "multipart/form-data", "json"],
 )
 async def test_a_body_that_does_not_say_json_is_refused(stage: Stage, content_type: str) -> None:
     await stage.policy(ASK)

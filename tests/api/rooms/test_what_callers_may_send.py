@@ -1,0 +1,133 @@
+"""Requests that mean what they say, in whichever way a caller spells them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from interlock.api.http import Request
+from tests.api.rooms.stage import ASK, Stage
+
+WORK = ASK + "  - {id: work, when: {topic: work}, decision: allow}\n"
+
+
+async def made(stage: Stage, path: str, key: str, body: object, status: int = 201) -> Any:
+    seen = await stage.call("POST", path, key, body)
+    assert seen.status == status, seen.document
+    return seen.document
+
+
+async def test_a_fence_before_the_first_is_stale(stage: Stage) -> None:
+    await stage.policy(WORK)
+    worker = await stage.key("w", "worker", "work,submit")
+    await stage.submit(worker, topic="work")
+    [job] = (await made(stage, "jobs/claim", worker, {"topics": ["work"]}, 200))["jobs"]
+
+    for verb, body in (("renew", {}), ("complete", {"result": 1}), ("fail", {"error": "x"}), ("release", {})):
+        refused = await stage.call("POST", f"jobs/{job['id']}/{verb}", worker, {"fence": 0, **body})
+        assert (refused.status, refused.word) == (409, "fence_stale")
+
+
+async def test_a_version_may_be_a_number(durable: Stage) -> None:
+    await durable.policy(ASK)
+    bot, ada = await durable.agent(), await durable.person("ada")
+    await made(durable, "targets/doc/touch", ada, {"version": 3, "previous_version": 2}, 200)
+    job = await durable.submit(bot, target={"key": "doc", "version": 3})
+    begun = {"request_hash": "r", "target": {"key": "doc", "version": 3}}
+    await made(durable, "effects/a/begin", bot, begun)
+
+    await made(durable, "targets/doc/touch", ada, {"version": 4.5}, 200)
+
+    assert (await durable.approve(job, ada)).word == "target_changed"
+    late = await durable.call("POST", "effects/b/begin", bot, begun)
+    assert (late.word, late.document["expected"], late.document["found"]) == ("superseded", "3", "4.5")
+
+
+async def test_the_same_version_as_text_and_as_a_number_is_one_version(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot, ada = await stage.agent(), await stage.person("ada")
+    job = await stage.submit(bot, target={"key": "doc", "version": "3"})
+    await made(stage, "targets/doc/touch", ada, {"version": 3}, 200)
+    assert (await stage.approve(job, ada)).word == "approved"
+
+
+async def test_a_resume_needs_no_fence_from_the_owner_alone(stage: Stage) -> None:
+    bot, other = await stage.agent(), await stage.agent("other")
+    lease = await made(stage, "leases", bot, {"resource": "r"})
+    path = f"leases/{lease['lease_id']}"
+    await made(stage, f"{path}/suspend", bot, {"fence": lease["fence"], "reason": "waiting_on_review"}, 200)
+
+    assert (await stage.call("POST", f"{path}/resume", other)).word == "fence_stale"
+    assert (await stage.call("POST", f"{path}/resume", bot, {"fence": 0})).word == "fence_stale"
+    assert (await stage.call("POST", f"{path}/resume", bot)).word == "leased"
+
+
+async def test_lifetimes_may_be_fractions_of_a_second(durable: Stage) -> None:
+    await durable.policy(WORK)
+    bot = await durable.agent(roles="submit,work")
+    lease = await made(durable, "leases", bot, {"resource": "r", "ttl_seconds": 0.05})
+    run = await made(durable, "workflows/nightly/runs", bot, {"ttl_seconds": 0.05})
+    await made(durable, "effects/a/begin", bot, {"request_hash": "r", "ttl_seconds": 0.05})
+    job = await durable.submit(bot, topic="work")
+    taken = {"topics": ["work"], "lease_seconds": 0.05, "wait_seconds": 0.5}
+    [held] = (await made(durable, "jobs/claim", bot, taken, 200))["jobs"]
+    await asyncio.sleep(0.1)
+
+    assert (await durable.get(f"leases/{lease['lease_id']}"))["state"] == "stale"
+    assert (await durable.get(f"workflow-runs/{run['run_id']}"))["state"] == "lost"
+    assert (await durable.get("effects/a"))["state"] == "AMBIGUOUS"
+    late = await durable.call("POST", f"jobs/{job}/complete", bot, {"fence": held["fence"], "result": 1})
+    assert late.word == "fence_stale"
+
+
+async def test_no_lifetime_at_all_is_refused(stage: Stage) -> None:
+    bot = await stage.agent(roles="submit,work")
+    for path, body in (
+        ("leases", {"resource": "r", "ttl_seconds": 0.0}),
+        ("workflows/w/runs", {"ttl_seconds": 0}),
+        ("effects/a/begin", {"request_hash": "r", "ttl_seconds": -0.5}),
+        ("jobs/claim", {"topics": ["work"], "lease_seconds": 0}),
+    ):
+        assert (await stage.call("POST", path, bot, body)).word == "invalid_request"
+
+
+async def test_a_duration_may_be_a_number_of_seconds(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot, ada = await stage.agent(), await stage.person("ada")
+    text = (await stage.propose(bot, expires_in="1h")).document
+    number = (await stage.propose(bot, expires_in=3600)).document
+    assert number["expires_at"] == text["expires_at"]
+    short = await made(stage, "grants", ada, {"task": "t", "expires_in": 60})
+    long = await made(stage, "grants", ada, {"task": "t", "expires_in": "60s"})
+    assert short["expires_at"] == long["expires_at"]
+    assert (await stage.get("admission/stats?window=3600"))["window"] == "3600"
+
+
+async def test_an_agent_is_told_that_grants_are_for_people_whatever_its_roles(stage: Stage) -> None:
+    for roles in ("submit", "review,admin"):
+        agent = await stage.agent(roles.replace(",", "-"), roles)
+        assert (await stage.call("POST", "grants", agent, {"task": "t"})).word == "people_only"
+    assert (
+        await stage.call("POST", "grants", await stage.person("al", "audit"), {"task": "t"})
+    ).word == "forbidden"
+
+
+@pytest.mark.parametrize("path", ["healthz", "readyz", "metrics"])
+async def test_health_and_figures_are_beside_everything_else_too(stage: Stage, path: str) -> None:
+    for place in (f"/{path}", f"/api/v1/{path}"):
+        assert (await stage.call("GET", place, "")).status == 200
+
+
+async def test_slashes_in_names_of_targets_and_actions_may_be_sent_as_they_are(stage: Stage) -> None:
+    bot, key = await stage.agent(), "repo:billing/src/invoice.py"
+    plain = Request(
+        method="POST",
+        path=f"/api/v1/targets/{key}/touch",
+        query="",
+        headers={"authorization": f"Bearer {bot}"},
+        body=b'{"version": "1"}',
+    )
+    assert (await stage.app.respond(plain)).status == 200
+    assert (await stage.get(f"targets/{key.replace('/', '%2F')}", bot))["version"] == "1"

@@ -1,0 +1,89 @@
+"""A refusal says where things stand: the state, the winner, the holder."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.api.rooms.stage import ASK, Seen, Stage
+
+SHORT = ASK.replace("decision: require_human", "decision: require_human\n    approval: {expires_in: 1s}")
+
+
+def named(seen: Seen) -> tuple[int, str, str]:
+    return seen.status, seen.word, seen.document["state"]
+
+
+async def test_a_decision_that_comes_too_late_names_state_and_winner(durable: Stage) -> None:
+    await durable.policy(ASK)
+    bot, ada, bob = await durable.agent(), await durable.person("ada"), await durable.person("bob")
+    yes, no = await durable.submit(bot), await durable.submit(bot)
+    await durable.approve(yes, ada)
+    await durable.reject(no, ada)
+
+    late_no, late_yes = await durable.reject(yes, bob), await durable.approve(no, bob)
+
+    assert named(late_no) == (409, "already_approved", "PENDING")
+    assert named(late_yes) == (409, "already_rejected", "DENIED")
+    assert late_no.document["decided_by"] == late_yes.document["decided_by"] == "ada"
+
+
+async def test_drift_names_the_state_of_the_job(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot, ada = await stage.agent(), await stage.person("ada")
+    job = await stage.submit(bot, target={"key": "doc", "version": "1"})
+    assert named(await stage.approve(job, ada, job_hash="sha256:x")) == (409, "hash_mismatch", "APPROVAL")
+    await stage.call("POST", "targets/doc/touch", ada, {"version": "2"})
+    assert named(await stage.approve(job, ada)) == (409, "target_changed", "APPROVAL")
+    other = await stage.submit(bot)
+    await stage.policy(ASK + "  - {id: more, when: {topic: more}, decision: allow}\n")
+    assert named(await stage.approve(other, ada)) == (409, "snapshot_changed", "APPROVAL")
+
+
+async def test_an_expired_request_is_shown_and_refused_as_expired_before_any_sweep(durable: Stage) -> None:
+    await durable.policy(SHORT)
+    bot, ada = await durable.agent(), await durable.person("ada")
+    asked, released = await durable.submit(bot), await durable.submit(bot, topic="read", expires_in=1)
+    await asyncio.sleep(1.05)
+
+    assert named(await durable.approve(asked, ada)) == (409, "approval_expired", "EXPIRED")
+    assert (await durable.job(asked))["state"] == (await durable.job(released))["state"] == "EXPIRED"
+    assert (await durable.job(asked))["approval"]["state"] == "expired"
+
+
+async def test_a_lease_kept_for_somebody_names_them_as_its_holder(stage: Stage) -> None:
+    bot, other = await stage.agent(), await stage.agent("other")
+    lease = (await stage.call("POST", "leases", bot, {"resource": "r"})).document
+    handed = {"fence": lease["fence"], "to": "next", "checkpoint": {"done": ["a"]}}
+    await stage.agent("next")
+    await stage.call("POST", f"leases/{lease['lease_id']}/handoff", bot, handed)
+
+    busy = await stage.call("POST", "leases", other, {"resource": "r"})
+
+    assert busy.word == "lock_busy"
+    holder = busy.document["holder"]
+    assert holder["principal"] == "next"
+    assert {"principal", "purpose", "since", "expires_at"} <= holder.keys()
+
+
+async def test_a_request_for_a_decision_names_its_job_and_all_that_a_reviewer_needs(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot, ada = await stage.agent(), await stage.person("ada")
+    shown = {"title": "log", "kind": "text", "content": "it broke"}
+    job = await stage.submit(bot, {"cents": 5}, evidence=[shown])
+
+    [listed] = (await stage.get("approvals?state=pending", ada))["items"]
+    assert listed["job_id"] == listed["id"] == job
+    asked = await stage.get(f"approvals/{job}", ada)
+    assert (asked["rule"], asked["votes"], asked["evidence"]) == ("ask", [], [shown])
+    assert asked["job_hash"] == listed["job_hash"]
+
+
+@pytest.mark.parametrize(
+    "path", ["jobs", "approvals", "leases", "grants", "workflow-runs", "effects", "conflicts", "audit"]
+)
+async def test_a_cursor_that_no_list_returned_is_refused(stage: Stage, path: str) -> None:
+    refused = await stage.call("GET", f"{path}?cursor=zz", stage.admin)
+    assert (refused.status, refused.word) == (400, "invalid_request")
+    assert refused.document["errors"][0]["path"] == "query/cursor"
