@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections import Counter
 
-from tests.harness.load import get, post
+from tests.harness.load import Request, get, post
 from tests.harness.server import InterlockServer
 from tests.harness.soak import dose
 from tests.races.deployment import Deployment
@@ -74,6 +74,23 @@ async def test_a_lease_that_is_being_renewed_is_never_overlooked(deployment: Dep
     assert {answer.word for answer in tried} == {"lock_busy"}
     assert Counter(answer.status for answer in renewed)[200] > 0
     assert not any(answer.word == "fence_stale" for answer in renewed)
+
+
+async def test_whoever_shares_shuts_out_whoever_wants_it_alone_and_nobody_else(
+    deployment: Deployment,
+) -> None:
+    """And the other way round: while somebody has it alone, nobody shares it."""
+    headers = deployment.keys["bot"].headers
+
+    def asks(resource: str, mode: str, count: int) -> list[Request]:
+        return [post("/api/v1/leases", {"resource": resource, "mode": mode}, headers=headers)] * count
+
+    for n in range(dose(4)):
+        shared, alone = f"shared{n}/a", f"alone{n}/a"
+        await deployment.ask(*asks(shared, "shared", 1), *asks(alone, "exclusive", 1))
+        wanted = [*asks(shared, "exclusive", 8), *asks(shared, "shared", 8), *asks(alone, "shared", 8)]
+        answers = await deployment.ask(*wanted, connections=24)
+        assert [answer.status for answer in answers] == [409] * 8 + [201] * 8 + [409] * 8
 
 
 async def test_fences_grow_over_restarts(place: Deployment) -> None:

@@ -1,0 +1,114 @@
+"""Cycles of calls on a server at many connections, and the same calls on the server without a store."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import urlopen
+
+from bench.scene import POLICY, folder
+from tests.harness.load import Answer, Connection, post
+from tests.harness.postgres import PostgresServer
+from tests.harness.processes import pick_port
+from tests.harness.server import InterlockServer
+
+CONNECTIONS = 64
+
+Act = Callable[[Connection, int], Awaitable[object]]
+
+
+class Caller:
+    """Somebody with a key who calls a server over many connections at once."""
+
+    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+        self._url = url
+        self._headers = headers
+        self.turn = 0
+
+    async def ask(self, line: Connection, path: str, body: object) -> Answer:
+        """One call that must succeed."""
+        answer = await line.send(post(f"/api/v1/{path}", body, headers=self._headers).encode())
+        if answer.status not in (200, 201, 202):
+            raise SystemExit(f"{path} was answered with {answer.status} {answer.word or answer.error}")
+        return answer
+
+    def rate(self, count: int, one: Act) -> float:
+        """How many of these a second, so many at once."""
+        return count / self.seconds(count, CONNECTIONS, one)
+
+    def seconds(self, count: int, connections: int, one: Act) -> float:
+        """How long all of them take. `turn` tells apart what one run names from what the next one does."""
+        self.turn += 1
+        return asyncio.run(self._timed(count, connections, one))
+
+    async def _timed(self, count: int, connections: int, one: Act) -> float:
+        numbers = iter(range(count))
+
+        async def work(line: Connection) -> None:
+            for number in numbers:
+                await one(line, number)
+
+        lines = [Connection(self._url) for _ in range(connections)]
+        await asyncio.gather(*(line.dial() for line in lines))
+        started = time.perf_counter()
+        await asyncio.gather(*(work(line) for line in lines))
+        seconds = time.perf_counter() - started
+        for line in lines:
+            line.close()
+        return seconds
+
+
+def on_both_stores(measure: Callable[[str, Caller, Caller], bool]) -> bool:
+    """Measure on SQLite and on PostgreSQL: the caller of a server, and one of the server without a store."""
+    postgres = PostgresServer()
+    postgres.start()
+    try:
+        with folder() as here, _without_a_store() as bare:
+            (here / "policy.yaml").write_text(POLICY)
+            stores = {"SQLite": f"sqlite:///{here}/interlock.db", "PostgreSQL": postgres.create_database()}
+            met = [
+                _served(store, here / "policy.yaml", lambda caller, name=name: measure(name, caller, bare))
+                for name, store in stores.items()
+            ]
+            return all(met)
+    finally:
+        postgres.close()
+
+
+def _served(store: str, policy: Path, measure: Callable[[Caller], bool]) -> bool:
+    server = InterlockServer(store, policy=policy, env={"INTERLOCK_LOG_LEVEL": "error"})
+    server.start()
+    try:
+        headers = server.create_key("bot", kind="agent", roles="submit").headers
+        return measure(Caller(server.url, headers))
+    finally:
+        server.close()
+
+
+@contextmanager
+def _without_a_store() -> Generator[Caller]:
+    port = pick_port()
+    process = subprocess.Popen([sys.executable, "-m", "bench.null_server", str(port)])
+    try:
+        url = f"http://127.0.0.1:{port}"
+        _wait(url)
+        yield Caller(url, {})
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait(url: str) -> None:
+    for _ in range(300):
+        try:
+            urlopen(f"{url}/healthz").read()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    raise SystemExit("the server without a store did not start")
