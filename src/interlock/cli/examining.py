@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 EXAMINED_MAX = 1000
 WAITS_LONG = timedelta(hours=1)
+CLOSED_LATE = timedelta(minutes=1)
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +61,7 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
     policy: Policy
     waiting: tuple[Job, ...]
+    expired: tuple[Job, ...]
     released: tuple[Job, ...]
     members: tuple[Member, ...] | None
 
@@ -124,15 +126,19 @@ def waiting_approvals(seen: Examined) -> Iterator[Finding]:
 
 
 def overdue_approvals(seen: Examined) -> Iterator[Finding]:
-    """Is anything past its end that no sweep has closed?"""
-    late = [job for job, approval in _asked(seen) if approval.expires_at and approval.expires_at < seen.now]
+    """Is anything past its end that no sweep has closed? What was closed was changed after its end."""
+    late = [
+        approval.expires_at
+        for job in seen.expired
+        if (approval := job.approval) and approval.expires_at and job.updated_at
+        if job.updated_at < approval.expires_at < seen.now - CLOSED_LATE
+    ]
     if late:
-        ends = [job.approval.expires_at for job in late if job.approval and job.approval.expires_at]
         yield Finding(
             level="note",
             about="sweeps",
             text=f"{counted(len(late), 'request')} past the end and not closed yet (it counts as expired)",
-            since=min(ends),
+            since=min(late),
             next_step="keep one `interlock serve` running; it closes them within seconds",
         )
 
@@ -233,6 +239,7 @@ def _read(client: Interlock) -> Examined:
         now=datetime.now(UTC),
         policy=client.policy_get(),
         waiting=_items(client, Job, "approvals", state="pending"),
+        expired=_items(client, Job, "approvals", state="expired"),
         released=_items(client, Job, "jobs", state="PENDING"),
         members=members,
     )

@@ -20,7 +20,7 @@ RECLAIMED_LATE = timedelta(minutes=1)
 def examine_runs(client: Interlock) -> Iterator[Finding]:
     """Every finding about runs."""
     limits = client.limits()
-    page = listing(client, "workflow-runs", limit=EXAMINED_MAX, cursor=None, query={"state": "running"})
+    page = listing(client, "workflow-runs", limit=EXAMINED_MAX, cursor=None, query={"state": "lost"})
     yield from miscounted_slots(limits)
     yield from lost_slots([typed(item, Run) for item in page["items"]], datetime.now(UTC))
 
@@ -39,9 +39,10 @@ def miscounted_slots(limits: Limits) -> Iterator[Finding]:
         yield Finding(level="ok", about="runs", text=f"{counted(limits.active, 'run')} active{waiting}")
 
 
-def lost_slots(running: list[Run], now: datetime) -> Iterator[Finding]:
-    """Whose holder is gone, and no sweep has noticed?"""
-    late = [run for run in running if run.slot_expires_at and run.slot_expires_at < now - RECLAIMED_LATE]
+def lost_slots(lost: list[Run], now: datetime) -> Iterator[Finding]:
+    """Whose holder is gone, and no sweep has noticed? By the clock it is lost; only a sweep notes its end."""
+    unnoticed = [run for run in lost if run.ended_at is None and run.slot_expires_at]
+    late = [run for run in unnoticed if (run.slot_expires_at or now) < now - RECLAIMED_LATE]
     if late:
         yield Finding(
             level="wrong",

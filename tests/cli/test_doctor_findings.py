@@ -1,0 +1,206 @@
+"""`interlock doctor`: each thing it can find, made to happen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from interlock import Interlock
+from tests.cli.ageing import age
+from tests.cli.terminal import POLICY, Said, Terminal
+from tests.harness.nats import NatsServer
+from tests.harness.server import InterlockServer
+
+RELEASED = "knowledge.read"
+BROKEN_RULE = """\
+version: v1
+default: deny
+rules:
+  - {id: broken, when: {topic: knowledge.read}, if: payload.missing.deep > 1, decision: allow}
+"""
+
+
+@pytest.fixture
+def nats() -> Iterator[NatsServer]:
+    """A NATS server of the test's own."""
+    server = NatsServer().start()
+    yield server
+    server.close()
+
+
+def store_of(terminal: Terminal) -> Interlock:
+    return Interlock(store=f"sqlite:///{terminal.folder}/.interlock/interlock.db")
+
+
+def found(said: Said, about: str) -> list[dict[str, Any]]:
+    """What the doctor said about one thing, besides that it is well."""
+    return [each for each in said.json["findings"] if each["about"] == about and each["level"] != "ok"]
+
+
+def one(terminal: Terminal, about: str) -> dict[str, Any]:
+    (finding,) = found(terminal("doctor", "--json"), about)
+    return finding
+
+
+def test_requests_that_wait_for_more_than_an_hour_are_noted_with_the_oldest(house: Terminal) -> None:
+    house.submit()
+    assert found(house("doctor", "--json"), "approvals") == []
+    age(house.folder, "jobs", hours=2)
+    house.submit()
+    finding = one(house, "approvals")
+    assert (finding["level"], finding["next_step"]) == ("note", "interlock approvals")
+    assert "2 requests waiting" in finding["text"]
+    assert finding["since"] is not None
+
+
+def test_requests_past_their_end_that_nobody_closed_are_noted(
+    house: Terminal, serve: Callable[..., InterlockServer]
+) -> None:
+    house.submit()
+    age(house.folder, "jobs", hours=25)
+    finding = one(house, "sweeps")
+    assert (finding["level"], "1 request past the end" in finding["text"]) == ("note", True)
+    assert "interlock serve" in finding["next_step"]
+    serve(f"sqlite:///{house.folder}/.interlock/interlock.db")
+    _until(house, "sweeps", 0)
+
+
+def test_released_jobs_that_nobody_takes_are_named_by_topic_with_the_worker_to_start(house: Terminal) -> None:
+    house.submit(RELEASED)
+    assert house("doctor").code == 0
+    age(house.folder, "jobs", hours=2)
+    said = house("doctor", "--json")
+    assert said.code == 1
+    (stuck,), (unclaimed,) = found(said, "jobs"), found(said, "work")
+    assert (stuck["level"], "not taken for more than an hour" in stuck["text"]) == ("note", True)
+    assert unclaimed["level"] == "wrong"
+    assert f"interlock worker --topic {RELEASED}" in unclaimed["next_step"]
+
+
+def test_dead_letters_are_noted_with_how_to_bring_them_back(house: Terminal) -> None:
+    job = house.submit(RELEASED)
+    house("worker", "--topic", RELEASED, "--exec", "exit 1", "--once")
+    finding = one(house, "dead letters")
+    assert (finding["level"], job["id"] in finding["text"]) == ("note", True)
+    assert f"interlock retry {job['id']}" in finding["next_step"]
+    house("retry", job["id"])
+    assert found(house("doctor", "--json"), "dead letters") == []
+
+
+def test_a_lease_that_ran_out_and_that_nobody_settled_is_wrong(house: Terminal) -> None:
+    house.submit(RELEASED)
+    with store_of(house) as il:
+        assert il.claim_jobs([RELEASED], lease_seconds=60)
+    assert found(house("doctor", "--json"), "leases") == []
+    age(house.folder, "jobs", minutes=10)
+    finding = one(house, "leases")
+    assert (finding["level"], "1 lease ran out" in finding["text"]) == ("wrong", True)
+    assert "interlock serve" in finding["next_step"]
+
+
+def test_a_job_that_a_broken_rule_holds_up_is_wrong_and_says_why(house: Terminal) -> None:
+    job = house.submit(RELEASED)
+    house("policy", "apply", house.file("broken.yaml", BROKEN_RULE))
+    with store_of(house) as il:
+        assert il.claim_jobs([RELEASED]) == ()
+    finding = one(house, "work")
+    assert finding["level"] == "wrong"
+    assert finding["text"].startswith(f"{job['id']} is held up: ")
+    assert "interlock policy evaluate" in finding["next_step"]
+
+
+def test_a_house_without_an_admins_key_is_noted(house: Terminal) -> None:
+    finding = one(house, "keys")
+    assert (finding["level"], "no key has the role admin" in finding["text"]) == ("note", True)
+
+
+def test_a_slot_that_ran_out_and_that_nobody_took_back_is_wrong(
+    house: Terminal, serve: Callable[..., InterlockServer]
+) -> None:
+    with store_of(house) as il:
+        il.start_run("nightly")
+    age(house.folder, "runs", hours=2)
+    finding = one(house, "runs")
+    assert (finding["level"], "1 slot ran out" in finding["text"]) == ("wrong", True)
+    serve(f"sqlite:///{house.folder}/.interlock/interlock.db")
+    _until(house, "runs", 0)
+
+
+def test_a_gate_that_counts_wrong_is_wrong(house: Terminal) -> None:
+    with store_of(house) as il:
+        il.start_run("nightly")
+    database = apsw.Connection(str(house.folder / ".interlock" / "interlock.db"))
+    database.execute("DELETE FROM runs")
+    database.close()
+    finding = one(house, "runs")
+    assert (finding["level"], finding["text"]) == ("wrong", "the gate counts 1 active run, but there are 0")
+
+
+def test_a_caller_who_may_not_see_grants_is_told_so(house: Terminal) -> None:
+    key = house.key("payer", "--kind", "agent", "--roles", "submit")
+    (finding,) = found(house("doctor", "--json", "--key", key), "grants")
+    assert (finding["level"], finding["text"]) == ("note", "not examined")
+
+
+def test_a_webhook_that_takes_nothing_is_wrong_and_what_it_missed_is_noted(
+    house: Terminal, serve: Callable[..., InterlockServer], tmp_path: Path
+) -> None:
+    url = _served(serve, tmp_path, INTERLOCK_WEBHOOK_ATTEMPTS_MAX="1")
+    house.use(INTERLOCK_URL=url[0], INTERLOCK_KEY=url[1])
+    hook = house("webhooks", "add", "http://127.0.0.1:1/hook", "--json").json["id"]
+    house.submit(RELEASED)
+    findings = _until(house, "webhooks", 2)
+    assert [each["level"] for each in findings] == ["wrong", "note"]
+    assert f"{hook} (http://127.0.0.1:1/hook) takes nothing: " in findings[0]["text"]
+    assert f"interlock webhooks test {hook}" in findings[0]["next_step"]
+    assert "dead letter" in findings[1]["text"]
+    assert findings[1]["next_step"] == f"interlock webhooks letters {hook}"
+
+
+def test_events_that_no_server_relays_are_wrong(house: Terminal) -> None:
+    house.use(INTERLOCK_WEBHOOK_ALLOW_PRIVATE="127.0.0.0/8")
+    hook = house("webhooks", "add", "http://127.0.0.1:1/hook", "--json").json["id"]
+    house.submit(RELEASED)
+    assert found(house("doctor", "--json"), "relays") == []
+    age(house.folder, "relays", minutes=5)
+    finding = one(house, "relays")
+    assert finding["level"] == "wrong"
+    assert f"{hook} is 1 event behind, and no server relays to it" in finding["text"]
+
+
+def test_a_broker_that_takes_nothing_is_wrong(
+    house: Terminal, serve: Callable[..., InterlockServer], tmp_path: Path, nats: NatsServer
+) -> None:
+    url = _served(serve, tmp_path, INTERLOCK_NATS_URL=nats.url, INTERLOCK_RELAY_LEASE_SECONDS="1")
+    house.use(INTERLOCK_URL=url[0], INTERLOCK_KEY=url[1])
+    house.submit(RELEASED)
+    nats.kill()
+    house.submit(RELEASED)
+    (finding,) = _until(house, "broker", 1)
+    assert (finding["level"], "it takes no events" in finding["text"]) == ("wrong", True)
+    assert "INTERLOCK_NATS_URL" in finding["next_step"]
+
+
+def _served(serve: Callable[..., InterlockServer], folder: Path, **env: str) -> tuple[str, str]:
+    """A server with a policy in force that may post to loopback; its URL and a key with every role."""
+    policy = folder / "served.yaml"
+    policy.write_text(POLICY)
+    allowed = {"INTERLOCK_WEBHOOK_ALLOW_PRIVATE": "127.0.0.0/8"}
+    server = serve(f"sqlite:///{folder}/served.db", policy=policy, env=allowed | env)
+    roles = "submit,work,review,operate,audit,admin"
+    return server.url, server.create_key("root", kind="person", roles=roles).key
+
+
+def _until(terminal: Terminal, about: str, count: int) -> list[dict[str, Any]]:
+    """Ask until there are so many findings: relays and sweeps take a moment."""
+    deadline = time.monotonic() + 60
+    while len(findings := found(terminal("doctor", "--json"), about)) != count:
+        if time.monotonic() > deadline:
+            pytest.fail(f"only {findings} about {about}")
+        time.sleep(0.1)
+    return findings
