@@ -19,6 +19,7 @@ from interlock.jobs.rules import SubmitJob
 from interlock.kernel.ids import new_id
 from interlock.policy.parsing import parse_policy
 from interlock.policy.rules import ActivatePolicy
+from interlock.runtime.memory import settle_memory
 from interlock.runtime.operating import issue_key
 from interlock.runtime.service import Service, open_service
 from interlock.runtime.settings import settings_from
@@ -59,6 +60,7 @@ async def opened(store: str) -> AsyncGenerator[tuple[Service, Caller, Caller]]:
                 )
             )
         await service.kernel.run(ActivatePolicy.of(parse_policy(POLICY), POLICY, tenant="default"))
+        settle_memory()
         yield service, callers[0], callers[1]
 
 

@@ -115,6 +115,8 @@ class Waiting:
         """The next batch's members; one that must go alone does. Whoever no longer waits is left out."""
         now = self._running_loop().time()
         members: list[Pending] = []
+        share = -(-len(self._queue) // (1 + self._idle_lanes))
+        count = min(count, max(share, _SHARE_MIN))
         while self._queue and len(members) < count:
             if self._queue[0].alone and members:
                 break

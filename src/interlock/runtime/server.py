@@ -7,7 +7,6 @@ or none), ends streams, and closes the store.
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import socket
 from collections.abc import AsyncGenerator, Callable
@@ -21,6 +20,7 @@ from interlock.api.asgi import AsgiApp
 from interlock.api.assembly import assemble
 from interlock.api.logs import Form, Level, Log
 from interlock.runtime.keyring import Known
+from interlock.runtime.memory import settle_memory
 from interlock.runtime.operating import IssuedKey, activate_policy_file, bootstrap
 from interlock.runtime.protocol import protocol_for
 from interlock.runtime.service import Service, open_service
@@ -79,9 +79,7 @@ class _Opening:
             self.service = service
             logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
             self._announce(admin)
-            # What start-up made lives for ever; leaving it out of every collection keeps pauses short.
-            gc.collect()
-            gc.freeze()
+            settle_memory()
             yield assemble(service, _log(self._settings))
 
 
