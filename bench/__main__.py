@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-SECTIONS = ("beside", "kernel", "http", "admission", "leases", "effects", "growth")
+SECTIONS = ("beside", "kernel", "http", "work", "admission", "grants", "exec", "leases", "effects", "growth")
 
 
 def main() -> int:

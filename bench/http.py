@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from urllib.request import urlopen
 
+from bench.burst import Burst, burst, without_a_store
 from bench.report import figure, interleaved, quantile, ratio, title
 from bench.scene import PAYLOAD, POLICY, folder
-from tests.harness.load import Answer, Request, fire, post
+from tests.harness.load import Request, fire, post
 from tests.harness.postgres import PostgresServer
-from tests.harness.processes import pick_port
 from tests.harness.server import InterlockServer
 
 CONNECTIONS = 64
@@ -34,23 +30,22 @@ class Contestant:
     def submits(self) -> float:
         """Submit many distinct jobs; returns how many a second were answered."""
         requests = [self._submit(n) for n in range(COUNT)]
-        answers, seconds = self._timed(requests)
-        self._jobs = [answer.json()["id"] for answer in answers]
-        return COUNT / seconds
+        sent = self._sent(requests)
+        self._jobs = [answer.json()["id"] for answer in sent.answers]
+        return sent.rate
 
     def approvals(self) -> float:
         """Approve each of them."""
-        _, seconds = self._timed([self._approve(job) for job in self._jobs])
-        return COUNT / seconds
+        return self._sent([self._approve(job) for job in self._jobs]).rate
 
     def hot_p95(self) -> float:
         """The p95 of many concurrent approvals of one job."""
-        job = self._timed([self._submit(0)])[0][0].json()["id"]
+        job = self._sent([self._submit(0)]).answers[0].json()["id"]
         return self._p95([self._approve(job)] * HOT)
 
     def distinct_p95(self) -> float:
         """The p95 of as many concurrent approvals of distinct jobs."""
-        jobs = [answer.json()["id"] for answer in self._timed([self._submit(n) for n in range(HOT)])[0]]
+        jobs = [answer.json()["id"] for answer in self._sent([self._submit(n) for n in range(HOT)]).answers]
         return self._p95([self._approve(job) for job in jobs])
 
     def _submit(self, number: int) -> Request:
@@ -64,14 +59,8 @@ class Contestant:
     def _approve(self, job: str) -> Request:
         return post(f"/api/v1/approvals/{job}/approve", {"reason": "fine"}, headers=self._review_as)
 
-    def _timed(self, requests: Sequence[Request]) -> tuple[list[Answer], float]:
-        started = time.perf_counter()
-        answers = asyncio.run(fire(self.url, requests, connections=CONNECTIONS))
-        seconds = time.perf_counter() - started
-        wrong = [answer for answer in answers if answer.status not in (200, 201, 202)]
-        if wrong:
-            raise SystemExit(f"{len(wrong)} answers were not what was asked for: {wrong[0]}")
-        return answers, seconds
+    def _sent(self, requests: Sequence[Request]) -> Burst:
+        return burst(self.url, requests, CONNECTIONS)
 
     def _p95(self, requests: Sequence[Request]) -> float:
         answers = asyncio.run(fire(self.url, requests, connections=HOT))
@@ -95,18 +84,12 @@ def run() -> bool:
 def _compare(name: str, store: str, policy: Path) -> bool:
     server = InterlockServer(store, policy=policy, env={"INTERLOCK_LOG_LEVEL": "error"})
     server.start()
-    port = pick_port()
-    bare = subprocess.Popen([sys.executable, "-m", "bench.null_server", str(port)])
     try:
         bot = server.create_key("bot", kind="agent", roles="submit").headers
         ann = server.create_key("ann", kind="person", roles="review").headers
-        durable = Contestant(server.url, dict(bot), dict(ann))
-        null = Contestant(f"http://127.0.0.1:{port}", {}, {})
-        _wait(null.url)
-        return _told(name, durable, null)
+        with without_a_store() as url:
+            return _told(name, Contestant(server.url, dict(bot), dict(ann)), Contestant(url, {}, {}))
     finally:
-        bare.kill()
-        bare.wait()
         server.close()
 
 
@@ -131,14 +114,3 @@ def _told(name: str, durable: Contestant, null: Contestant) -> bool:
     return met & ratio(
         "one hot job over distinct jobs, p95", found["hot p95"] / found["distinct p95"], 3, at_most=True
     )
-
-
-def _wait(url: str) -> None:
-    for _ in range(100):
-        try:
-            urlopen(f"{url}/healthz").read()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    raise SystemExit("the server without a store did not start")

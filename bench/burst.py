@@ -1,0 +1,63 @@
+"""Bursts of requests over many connections, timed; and the server without a store to send them to."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+from urllib.request import urlopen
+
+from tests.harness.load import Answer, Request, fire
+from tests.harness.processes import pick_port
+
+
+class Burst(NamedTuple):
+    """The answers in the requests' order, and how long all of them took."""
+
+    answers: list[Answer]
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Answers a second."""
+        return len(self.answers) / self.seconds
+
+
+def burst(url: str, requests: Sequence[Request], connections: int) -> Burst:
+    """Send them over so many connections. Ends the benchmark if one is answered with anything but success."""
+    began = time.perf_counter()
+    answers = asyncio.run(fire(url, requests, connections=connections))
+    seconds = time.perf_counter() - began
+    wrong = [answer for answer in answers if answer.status not in (200, 201, 202)]
+    if wrong:
+        raise SystemExit(f"{len(wrong)} answers were not what was asked for: {wrong[0]}")
+    return Burst(answers, seconds)
+
+
+@contextmanager
+def without_a_store() -> Generator[str]:
+    """The URL of the same server on the same routes, with the kernel and the store left out."""
+    port = pick_port()
+    process = subprocess.Popen([sys.executable, "-m", "bench.null_server", str(port)])
+    try:
+        url = f"http://127.0.0.1:{port}"
+        _wait(url)
+        yield url
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait(url: str) -> None:
+    for _ in range(300):
+        try:
+            urlopen(f"{url}/healthz").read()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    raise SystemExit("the server without a store did not start")
