@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from interlock.permits.verifying import PermitInvalid as PermitInvalid
     from interlock.permits.verifying import verify_permit as verify_permit
     from interlock.sdk.arguments import NotJson as NotJson
-    from interlock.sdk.client import AsyncInterlock as AsyncInterlock
+    from interlock.sdk.async_client import AsyncInterlock as AsyncInterlock
     from interlock.sdk.client import Interlock as Interlock
     from interlock.sdk.models import Evidence as Evidence
     from interlock.sdk.models import Job as Job
@@ -51,7 +51,8 @@ _HOMES = {
     "interlock.sdk.worker": ("Worker",),
     "interlock.sdk.worker_errors": ("Final", "LeaseLost", "Retryable"),
     "interlock.sdk.worker_jobs": ("AsyncWork", "Work"),
-    "interlock.sdk.client": ("AsyncInterlock", "Interlock"),
+    "interlock.sdk.async_client": ("AsyncInterlock",),
+    "interlock.sdk.client": ("Interlock",),
     "interlock.sdk.arguments": ("NotJson",),
     "interlock.sdk.once": ("Committed", "NotCommitted", "NotDone", "Unknown"),
     "interlock.sdk.models": ("Evidence", "Job", "Target"),

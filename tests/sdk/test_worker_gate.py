@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from interlock import Conflict, Denied, Interlock
-from interlock.sdk.client import AsyncInterlock
+from interlock.sdk.async_client import AsyncInterlock
 
 
 @pytest.fixture

@@ -46,15 +46,16 @@ class AsyncGranted:
         """Nothing to give back."""
 
 
-def claiming(
-    session: Session,
+def granted(
+    client: Session,
     task: str,
-    args: Any,
-    execution_id: str | None,
-    grant_id: str | None,
-    signed: bool | None,
+    *,
+    args: Any = None,
+    execution_id: str | None = None,
+    grant_id: str | None = None,
+    signed: bool | None = None,
 ) -> Flow[GrantClaim]:
-    """The claim that a block begins with."""
+    """A block that runs only under a claimed grant; `Denied` or `Conflict` is raised instead of entering."""
     return claim_or_refuse(
-        session, task, args=args, execution_id=execution_id, grant_id=grant_id, signed=signed
+        client, task, args=args, execution_id=execution_id, grant_id=grant_id, signed=signed
     )

@@ -11,10 +11,13 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from interlock.sdk.flow import Flow
 from interlock.sdk.outcomes import InterlockError
+
+if TYPE_CHECKING:
+    from interlock.sdk.holds import Verbs
 
 T = TypeVar("T")
 RunFlow = Callable[[Flow[Any]], Any]
@@ -22,23 +25,6 @@ RunFlowAsync = Callable[[Flow[Any]], Coroutine[Any, Any, Any]]
 
 _RENEWALS_PER_LIFETIME = 3
 _JOIN_SECONDS = 5.0
-
-
-class Verbs(Generic[T]):
-    """How to acquire, renew and give back one thing; each makes a fresh flow."""
-
-    def __init__(
-        self,
-        *,
-        ttl_seconds: float,
-        acquire: Callable[[], Flow[T]],
-        renew: Callable[[T], Flow[T]],
-        give_back: Callable[[T, BaseException | None], Flow[Any]],
-    ) -> None:
-        self.ttl_seconds = ttl_seconds
-        self.acquire = acquire
-        self.renew = renew
-        self.give_back = give_back
 
 
 class Held(Generic[T]):

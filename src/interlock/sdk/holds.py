@@ -2,65 +2,90 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Generic, Literal, TypeVar
 
 from interlock.sdk.flow import Flow
-from interlock.sdk.holding import Verbs
 from interlock.sdk.models import Lease, Run
 from interlock.sdk.operations import admission, leases
 from interlock.sdk.session import Session
 
+T = TypeVar("T")
 
-def run_verbs(
-    session: Session,
+
+class Verbs(Generic[T]):
+    """How to acquire, renew and give back one thing; each makes a fresh flow."""
+
+    def __init__(
+        self,
+        *,
+        ttl_seconds: float,
+        acquire: Callable[[], Flow[T]],
+        renew: Callable[[T], Flow[T]],
+        give_back: Callable[[T, BaseException | None], Flow[Any]],
+    ) -> None:
+        self.ttl_seconds = ttl_seconds
+        self.acquire = acquire
+        self.renew = renew
+        self.give_back = give_back
+
+
+def admit(
+    client: Session,
     workflow: str,
     *,
-    ttl: float,
-    wait: float,
-    input: Any,  # noqa: A002 - the API's own word
-    key: str | None,
+    ttl: float = 60,
+    wait: float = 0,
+    input: Any = None,  # noqa: A002 - the API's own word
+    key: str | None = None,
 ) -> Verbs[Run]:
-    """A slot for one run: completed if the block ends well, failed if it raises."""
+    """`with il.admit("nightly-report") as run:` holds a slot for the block, renewed in the background.
+
+    Raises `Full` when there is no room. The run is completed at the end, or failed if the block raises.
+    """
 
     def give_back(run: Run, error: BaseException | None) -> Flow[Any]:
         if error is None:
-            return admission.complete_run(session, run.run_id, run.fence)
-        return admission.fail_run(session, run.run_id, run.fence, error=type(error).__name__)
+            return admission.complete_run(client, run.run_id, run.fence)
+        return admission.fail_run(client, run.run_id, run.fence, error=type(error).__name__)
 
     return Verbs(
         ttl_seconds=ttl,
         acquire=lambda: admission.start_run(
-            session, workflow, input=input, ttl_seconds=ttl, wait_seconds=wait, key=key
+            client, workflow, input=input, ttl_seconds=ttl, wait_seconds=wait, key=key
         ),
-        renew=lambda run: admission.renew_run(session, run.run_id, run.fence),
+        renew=lambda run: admission.renew_run(client, run.run_id, run.fence),
         give_back=give_back,
     )
 
 
-def lease_verbs(
-    session: Session,
+def lease(
+    client: Session,
     resource: str,
     *,
-    ttl: float,
-    wait: float,
-    purpose: str,
-    mode: Literal["exclusive", "shared"],
-    as_session: str,
+    ttl: float = 60,
+    wait: float = 0,
+    purpose: str = "",
+    mode: Literal["exclusive", "shared"] = "exclusive",
+    session: str = "",
 ) -> Verbs[Lease]:
-    """A resource, released at the end of the block whatever happened in it."""
+    """`with il.lease("repo:billing/invoice.py") as held:` owns a resource for the block, whatever happens in it.
+
+    Raises `Busy`, naming the holder, when it is taken. `held.now.predecessor` has the last checkpoint.
+    """
     return Verbs(
         ttl_seconds=ttl,
         acquire=lambda: leases.acquire_lease(
-            session,
+            client,
             resource,
             purpose=purpose,
             mode=mode,
             ttl_seconds=ttl,
             wait_seconds=wait,
-            as_session=as_session,
+            as_session=session,
         ),
-        renew=lambda lease: leases.renew_lease(session, lease.lease_id, lease.fence, as_session=as_session),
-        give_back=lambda lease, error: leases.release_lease(
-            session, lease.lease_id, lease.fence, as_session=as_session
+        renew=lambda held: leases.renew_lease(client, held.lease_id, held.fence, as_session=session),
+        give_back=lambda held, error: leases.release_lease(
+            client, held.lease_id, held.fence, as_session=session
         ),
     )

@@ -27,7 +27,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from interlock.policy.matching import topic_problem, topic_test
-from interlock.sdk.client import AsyncInterlock, Interlock
+from interlock.sdk.async_client import AsyncInterlock
+from interlock.sdk.client import Interlock
 from interlock.sdk.models import HeldJob
 from interlock.sdk.outcomes import Forbidden, InterlockError, InvalidRequest, Unauthenticated
 from interlock.sdk.worker_errors import Final

@@ -16,7 +16,7 @@ from interlock.sdk.outcomes import Conflict, InterlockError
 from interlock.sdk.worker_errors import LeaseLost
 
 if TYPE_CHECKING:
-    from interlock.sdk.client import AsyncInterlock
+    from interlock.sdk.async_client import AsyncInterlock
     from interlock.sdk.models import HeldJob, Job
 
 RENEW_SHARE = 1 / 3

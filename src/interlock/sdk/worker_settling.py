@@ -19,7 +19,7 @@ from interlock.sdk.outcomes import (
 from interlock.sdk.worker_errors import Final, LeaseLost, Retryable, described
 
 if TYPE_CHECKING:
-    from interlock.sdk.client import AsyncInterlock
+    from interlock.sdk.async_client import AsyncInterlock
     from interlock.sdk.models import Job
     from interlock.sdk.worker_jobs import Hold
 
