@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from urllib.request import urlopen
 
+from bench.burst import without_a_store
 from bench.scene import POLICY, folder
 from tests.harness.load import Answer, Connection, post
 from tests.harness.postgres import PostgresServer
-from tests.harness.processes import pick_port
 from tests.harness.server import InterlockServer
 
 CONNECTIONS = 64
@@ -68,7 +64,8 @@ def on_both_stores(measure: Callable[[str, Caller, Caller], bool]) -> bool:
     postgres = PostgresServer()
     postgres.start()
     try:
-        with folder() as here, _without_a_store() as bare:
+        with folder() as here, without_a_store() as url:
+            bare = Caller(url, {})
             (here / "policy.yaml").write_text(POLICY)
             stores = {"SQLite": f"sqlite:///{here}/interlock.db", "PostgreSQL": postgres.create_database()}
             met = [
@@ -88,27 +85,3 @@ def _served(store: str, policy: Path, measure: Callable[[Caller], bool]) -> bool
         return measure(Caller(server.url, headers))
     finally:
         server.close()
-
-
-@contextmanager
-def _without_a_store() -> Generator[Caller]:
-    port = pick_port()
-    process = subprocess.Popen([sys.executable, "-m", "bench.null_server", str(port)])
-    try:
-        url = f"http://127.0.0.1:{port}"
-        _wait(url)
-        yield Caller(url, {})
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _wait(url: str) -> None:
-    for _ in range(300):
-        try:
-            urlopen(f"{url}/healthz").read()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    raise SystemExit("the server without a store did not start")
