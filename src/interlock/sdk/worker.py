@@ -120,7 +120,9 @@ class Worker:
         while not self._stopping.is_set() and self._left != 0:
             free = self._concurrency - len(self._running)
             if free == 0:
-                await self._anything(asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED))
+                # A copy: what ends before the wait begins has left the set, and its slot would go unnoticed.
+                begun = set(self._running)
+                await self._anything(asyncio.wait(begun, return_when=asyncio.FIRST_COMPLETED))
                 continue
             for job, sent_at in await self._claim(free if self._left is None else min(free, self._left)):
                 self._begin(job, sent_at)
