@@ -85,21 +85,9 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class RunWithSteps(msgspec.Struct, frozen=True, kw_only=True):
+class RunWithSteps(RunView, frozen=True, kw_only=True):
     """A run with how far its steps have come; a run that is only a slot has none."""
 
-    run_id: str
-    workflow: str
-    state: str
-    fence: int
-    ttl_seconds: int | float
-    slot_expires_at: datetime
-    input: msgspec.Raw
-    result: msgspec.Raw
-    error: str
-    started_by: str
-    started_at: datetime
-    ended_at: datetime | None
     steps: list[StepView]
 
 

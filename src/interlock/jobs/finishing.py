@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 
-from interlock.approvals.recording import announce_job, find_job, record_change, record_refusal
+from interlock.approvals.recording import announce_job, record_change, record_refusal
 from interlock.approvals.refusals import NotActionable
-from interlock.identity.model import Caller, Role
-from interlock.identity.refusals import Forbidden
-from interlock.identity.rules import caller_reads, identify
+from interlock.identity.model import Caller
+from interlock.identity.rules import caller_reads
 from interlock.jobs.holds import JobLease, LeaseEnd
 from interlock.jobs.leasing import Backoff, HolderCommand, end_lease, give_up, requeue
 from interlock.jobs.model import JOBS, TRANSITIONS, Job, JobState
+from interlock.jobs.recording import find_own_job
 from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
@@ -84,10 +84,7 @@ class RetryJob(Command[Job], frozen=True, kw_only=True):
         return caller_reads(self.caller) | Reads(own=(JOBS.key(self.caller.tenant, self.job_id),))
 
     def decide(self, world: World) -> Job:
-        principal = identify(world, self.caller)
-        job = find_job(world, self.caller.tenant, self.job_id)
-        if not {Role.OPERATE, Role.ADMIN} & set(principal.roles) and principal.id != job.submitted_by:
-            raise Forbidden(principal.id, (Role.OPERATE,))
+        job = find_own_job(world, self.caller, self.job_id)
         after = TRANSITIONS.get((job.state, "retry"))
         if after is None:
             raise NotActionable(job.id, job.state.value, "retry")

@@ -1,15 +1,27 @@
-"""What work on a job leaves behind beside its changes."""
+"""Whose a job is, and what work on it leaves behind beside its changes."""
 
 from __future__ import annotations
 
+from interlock.approvals.recording import find_job
 from interlock.audit.rules import Note, note
 from interlock.conflicts.model import Affected, Competing, ConflictKind, Repeat
 from interlock.conflicts.rules import record_repeat, repeat_reads
-from interlock.identity.model import Caller
+from interlock.identity.model import Caller, Role
+from interlock.identity.refusals import Forbidden
+from interlock.identity.rules import identify
 from interlock.jobs.model import JOBS, Job
 from interlock.jobs.refusals import FenceStale
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.world import World
+
+
+def find_own_job(world: World, caller: Caller, job_id: str) -> Job:
+    """A job that the caller submitted, or any if it operates the tenant; else `Forbidden`."""
+    principal = identify(world, caller)
+    job = find_job(world, caller.tenant, job_id)
+    if not {Role.OPERATE, Role.ADMIN} & set(principal.roles) and principal.id != job.submitted_by:
+        raise Forbidden(principal.id, (Role.OPERATE,))
+    return job
 
 
 def stale_fence_reads(world: World, by: Caller, job_id: str, fence: int) -> Reads:

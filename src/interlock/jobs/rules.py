@@ -11,7 +11,6 @@ from interlock.approvals.placing import Placed, Proposal, place, placing_reads
 from interlock.approvals.recording import (
     DECISION_REFUSALS,
     announce_job,
-    find_job,
     record_change,
     record_refusal,
 )
@@ -19,11 +18,11 @@ from interlock.approvals.refusals import NotActionable
 from interlock.approvals.standing import honour_standing, standing_more, standing_reads
 from interlock.audit.rules import Note, note
 from interlock.identity.model import Caller, Principal, Role
-from interlock.identity.refusals import Forbidden
-from interlock.identity.rules import caller_reads, identify, require
+from interlock.identity.rules import caller_reads, require
 from interlock.jobs.holds import LeaseEnd
 from interlock.jobs.leasing import end_lease
 from interlock.jobs.model import JOBS, TRANSITIONS, Action, Evidence, Job, JobState, Priority
+from interlock.jobs.recording import find_own_job
 from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
@@ -132,10 +131,7 @@ class CancelJob(Command[Job], frozen=True, kw_only=True):
         return caller_reads(self.caller) | Reads(own=(JOBS.key(self.caller.tenant, self.job_id),))
 
     def decide(self, world: World) -> Job:
-        principal = identify(world, self.caller)
-        job = find_job(world, self.caller.tenant, self.job_id)
-        if not {Role.OPERATE, Role.ADMIN} & set(principal.roles) and principal.id != job.submitted_by:
-            raise Forbidden(principal.id, (Role.OPERATE,))
+        job = find_own_job(world, self.caller, self.job_id)
         if job.state is JobState.CANCELLED:
             return job
         after = TRANSITIONS.get((job.state, "cancel"))

@@ -17,6 +17,7 @@ from interlock.effects.sweeping import SweepOverdueEffects
 from interlock.grants.rules import SweepOverdueGrants
 from interlock.jobs.queries import count_dead
 from interlock.jobs.recovering import OfferUnclaimed, SweepLostLeases
+from interlock.kernel.command import Command
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.refusal import Fault
 from interlock.kernel.storage import LockTimeout, StoreDown
@@ -90,12 +91,16 @@ class Sweeps:
         except Exception:
             log.exception("%s broke; it runs again in %.1f s", name, self._every)
 
-    async def _settle_due_jobs(self) -> None:
+    async def _until_few(self, what: str, sweep: Command[int]) -> None:
+        """Run a sweep again as long as it finds as much as it may take at once."""
         count = _PASS_MAX
         while count == _PASS_MAX:
-            count = await self._kernel.run(SweepDueJobs(most=_PASS_MAX))
+            count = await self._kernel.run(sweep)
             if count:
-                self._measures.swept.add("due_jobs", amount=count)
+                self._measures.swept.add(what, amount=count)
+
+    async def _settle_due_jobs(self) -> None:
+        await self._until_few("due_jobs", SweepDueJobs(most=_PASS_MAX))
 
     async def _prune(self) -> None:
         gone = _PRUNED_MAX
@@ -105,35 +110,19 @@ class Sweeps:
                 self._measures.swept.add("forgotten_rows", amount=gone)
 
     async def _forget_full_buckets(self) -> None:
-        count = _PASS_MAX
-        while count == _PASS_MAX:
-            count = await self._kernel.run(ForgetFullBuckets(most=_PASS_MAX))
-            if count:
-                self._measures.swept.add("full_buckets", amount=count)
+        await self._until_few("full_buckets", ForgetFullBuckets(most=_PASS_MAX))
 
     async def _count_dead_letters(self) -> None:
         self._measures.work.dead_letters = await count_dead(self._store)
 
     async def _end_overdue_leases(self) -> None:
-        count = _PASS_MAX
-        while count == _PASS_MAX:
-            count = await self._kernel.run(SweepOverdueLeases(most=_PASS_MAX))
-            if count:
-                self._measures.swept.add("overdue_leases", amount=count)
+        await self._until_few("overdue_leases", SweepOverdueLeases(most=_PASS_MAX))
 
     async def _end_overdue_grants(self) -> None:
-        count = _PASS_MAX
-        while count == _PASS_MAX:
-            count = await self._kernel.run(SweepOverdueGrants(most=_PASS_MAX))
-            if count:
-                self._measures.swept.add("overdue_grants", amount=count)
+        await self._until_few("overdue_grants", SweepOverdueGrants(most=_PASS_MAX))
 
     async def _doubt_overdue_effects(self) -> None:
-        count = _PASS_MAX
-        while count == _PASS_MAX:
-            count = await self._kernel.run(SweepOverdueEffects(most=_PASS_MAX))
-            if count:
-                self._measures.swept.add("overdue_effects", amount=count)
+        await self._until_few("overdue_effects", SweepOverdueEffects(most=_PASS_MAX))
 
     async def _reclaim_slots(self) -> None:
         # This clock only says where to look; the command judges by the store's.
