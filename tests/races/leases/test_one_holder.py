@@ -59,6 +59,22 @@ async def test_nobody_slips_in_on_the_first_use_of_a_tree(deployment: Deployment
         assert statuses == [201, 409], f"tree{n}: {statuses}"
 
 
+async def test_of_all_who_ask_at_once_for_what_has_come_free_one_gets_it(deployment: Deployment) -> None:
+    """Everything is there to be locked now, and nothing but the locks keeps two servers from both giving it out."""
+    headers = deployment.keys["bot"].headers
+    resources = [f"free{n}/a" for n in range(dose(30))]
+    asks = [post("/api/v1/leases", {"resource": resource}, headers=headers) for resource in resources]
+    for held in [answer.json() for answer in await deployment.ask(*asks)]:
+        release = post(
+            f"/api/v1/leases/{held['lease_id']}/release", {"fence": held["fence"]}, headers=headers
+        )
+        await deployment.ask(release)
+    answers = await deployment.ask(*(ask for ask in asks for _ in range(4)), connections=16)
+    for n, resource in enumerate(resources):
+        statuses = sorted(answer.status for answer in answers[4 * n : 4 * n + 4])
+        assert statuses == [201, 409, 409, 409], f"{resource}: {statuses}"
+
+
 async def test_a_lease_that_is_being_renewed_is_never_overlooked(deployment: Deployment) -> None:
     """A renewal locks the lease; whoever wants everything around it must see it all the same."""
     headers = deployment.keys["bot"].headers
