@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 PAGE_MAX = 200
 WAIT_SECONDS = 20.0
+AWAY_SECONDS = 0.5
 
 
 def declare_events() -> Parser:
@@ -73,9 +74,25 @@ def _followed(client: Interlock, args: Namespace) -> Iterator[Event]:
     page = client.events(after=args.after, types=args.types, limit=min(args.limit, PAGE_MAX))
     while True:
         yield from page.items
-        page = client.events(
-            after=page.next_after, types=args.types, limit=PAGE_MAX, wait_seconds=WAIT_SECONDS
-        )
+        page = _next_page(client, page.next_after, args)
+
+
+def _next_page(client: Interlock, after: int, args: Namespace) -> EventPage:
+    """What comes after a position, or nothing yet. A server that is away is waited for: nothing is missed."""
+    import time
+
+    from interlock.cli.output import warn
+    from interlock.sdk.outcomes import Unavailable
+
+    is_told = False
+    while True:
+        try:
+            return client.events(after=after, types=args.types, limit=PAGE_MAX, wait_seconds=WAIT_SECONDS)
+        except Unavailable as away:
+            if not is_told and not wants_json(args):
+                warn(f"{away}; going on after {after} when it is back")
+            is_told = True
+            time.sleep(AWAY_SECONDS)
 
 
 def _say_one(event: Event, args: Namespace) -> None:

@@ -1,0 +1,83 @@
+"""`interlock retry` and `interlock keys`: dead letters come back, and permits get a new signing key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from interlock import Interlock, PermitInvalid, verify_permit
+from tests.cli.terminal import Terminal
+
+FREE = "knowledge.read"
+
+
+def dead_letter(house: Terminal) -> str:
+    """A job that failed for good."""
+    job = house.submit(FREE)
+    said = house("worker", "--topic", FREE, "--exec", "exit 1", "--once", "--json")
+    assert (said.code, said.json["outcome"]) == (1, "failed")
+    return job["id"]
+
+
+def test_a_dead_letter_is_put_back_and_can_be_done(house: Terminal) -> None:
+    job = dead_letter(house)
+    assert house("jobs", "--state", "FAILED", "--json").json["items"][0]["id"] == job
+    assert f"{job} is PENDING again" in house("retry", job).out
+    assert house("worker", "--topic", FREE, "--exec", "echo done", "--once").code == 0
+    ended = house("job", job, "--json").json
+    assert (ended["state"], ended["result"], ended["attempt"]) == ("SUCCEEDED", "done", 1)
+
+
+def test_a_retry_has_one_winner(house: Terminal) -> None:
+    job = dead_letter(house)
+    assert house("retry", job, "--json").json["state"] == "PENDING"
+    again = house("retry", job, "--json")
+    assert (again.code, again.problem["code"], again.problem["state"]) == (1, "not_actionable", "PENDING")
+
+
+def test_what_is_not_there_and_who_may_not_are_refused(house: Terminal) -> None:
+    job = dead_letter(house)
+    reviewer = house.key("rita", "--kind", "person", "--roles", "review")
+    refused = house("retry", job, "--key", reviewer, "--json")
+    assert (refused.code, refused.problem["code"]) == (1, "forbidden")
+    absent = house("retry", "job_" + "0" * 32, "--json")
+    assert (absent.code, absent.problem["code"]) == (1, "not_found")
+    assert house("job", job, "--json").json["state"] == "FAILED"
+
+
+def keys_of(house: Terminal, *words: str) -> list[dict[str, Any]]:
+    return house("keys", *words, "--json").json["keys"]
+
+
+def test_a_new_key_is_published_before_it_signs_and_the_old_one_stays(house: Terminal) -> None:
+    (first,) = keys_of(house)
+    old, new = keys_of(house, "rotate", "--lead-seconds", "600")
+    assert old["kid"] == first["kid"]
+    assert new["signs_from"] > first["signs_from"]
+    assert old["published_until"] > new["signs_from"]
+    shown = house("keys").out
+    assert f"{new['kid']}  signs from " in shown
+    assert f"{old['kid']}  signs from " in shown
+    assert "published until" in shown
+
+
+def test_after_a_theft_only_the_new_key_is_left_and_old_permits_are_worthless(house: Terminal) -> None:
+    house.submit(FREE)
+    with Interlock(store=f"sqlite:///{house.folder}/.interlock/interlock.db") as il:
+        (held,) = il.claim_jobs([FREE])
+    verify_permit(held.permit, house("keys", "--json").json, tenant="default")
+    (first,) = keys_of(house)
+    (left,) = keys_of(house, "rotate", "--revoke")
+    assert left["kid"] != first["kid"]
+    with pytest.raises(PermitInvalid):
+        verify_permit(held.permit, house("keys", "--json").json, tenant="default")
+
+
+def test_only_an_admin_rotates_and_nonsense_is_a_usage_error(house: Terminal) -> None:
+    hand = house.key("hand", "--kind", "worker", "--roles", "work")
+    assert house("keys", "--key", hand).code == 0
+    refused = house("keys", "rotate", "--key", hand, "--json")
+    assert (refused.code, refused.problem["code"]) == (1, "forbidden")
+    assert house("keys", "rotate", "--lead-seconds", "soon").code == 2
+    assert house("keys", "burn").code == 2
