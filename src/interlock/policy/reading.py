@@ -15,7 +15,6 @@ from interlock.codec.durations import seconds_of
 from interlock.policy.language import duration_text
 from interlock.policy.source import Entry, Mapping, Node, PolicyError, Scalar, Sequence, Source, kind_of
 from interlock.policy.source_json import read_json
-from interlock.policy.source_yaml import read_yaml
 
 TEXT_MAX = 200
 VALUES_MAX = 100
@@ -34,8 +33,16 @@ def read_source(text: str, *, is_json: bool | None) -> Source:
         try:
             return read_json(text)
         except ValueError:
-            return read_yaml(text)
-    return read_json(text) if is_json else read_yaml(text)
+            return _read_yaml(text)
+    return read_json(text) if is_json else _read_yaml(text)
+
+
+def _read_yaml(text: str) -> Source:
+    from interlock.policy.source_yaml import (
+        read_yaml,  # Here: policies in force are JSON, and need none of it.
+    )
+
+    return read_yaml(text)
 
 
 class Reading:

@@ -19,7 +19,7 @@ from tests.races.admission.gatehouse import Gatehouse, Tenant, until
 
 ROOT = Path(__file__).parents[3]
 PROCESSES = 2
-TTL_SECONDS = 3
+TTL_SECONDS, TTL_SECONDS_EACH = 3, 0.04  # the more there are, the longer until all of them hold and renew
 UNAVAILABLE = {(503, "admission_unavailable"), (503, "outcome_unknown")}
 Serve = Callable[..., InterlockServer]
 
@@ -30,10 +30,10 @@ class Holders:
     def __init__(self) -> None:
         self._processes: list[subprocess.Popen[bytes]] = []
 
-    async def start(self, house: Gatehouse, tenant: Tenant, clients: int) -> None:
+    async def start(self, house: Gatehouse, tenant: Tenant, clients: int, ttl: int) -> None:
         """Start so many clients and return once each of them holds a slot."""
         command = [sys.executable, "-m", "tests.races.admission.holders"]
-        command += [",".join(house.urls), tenant.bot_key, str(clients), str(TTL_SECONDS)]
+        command += [",".join(house.urls), tenant.bot_key, str(clients), str(ttl)]
         holder = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=clean_env())
         self._processes.append(holder)
         assert holder.stdout is not None
@@ -59,9 +59,10 @@ def holders() -> Iterator[Holders]:
 async def test_clients_that_are_killed_leak_no_slot(house: Gatehouse, holders: Holders) -> None:
     clients = dose(40) // PROCESSES
     doomed = PROCESSES * clients
+    ttl = TTL_SECONDS + round(TTL_SECONDS_EACH * doomed)
     tenant = await house.tenant(limit=doomed + 3)
     for _ in range(PROCESSES):
-        await holders.start(house, tenant, clients)
+        await holders.start(house, tenant, clients, ttl)
     alive = [answer.json() for answer in await house.ask(*[house.start(tenant, ttl_seconds=600)] * 3)]
     full = await house.ask(house.start(tenant))
     assert tally(full) == {(429, "max_concurrent_runs"): 1}
