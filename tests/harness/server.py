@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
-import json
 import os
 import shutil
 import signal
@@ -14,9 +14,14 @@ import tempfile
 import time
 import weakref
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from interlock.identity.model import PrincipalKind, Role
+from interlock.runtime.operating import issue_key
+from interlock.runtime.service import open_service
+from interlock.runtime.settings import settings_from
 from tests.harness.processes import freeze_tree, kill_tree, pick_port, thaw
 from tests.harness.reaper import reaper
 
@@ -170,34 +175,24 @@ class InterlockServer:
         self._process, self._frozen = None, []
 
 
-def create_key(store: str, name: str, *, kind: str = "person", roles: str = "review", **options: str) -> Key:
-    """Make a principal with a key straight in `store`; `options` are groups, owner and tenant."""
-    extra = [word for option, value in options.items() for word in (f"--{option}", value)]
-    made = subprocess.run(
-        [
-            *INTERLOCK,
-            "key",
-            "create",
-            name,
-            "--kind",
-            kind,
-            "--roles",
-            roles,
-            "--store",
-            store,
-            "--json",
-            *extra,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=tempfile.gettempdir(),
-        env=clean_env(),
-    )
-    if made.returncode != 0:
-        raise RuntimeError(f"key create ended with {made.returncode}:\n{made.stdout}\n{made.stderr}")
-    answer = json.loads(made.stdout)
-    return Key(principal=answer["principal"], tenant=answer["tenant"], key=answer["key"])
+def create_key(
+    store: str, name: str, *, kind: str = "person", roles: str = "review", tenant: str = "default"
+) -> Key:
+    """Make a principal with a key straight in `store`, as `interlock key create` does."""
+
+    async def issue() -> Key:
+        async with open_service(settings_from({}, store=store), sweeping=False) as service:
+            made = await issue_key(
+                service,
+                name,
+                kind=PrincipalKind(kind),
+                roles=tuple(Role(role) for role in roles.split(",")),
+                tenant=tenant,
+            )
+            return Key(principal=made.principal.id, tenant=made.principal.tenant, key=made.key)
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, issue()).result()
 
 
 def clean_env(env: Mapping[str, str] | None = None) -> dict[str, str]:

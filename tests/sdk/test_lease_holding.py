@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
@@ -16,12 +16,24 @@ from tests.harness.server import InterlockServer
 TTL = 2
 RESOURCE = "repo:billing/invoice.py"
 
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InterlockServer]:
+    started = InterlockServer(f"sqlite:///{tmp_path_factory.mktemp('leases')}/interlock.db")
+    started.start()
+    yield started
+    started.close()
+
 
 @pytest.fixture
-def clients(tmp_path: Path, serve: Callable[..., InterlockServer]) -> Iterator[tuple[Interlock, Interlock]]:
-    """Two agents of one server."""
-    server = serve(f"sqlite:///{tmp_path}/interlock.db")
-    keys = [server.create_key(name, kind="agent", roles="submit").key for name in ("ann", "bob")]
+def clients(server: InterlockServer) -> Iterator[tuple[Interlock, Interlock]]:
+    """Two agents of a tenant of the test's own."""
+    tenant = f"tenant-{next(_numbers)}"
+    keys = [
+        server.create_key(name, kind="agent", roles="submit", tenant=tenant).key for name in ("ann", "bob")
+    ]
     ann, bob = (Interlock(server.url, key, retry=NO_RETRIES) for key in keys)
     with ann, bob:
         yield ann, bob
