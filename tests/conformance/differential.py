@@ -25,13 +25,18 @@ from interlock.kernel.record import Kind
 from interlock.store.contract import Store
 from interlock.store.immutable import KeptImmutables
 from interlock.store.rooms import kinds
-from tests.conformance import shared_work
+from tests.conformance import leasing, shared_work
 from tests.conformance.places import Place, counted_ids
 from tests.kernel import counters as room
 
 Commands = st.SearchStrategy[Command[Any]]
 
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
+_MOMENT = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"  # a moment
+    r"|\bin \d+\.\d s\b"  # how long until one
+    r"|\b1\d{15}\b"  # one in microseconds: a fence of a lease
+)
+_MICROSECONDS_MIN = 10**15
 _TEST_KINDS = (room.COUNTERS, room.NOTES, room.CHORES)
 
 names = st.sampled_from(["a", "b", "c", "ü", "Z"])
@@ -112,21 +117,26 @@ def idempotent(inner: Commands) -> Commands:
     return st.builds(once, inner, few, st.sampled_from(["t", "other"]), st.sampled_from(["d", "e"]))
 
 
-COMMANDS: list[Commands] = [
-    counters(),
-    chores(),
-    identity(),
-    shared_work.people(),
+SHARED_WORK: list[Commands] = [
     shared_work.effects(),
     shared_work.targets(),
     shared_work.conflicts(),
+    leasing.leases(),
+    leasing.grants(),
+    leasing.effects_under_both(),
 ]
+COMMANDS: list[Commands] = [counters(), chores(), identity(), shared_work.people(), *SHARED_WORK]
 
 
-def bursts() -> st.SearchStrategy[list[list[Command[Any]]]]:
+def bursts(commands: list[Commands] = COMMANDS) -> st.SearchStrategy[list[list[Command[Any]]]]:
     """Lists of commands that arrive together, one list after another."""
-    any_command = st.one_of(*COMMANDS)
+    any_command = st.one_of(*commands)
     return st.lists(st.lists(any_command | idempotent(any_command), min_size=1, max_size=12), max_size=8)
+
+
+def shared_bursts() -> st.SearchStrategy[list[list[Command[Any]]]]:
+    """The same about shared work alone, by people who are known."""
+    return bursts(SHARED_WORK).map(lambda rounds: [shared_work.everybody(), *rounds])
 
 
 # Playing them.
@@ -196,6 +206,8 @@ def plain(value: Any) -> Any:
         return {plain(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
+    if isinstance(value, int) and value >= _MICROSECONDS_MIN:
+        return "<moment>"
     if isinstance(value, int | float | None):
         return value
     return plain(msgspec.json.decode(msgspec.json.encode(value)))
@@ -206,7 +218,9 @@ def _tables() -> dict[str, list[str]]:
     tables: dict[str, list[str]] = {}
     every: list[Kind[Any]] = [*kinds().values(), *_TEST_KINDS]
     for kind in every:
-        timeless = [column for column in kind.columns if column != "at" and not column.endswith("_at")]
+        timeless = [
+            column for column in kind.columns if column != "at" and not column.endswith(("_at", "_until"))
+        ]
         known = tables.setdefault(kind.table, timeless)
         tables[kind.table] = [column for column in known if column in timeless]
     return tables

@@ -21,7 +21,9 @@ from interlock.targets.rules import Change, TouchTarget, TouchTargets
 
 Commands = st.SearchStrategy[Command[Any]]
 
-_people = st.sampled_from(["local:mia", "local:tom"])
+PEOPLE = ("local:mia", "local:tom")
+
+_people = st.sampled_from(PEOPLE)
 _callers = st.builds(Caller, tenant=st.just("t"), principal=_people)
 _actions = st.sampled_from(["pay", "mail"])
 _keys = st.sampled_from(["doc:1", "repo:a/b"])
@@ -34,6 +36,11 @@ _changes = st.builds(Change, key=_keys, version=_versions, based_on=st.none() | 
 def people() -> Commands:
     """Those who act: without them, everything is refused."""
     return st.builds(EnsureLocalPerson, tenant=st.just("t"), name=_people)
+
+
+def everybody() -> list[Command[Any]]:
+    """All of them, to begin with."""
+    return [EnsureLocalPerson(tenant="t", name=name) for name in PEOPLE]
 
 
 def effects() -> Commands:

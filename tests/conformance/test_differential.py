@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from interlock.kernel.command import Command
-from tests.conformance.differential import Contestant, bursts
+from tests.conformance.differential import Contestant, bursts, shared_bursts
 from tests.conformance.places import MemoryPlace, PostgresPlace, SqlitePlace
 from tests.harness.soak import dose
 
@@ -51,7 +51,18 @@ def contest(tmp_path: Path, postgres_url: str) -> Iterator[Contest]:
 def test_no_sequence_of_commands_tells_the_stores_apart(
     contest: Contest, rounds: list[list[Command[Any]]]
 ) -> None:
-    played = contest.play(rounds)
+    _compare(contest.play(rounds))
+
+
+@settings(max_examples=dose(60))
+@given(rounds=shared_bursts())
+def test_no_sequence_of_shared_work_tells_the_stores_apart(
+    contest: Contest, rounds: list[list[Command[Any]]]
+) -> None:
+    _compare(contest.play(rounds))
+
+
+def _compare(played: dict[str, Any]) -> None:
     outcomes = {name: result[0] for name, result in played.items()}
     stored = {name: result[1] for name, result in played.items()}
     assert outcomes["sqlite"] == outcomes["memory"]

@@ -17,8 +17,7 @@ from interlock.api.targets import Key, Version
 from interlock.codec.canonical import canonical
 from interlock.codec.durations import TtlSeconds
 from interlock.codec.strict import Fault
-from interlock.effects.checking import PermitClaims
-from interlock.effects.model import TTL_SECONDS_DEFAULT, EffectTarget, LeaseRef
+from interlock.effects.model import TTL_SECONDS_DEFAULT, EffectTarget, LeaseRef, PermitClaims
 from interlock.effects.rules import BeginEffect, Begun
 from interlock.grants.claiming import ClaimGrant, LookFurther
 from interlock.identity.refusals import NotFound

@@ -10,7 +10,7 @@ import msgspec
 from interlock.audit.rules import Note, note
 from interlock.conflicts.model import Affected, Competing, ConflictKind, Repeat
 from interlock.conflicts.rules import conflict_of_repeat, record_repeat, repeat_reads
-from interlock.effects.model import EffectTarget, LeaseRef
+from interlock.effects.model import EffectTarget, LeaseRef, PermitClaims
 from interlock.effects.refusals import (
     ActionIdReused,
     EffectAmbiguous,
@@ -39,14 +39,6 @@ _AUDITED = (
     PermitMismatch,
     Superseded,
 )
-
-
-class PermitClaims(msgspec.Struct, frozen=True, kw_only=True):
-    """What a permit with a good signature says."""
-
-    job_id: str
-    job_hash: str
-    fence: int
 
 
 class HeldLease(msgspec.Struct, frozen=True):

@@ -66,6 +66,14 @@ class LeaseRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     session: str = ""
 
 
+class PermitClaims(msgspec.Struct, frozen=True, kw_only=True):
+    """What a permit with a good signature says."""
+
+    job_id: str
+    job_hash: str
+    fence: int
+
+
 class GrantRef(msgspec.Struct, frozen=True, kw_only=True):
     """The use of a grant that permits it. One use is one effect, however many attempts that takes."""
 

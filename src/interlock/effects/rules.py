@@ -25,6 +25,7 @@ from interlock.effects.model import (
     EffectTarget,
     GrantRef,
     LeaseRef,
+    PermitClaims,
     downstream_key,
 )
 from interlock.effects.recording import record_effect
@@ -38,7 +39,7 @@ from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 
 if TYPE_CHECKING:
-    from interlock.effects.checking import HeldLease, PermitClaims
+    from interlock.effects.checking import HeldLease
     from interlock.jobs.model import Job
 
 BEGINNERS = (Role.SUBMIT, Role.WORK, Role.OPERATE, Role.ADMIN)
