@@ -30,8 +30,6 @@ from interlock.kernel.world import NewId
 
 log = logging.getLogger(__name__)
 
-# From a socket that is readable to a command in the queue, a request takes this many turns of the loop.
-_TURNS_TO_ARRIVE = 3
 _PAUSE_SECONDS = 0.02
 # A command that collides even alone may wait in the store each time, and its lane with it.
 _CONFLICT_PAUSE_SECONDS = 0.1
@@ -79,7 +77,6 @@ class Lane:
                 return
             else:
                 await waiting.arrival()
-                await _let_others_in()
 
     def in_flight_since(self) -> float | None:
         """When the batch under way was given to the store."""
@@ -219,12 +216,6 @@ class Lane:
         else:
             self._shared.observer.reran("poison")
             members[0].answer(_poisonous(members[0], error))
-
-
-async def _let_others_in() -> None:
-    """Let requests that are already here reach the queue: no time passes, and they share the batch."""
-    for _ in range(_TURNS_TO_ARRIVE):
-        await asyncio.sleep(0)
 
 
 def _mark_blocked(members: Sequence[Pending]) -> None:
