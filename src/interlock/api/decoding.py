@@ -44,11 +44,17 @@ def decode_body(operation: Operation[Any, Any, Any, Any], request: Request) -> t
 
 
 def decode_query(operation: Operation[Any, Any, Any, Any], raw: str) -> Any:
-    """Return the query string as the operation's type; each parameter may appear once."""
+    """Return the query string as the operation's type; each parameter may appear once.
+
+    A known parameter without a value is one that was left out: clients send `cursor=` for the first page.
+    """
     if not raw and operation.query is None:
         return None
-    parameters = _parameters(raw)
     shape = NoFields if operation.query is None else operation.query
+    parameters = _parameters(raw)
+    if "" in parameters.values():
+        known = {field.encode_name for field in msgspec.structs.fields(shape)}
+        parameters = {name: value for name, value in parameters.items() if value or name not in known}
     try:
         decoded = msgspec.convert(parameters, shape, strict=False)
     except msgspec.ValidationError as error:

@@ -90,7 +90,7 @@ def _path_parameter(name: str, operation: AnyOperation) -> Json:
 
 
 def _query_parameter(name: str, schema: Json, required: bool) -> Json:
-    """Describe one parameter. An optional one is left out, never null, so null is not in its schema."""
+    """Describe one parameter. An optional one is left out or empty, never null, so null is not in its schema."""
     schema = dict(schema)
     alternatives = [kind for kind in schema.pop("anyOf", ()) if kind != {"type": "null"}]
     if alternatives:
@@ -98,6 +98,8 @@ def _query_parameter(name: str, schema: Json, required: bool) -> Json:
     if schema.get("default", ...) is None:
         del schema["default"]
     parameter: Json = {"name": name, "in": "query", "required": required, "schema": schema}
+    if not required:
+        parameter["allowEmptyValue"] = True
     about = schema.pop("description", None)
     return parameter if about is None else parameter | {"description": about}
 

@@ -32,9 +32,7 @@ async def test_a_made_up_cursor_never_breaks_a_list(durable: Stage) -> None:
         assert seen.status in (200, 400), (path, seen.document)
 
 
-@pytest.mark.parametrize(
-    "query", ["limit=0", "limit=201", "limit=x", "limit=1&limit=2", "cursor=", "what=1", "limit"]
-)
+@pytest.mark.parametrize("query", ["limit=0", "limit=201", "limit=x", "limit=1&limit=2", "what=1", "what="])
 async def test_a_list_is_asked_properly_or_not_at_all(stage: Stage, query: str) -> None:
     for path in LISTS:
         seen = await stage.call("GET", f"{path}?{query}", stage.admin)
