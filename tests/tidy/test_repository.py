@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.tidy.source import PACKAGE, ROOT, files
-from tools import states
+from tools import reference, states
 
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 CHANGELOG = ROOT / "CHANGELOG.md"
@@ -72,6 +72,10 @@ def test_no_file_names_a_package_registry() -> None:
 
 def test_the_diagrams_of_states_are_current() -> None:
     assert states.PAGE.read_text() == states.render(), "run `make docs`"
+
+
+def test_the_reference_of_the_api_is_current() -> None:
+    assert reference.PAGE.read_text() == reference.render(), "run `make docs`"
 
 
 @pytest.mark.skipif(not CHANGELOG.exists(), reason="not written yet")

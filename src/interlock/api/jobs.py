@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -34,6 +35,8 @@ _POLL_SECONDS = 5.0
 _LINE = r"^[^\u0000-\u001f\u007f]*$(?!\n)"
 _PROSE = r"^[^\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]*$"
 Text = Annotated[str, msgspec.Meta(max_length=255, pattern=_LINE)]
+# msgspec 0.22 frees what is not its own if a text with a pattern may also be a list, so this one is matched below.
+TextOrList = Annotated[str, msgspec.Meta(max_length=255, extra_json_schema={"pattern": _LINE})]
 Topic = Annotated[
     str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9_\-]+(\.[A-Za-z0-9_\-]+)*$(?!\n)")
 ]
@@ -74,7 +77,9 @@ class SubmitBody(Body, frozen=True, kw_only=True):
     labels: Annotated[dict[Label, Text], msgspec.Meta(max_length=64)] = msgspec.field(
         default_factory=dict[str, str]
     )
-    risk: Annotated[list[Text], msgspec.Meta(max_length=32)] | Text = msgspec.field(default_factory=list[str])
+    risk: Annotated[list[Text], msgspec.Meta(max_length=32)] | TextOrList = msgspec.field(
+        default_factory=list[str]
+    )
     priority: Priority = Priority.NORMAL
     target: TargetBody | None = None
     evidence: Annotated[list[EvidenceBody], msgspec.Meta(max_length=20)] = msgspec.field(
@@ -109,9 +114,15 @@ def action_of(body: SubmitBody) -> Action:
         env=body.env,
         channel=body.channel,
         labels=body.labels,
-        risk=(body.risk,) if isinstance(body.risk, str) else tuple(body.risk),
+        risk=(_line_of(body.risk),) if isinstance(body.risk, str) else tuple(body.risk),
         target=_target_of(body.target) if body.target else None,
     )
+
+
+def _line_of(text: str) -> str:
+    if not re.search(_LINE, text):
+        raise invalid(Fault("/risk", "holds a control character; send one line"))
+    return text
 
 
 def _target_of(target: TargetBody) -> TargetRef:

@@ -1,0 +1,240 @@
+"""Writes docs/api.md, the whole HTTP API, from the description that a server gives of itself."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from interlock.api.assembly import OPERATIONS
+from interlock.api.codes import CODES
+from interlock.api.describing import describing
+from interlock.api.openapi import openapi
+
+PAGE = Path(__file__).parents[1] / "docs" / "api.md"
+Json: TypeAlias = dict[str, Any]
+
+PREFACE = """# API reference
+
+Written by `make docs` from the types that serve the API; edit those, not this page. A running server has the same
+at `/docs`, and for machines at `/openapi.json`.
+
+Send `Authorization: Bearer <key>` or `X-API-Key: <key>`. Every POST takes an `Idempotency-Key`: a repeat gets the first
+answer again, byte for byte, with `Idempotency-Replayed: true`. Lists take `limit` and `cursor`, and answer
+`{"items": […], "next_cursor": …}`, newest first. A refusal is `application/problem+json` with a `code` from the
+[table of codes](#codes); what any call may meet (`invalid_request`, `unauthenticated`, `forbidden`, `not_found`,
+`too_large`, `store_unavailable`, …) is not repeated below.
+"""
+
+_EVERYWHERE = frozenset(
+    {
+        "invalid_request", "unauthenticated", "forbidden", "not_found", "too_large", "unsupported_media_type",
+        "idempotency_key_reused", "internal_error", "store_unavailable", "overloaded", "outcome_unknown",
+    }
+)  # fmt: skip
+_PAGE = re.compile(r"Page_(\w+)_")
+_PAGING = frozenset({"limit", "cursor", "Idempotency-Key"})
+_LIMITS = {
+    "minimum": "≥ {}",
+    "exclusiveMinimum": "> {}",
+    "maximum": "≤ {}",
+    "minLength": "length ≥ {}",
+    "maxLength": "length ≤ {}",
+    "maxItems": "at most {}",
+    "maxProperties": "at most {}",
+}
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(render())
+    print(f"wrote {PAGE.relative_to(Path.cwd()) if PAGE.is_relative_to(Path.cwd()) else PAGE}")
+
+
+def render() -> str:
+    """The whole page."""
+    document = openapi((*OPERATIONS, *describing(OPERATIONS)), title="Interlock", version="")
+    tags = [tag["name"] for tag in document["tags"]]
+    parts = [PREFACE, _contents(document, tags)]
+    for tag in tags:
+        parts += [f"## {tag}\n", *(_operation(document, *each) for each in _operations(document, tag))]
+    parts += ["## Shapes\n", *_shapes(document["components"]["schemas"])]
+    return "\n".join([*parts, _codes()])
+
+
+def _contents(document: Json, tags: Iterable[str]) -> str:
+    lines = ["| what | how |", "|---|---|"]
+    for tag in tags:
+        links = (
+            f"[{operation['summary']}](#{operation['operationId']})"
+            for _, _, operation in _operations(document, tag)
+        )
+        lines.append(f"| [{tag}](#{tag.lower()}) | {' · '.join(links)} |")
+    return "\n".join([*lines, ""])
+
+
+def _operations(document: Json, tag: str) -> Iterator[tuple[str, str, Json]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            if tag in operation["tags"]:
+                yield method.upper(), path, operation
+
+
+def _operation(document: Json, method: str, path: str, operation: Json) -> str:
+    described = operation.get("description", "")
+    lines = [
+        f'<a id="{operation["operationId"]}"></a>',
+        f"### `{method} {path}`",
+        "",
+        f"{_sentence(operation['summary'])} {_who(operation)} {described}".strip(),
+        "",
+        *_parameters(operation.get("parameters", ())),
+        *_body(operation.get("requestBody")),
+        _answers(document, operation),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _who(operation: Json) -> str:
+    if not operation.get("security"):
+        return "Public."
+    roles = operation.get("x-roles")
+    return f"Roles: any of {', '.join(f'`{role}`' for role in roles)}." if roles else "Any key."
+
+
+def _parameters(parameters: Iterable[Json]) -> Iterator[str]:
+    own = [each for each in parameters if each["name"] not in _PAGING and each["in"] == "query"]
+    if own:
+        yield from ("| query | type | |", "|---|---|---|")
+        for each in own:
+            yield f"| `{each['name']}` | {_typed(each['schema'])} | {_cell(each.get('description', ''))} |"
+        yield ""
+
+
+def _body(body: Json | None) -> Iterator[str]:
+    if body is not None:
+        spelled = [
+            f"{_typed(content['schema'])} ({media})"
+            if media != "application/json"
+            else _typed(content["schema"])
+            for media, content in body["content"].items()
+        ]
+        yield from (f"Body: {' or '.join(spelled)}.", "")
+
+
+def _answers(document: Json, operation: Json) -> str:
+    good, codes = list[str](), list[str]()
+    for status, told in operation["responses"].items():
+        answer = _at(document, told["$ref"]) if "$ref" in told else told
+        problems = [code for code in _codes_of(answer, document) if code not in _EVERYWHERE]
+        codes += [f"`{code}` ({status})" for code in problems]
+        if status.isdigit() and int(status) < 400:
+            shapes = [_typed(each.get("schema", {})) for each in answer.get("content", {}).values()]
+            good.append(f"{status} {' or '.join(shapes)}".strip())
+    refusals = f" Refusals: {', '.join(codes)}." if codes else ""
+    return f"Answers: {'; '.join(good)}.{refusals}"
+
+
+def _codes_of(answer: Json, document: Json) -> list[str]:
+    content = answer.get("content", {}).get("application/problem+json", {})
+    return [code for code in CODES if re.search(rf'"{code}"', json.dumps(_resolved(content, document)))]
+
+
+def _resolved(content: Json, document: Json) -> Any:
+    schema = content.get("schema", {})
+    reference = schema.get("$ref")
+    return _at(document, reference) if reference and not reference.endswith("/Problem") else schema
+
+
+def _shapes(schemas: Json) -> Iterator[str]:
+    for name, schema in schemas.items():
+        if _PAGE.fullmatch(name):
+            continue
+        lines = [f'<a id="{name.lower()}"></a>', f"### {name}", ""]
+        if schema.get("description"):
+            lines += [schema["description"], ""]
+        lines += _fields(schema) if schema.get("properties") else [_typed(schema)]
+        yield "\n".join([*lines, ""])
+
+
+def _fields(schema: Json) -> list[str]:
+    required = set(schema.get("required", ()))
+    lines = ["| field | type | |", "|---|---|---|"]
+    for name, each in schema["properties"].items():
+        note = "" if name in required else _default(each)
+        lines.append(
+            f"| `{name}` | {_typed(each)} | {_cell(' '.join((note, each.get('description', ''))).strip())} |"
+        )
+    return lines
+
+
+def _default(schema: Json) -> str:
+    value = schema.get("default")
+    return (
+        f"default `{json.dumps(value, ensure_ascii=False)}`"
+        if value not in (None, "", [], {})
+        else "optional"
+    )
+
+
+def _typed(schema: Json) -> str:
+    """A type in words, with its limits; safe inside a table."""
+    if "$ref" in schema:
+        name: str = schema["$ref"].rpartition("/")[2]
+        listed = _PAGE.fullmatch(name)
+        shown = listed[1] if listed else name
+        return f"{'page of ' if listed else ''}[{shown}](#{shown.lower()})"
+    if "anyOf" in schema or "oneOf" in schema:
+        choices: list[Json] = schema.get("anyOf") or schema["oneOf"]
+        return " or ".join(dict.fromkeys(map(_typed, choices)))
+    if "const" in schema or "enum" in schema:
+        return " or ".join(f"`{value}`" for value in schema.get("enum", [schema.get("const")]))
+    kind = schema.get("type")
+    limits = ", ".join(word.format(schema[name]) for name, word in _LIMITS.items() if name in schema)
+    return _base(schema, kind) + (f" ({limits})" if limits else "")
+
+
+def _base(schema: Json, kind: Any) -> str:
+    if kind == "array":
+        return f"list of {_typed(schema.get('items', {}))}"
+    if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
+        return f"map to {_typed(schema['additionalProperties'])}"
+    if isinstance(kind, list):
+        return " or ".join(map(str, kind))
+    return str(schema.get("format") or kind or "any JSON")
+
+
+def _codes() -> str:
+    lines = [
+        "## Codes",
+        "",
+        "| code | status | retry | what it means | what to do |",
+        "|---|---|---|---|---|",
+    ]
+    for info in CODES.values():
+        retry = "yes" if info.retryable else "no"
+        cells = (f"`{info.code}`", str(info.status), retry, _cell(info.meaning), _cell(info.next_step))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def _at(document: Json, reference: str) -> Json:
+    found: Any = document
+    for step in reference.removeprefix("#/").split("/"):
+        found = found[step]
+    return found
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+if __name__ == "__main__":
+    main()
