@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 from interlock.kernel.ids import new_id
@@ -25,10 +26,23 @@ class Claimed(NamedTuple):
 
 def main(task: str, place: str, key: str = "") -> None:
     """Answer until stdin ends."""
-    claim_for = _through_service(task, place, key) if place.startswith("http") else _embedded(task, place)
+    claim_for = _way_to(task, place, key)
     print("ready", flush=True)
     for line in sys.stdin:
         print(json.dumps(claim_for(float(line))), flush=True)
+
+
+def _way_to(task: str, place: str, key: str) -> Callable[[float], Claimed]:
+    if place.startswith("http"):
+        return _through_service(task, place, key)
+    return _embedded(task, place) if place.startswith("sqlite") else _lock_file(task, Path(place))
+
+
+def _lock_file(task: str, log: Path) -> Callable[[float], Claimed]:
+    """The rival: a log that is scanned and appended to, synced, by whoever has made the lock file."""
+    from bench.lock_file import TimedOut, claim
+
+    return lambda seconds: _until(seconds, lambda: claim(log, task, new_id("exec")), TimedOut)
 
 
 def _embedded(task: str, place: str) -> Callable[[float], Claimed]:
@@ -38,22 +52,26 @@ def _embedded(task: str, place: str) -> Callable[[float], Claimed]:
 
     gate = DirectGate(DirectStore(place))
 
-    def claim_for(seconds: float) -> Claimed:
-        took: list[float] = []
-        faults = 0
-        until = time.perf_counter() + seconds
-        while (began := time.perf_counter()) < until:
-            try:
-                won = gate.claim(task, {}, new_id("exec"), grant_id=None, signed=False).claimed
-            except Fault:
-                faults += 1
-                continue
-            if not won:
-                raise SystemExit("the grants of the benchmark ran out")
-            took.append(time.perf_counter() - began)
-        return Claimed(took, faults)
+    def claim() -> bool:
+        return gate.claim(task, {}, new_id("exec"), grant_id=None, signed=False).claimed
 
-    return claim_for
+    return lambda seconds: _until(seconds, claim, Fault)
+
+
+def _until(seconds: float, claim: Callable[[], bool], fault: type[Exception]) -> Claimed:
+    took: list[float] = []
+    faults = 0
+    until = time.perf_counter() + seconds
+    while (began := time.perf_counter()) < until:
+        try:
+            won = claim()
+        except fault:
+            faults += 1
+            continue
+        if not won:
+            raise SystemExit("the grants of the benchmark ran out")
+        took.append(time.perf_counter() - began)
+    return Claimed(took, faults)
 
 
 def _through_service(task: str, url: str, key: str) -> Callable[[float], Claimed]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from tests.cli.terminal import Said, Terminal
-from tests.harness.server import InterlockServer
+from tests.cli.test_dispatch import IMPORTED
+from tests.harness.server import InterlockServer, clean_env
 
 TASKS = """\
 tasks:
@@ -165,6 +169,36 @@ def test_a_named_command_without_a_grant_is_asked_for_under_its_name_and_resumed
 
     assert yard.process("exec", "--resume", job).code == 0
     assert marks(yard) == ["ran"]
+
+
+def test_a_command_that_policy_allows_starts_without_the_service(yard: Terminal) -> None:
+    heavy = "asyncio,cryptography,httpx2,logging,ssl,yaml,interlock.sdk.client,interlock.runtime.service"
+    ended = subprocess.run(
+        [sys.executable, "-c", IMPORTED, heavy, "exec", "--", "touch", "made"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        cwd=yard.folder,
+        env=clean_env(),
+        check=True,
+    )
+    assert ended.stderr == "[]\n"
+    assert (yard.folder / "made").exists()
+    (job,) = yard("jobs", "--json").json["items"]
+    assert (job["state"], job["topic"], job["result"]["exit_code"]) == ("SUCCEEDED", "exec.touch", 0)
+
+
+def test_an_allowed_command_that_fails_leaves_a_failed_job_with_its_exit_code(yard: Terminal) -> None:
+    assert yard.process("exec", "--", "touch", "no/such/folder").code == 1
+    (job,) = yard("jobs", "--json").json["items"]
+    assert (job["state"], job["error"]["exit_code"]) == ("FAILED", 1)
+
+
+def test_what_the_policy_denies_is_kept_and_names_the_rule(yard: Terminal) -> None:
+    denied = yard("exec", "--json", "--", "rm", "made")
+    problem = yard_problem(denied)
+    assert (denied.code, problem["code"], problem["rule"]) == (3, "policy_denied", "default")
+    assert yard("job", str(problem["job_id"]), "--json").json["state"] == "DENIED"
 
 
 def test_options_after_two_dashes_belong_to_the_command(yard: Terminal) -> None:

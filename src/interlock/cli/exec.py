@@ -105,7 +105,7 @@ def run_exec(args: Namespace) -> int:
 
 
 def _run(args: Namespace) -> int:
-    from interlock.cli.exec_preparing import effective_command
+    from interlock.cli.exec_preparing import effective_command, embedded_folder
 
     if not args.words and not args.resume:
         from interlock.cli.exits import Failed
@@ -124,6 +124,10 @@ def _run(args: Namespace) -> int:
         code = run_granted(args, prepared)
         if code is not None:
             return code
+    elif embedded_folder(args) is not None:
+        from interlock.cli.exec_allowed import run_allowed
+
+        return run_allowed(args, prepared)
     from interlock.cli.exec_asking import run_asking
 
     return run_asking(args, prepared)

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from interlock.sdk.models import Job
 
 
-def run_asking(args: Namespace, prepared: Prepared) -> int:
-    """Put the command before policy and people, and run it if they agree."""
+def run_asking(args: Namespace, prepared: Prepared, job_id: str | None = None) -> int:
+    """Put the command before policy and people, unless `job_id` has done so, and run it if they agree."""
     from interlock.cli.connection import connected
     from interlock.kernel.ids import new_id
 
     with connected(args) as client:
         asked = Asked(approval=prepared.approval, execution_id=new_id("exec"), wait_seconds=args.wait)
-        job = submit(client, prepared.command, asked)
+        job = client.job(job_id) if job_id else submit(client, prepared.command, asked)
         return run_decided(client, args, prepared, job)
 
 

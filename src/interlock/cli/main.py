@@ -6,6 +6,7 @@ argument parser is imported here, and each command imports what it needs when it
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from argparse import Namespace
@@ -28,6 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
+        if argv is None:
+            gc.freeze()  # The process ends: to look through all of it for garbage once more only takes time.
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return STOPPED_BY_HAND

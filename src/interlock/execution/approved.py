@@ -161,9 +161,13 @@ def _over(job: Job) -> InterlockError:
         detail = f"{by} rejected {job.id}: {reason}"
         fields = {"job_id": job.id, "reason": reason, "reviewer": by}
         return Rejected(Problem(status=409, code="rejected", detail=detail, fields=fields))
-    kind = Denied if job.state == "DENIED" else Expired
+    if job.state == "DENIED":
+        rule = (job.decision.rule if job.decision else None) or "default"
+        detail = f"the policy denies {job.topic} (rule {rule}); see why with POST /api/v1/policy/evaluate"
+        fields = {"job_id": job.id, "rule": rule, "state": job.state}
+        return Denied(Problem(status=403, code="policy_denied", detail=detail, fields=fields))
     detail = f"{job.id} is {job.state}; nothing ran. Ask again by running the command again"
-    return kind(Problem(status=409, code="not_actionable", detail=detail, fields={"job_id": job.id}))
+    return Expired(Problem(status=409, code="not_actionable", detail=detail, fields={"job_id": job.id}))
 
 
 def _unsettled(execution_id: str, effect: dict[str, Any]) -> InterlockError:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
-from difflib import get_close_matches
 from typing import TypeVar
 
 from interlock.codec.durations import seconds_of
@@ -199,5 +198,7 @@ def _unknown(name: str, known: Collection[str]) -> str:
 
 
 def _nearest(name: str, options: Collection[str]) -> str:
+    from difflib import get_close_matches
+
     near = get_close_matches(name.lower(), options, n=1, cutoff=0.6)
     return f"; did you mean {near[0]!r}?" if near else ""

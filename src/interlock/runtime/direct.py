@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -34,12 +35,13 @@ _SETTLE_SECONDS = 2.0
 
 
 class DirectStore:
-    """Runs commands one at a time, as the embedded store's own user. Blocking; of one thread."""
+    """Runs commands one at a time, as the embedded store's own user. Blocking."""
 
     def __init__(self, store_url: str | None = None, *, acquire_seconds: float = 2.0) -> None:
         self._url = store_url or os.environ.get("INTERLOCK_STORE") or EMBEDDED_STORE
         self._acquire_seconds = max(acquire_seconds, 0.1)
         self._patient: PatientStore | None = None
+        self._turn = threading.Lock()
         self.caller = Caller(tenant=TENANT, principal=f"local:{local_user()}")
         self._file = _current_file(self._url)
         try:
@@ -50,12 +52,13 @@ class DirectStore:
 
     def run(self, command: Command[T]) -> T:
         """Decide one command durably. Raises its `Refusal`, or a `Fault`."""
-        if self._file is not None:
-            try:
-                return self._decide(self._file, command)
-            except (WriteConflict, StoreDown):
-                pass  # Nothing was written.
-        return self._patiently().run(command)
+        with self._turn:
+            if self._file is not None:
+                try:
+                    return self._decide(self._file, command)
+                except (WriteConflict, StoreDown):
+                    pass  # Nothing was written.
+            return self._patiently().run(command)
 
     def close(self) -> None:
         """Finish, and let go of the store."""

@@ -1,0 +1,101 @@
+"""A command that the policy allows at once, on the embedded store itself: submit, take, run once, say how it ended.
+
+The same commands as the service's, without the service. Whatever is not plainly allowed is left to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Generator
+
+import msgspec
+
+from interlock.codec.canonical import canonical
+from interlock.execution.direct import DirectGate
+from interlock.execution.effective import Effective, topic_of
+from interlock.execution.once import Ended, begin, run_begun
+from interlock.execution.running import NotStarted
+from interlock.jobs.claiming import ClaimJob
+from interlock.jobs.finishing import CompleteJob, FailJob
+from interlock.jobs.leasing import Backoff, RenewJob
+from interlock.jobs.model import Action, Job, JobState
+from interlock.jobs.rules import SubmitJob
+from interlock.kernel.ids import new_id
+from interlock.kernel.refusal import Fault, Refusal
+from interlock.runtime.direct import DirectStore
+
+_LEASE_SECONDS = 30
+_RENEW_SECONDS = 8.0
+# Anything larger is for the service to refuse, in its own words.
+_PAYLOAD_BYTES_MAX = 500_000
+_TOPIC_MAX = 255
+
+
+def submit_here(store: DirectStore, command: Effective) -> Job | None:
+    """Put a command before the policy. None if nothing was submitted, so that it can be asked elsewhere."""
+    payload, topic = canonical(command.document()), topic_of(command.task, command.program)
+    if len(payload) > _PAYLOAD_BYTES_MAX or len(topic) > _TOPIC_MAX:
+        return None
+    action = Action(topic=topic, payload=msgspec.Raw(payload))
+    try:
+        return store.run(SubmitJob(caller=store.caller, job_id=new_id("job"), action=action))
+    except Refusal:
+        return None
+
+
+def run_here(store: DirectStore, job: Job, command: Effective) -> Ended | None:
+    """Run a job that nobody has to decide. None if it is not for us to take. Raises `NotStarted`."""
+    if job.state is not JobState.PENDING:
+        return None
+    take = ClaimJob(caller=store.caller, job_id=job.id, lease_seconds=_LEASE_SECONDS, backoff=Backoff())
+    try:
+        held = store.run(take).job
+    except Refusal:
+        return None
+    gate = DirectGate(store)
+    with _holding(store, held):
+        begun = begin(gate, command, held.id, job_id=held.id)
+        try:
+            ended = run_begun(gate, command, held.id, begun)
+        except NotStarted as error:
+            _fail(store, held, {"error": str(error)})
+            raise
+    if ended.exit_code == 0:
+        store.run(CompleteJob(caller=store.caller, job_id=held.id, fence=held.fence, result=ended.result))
+    else:
+        _fail(store, held, ended.result)
+    return ended
+
+
+def _fail(store: DirectStore, held: Job, error: object) -> None:
+    store.run(
+        FailJob(
+            caller=store.caller,
+            job_id=held.id,
+            fence=held.fence,
+            backoff=Backoff(),
+            error=error,
+            retryable=False,
+        )
+    )
+
+
+@contextlib.contextmanager
+def _holding(store: DirectStore, held: Job) -> Generator[None]:
+    """Renew the job's lease while the command runs. Losing it changes nothing for the command: its effect is begun."""
+    ended = threading.Event()
+    renewal = RenewJob(caller=store.caller, job_id=held.id, fence=held.fence, backoff=Backoff())
+
+    def renew() -> None:
+        while not ended.wait(_RENEW_SECONDS):
+            with contextlib.suppress(Refusal, Fault):
+                store.run(renewal)
+
+    renewing = threading.Thread(target=renew, name="renewing", daemon=True)
+    renewing.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        renewing.join()
