@@ -7,17 +7,19 @@ from collections.abc import Callable
 import pytest
 
 from tests.harness.server import InterlockServer
+from tests.races.conftest import PATIENT
 from tests.races.deployment import Deployment
 
 
 @pytest.fixture
 def pair(postgres_url: str, serve: Callable[..., InterlockServer]) -> Deployment:
     """Two servers of the test's own on an empty database."""
-    return Deployment(postgres_url, [serve(postgres_url) for _ in range(2)])
+    return Deployment(postgres_url, [serve(postgres_url, env=PATIENT) for _ in range(2)])
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, serve: Callable[..., InterlockServer]) -> Deployment:
     """One server on SQLite, or two on PostgreSQL."""
     store = request.getfixturevalue(f"{request.param}_url")
-    return Deployment(store, [serve(store) for _ in range(1 if request.param == "sqlite" else 2)])
+    count = 1 if request.param == "sqlite" else 2
+    return Deployment(store, [serve(store, env=PATIENT) for _ in range(count)])

@@ -11,6 +11,7 @@ import pytest
 
 from tests.harness.load import Answer, post
 from tests.harness.server import InterlockServer
+from tests.races.conftest import PATIENT
 from tests.races.deployment import Deployment
 
 # A server process that reads another time than the machine has, wherever it asks for it.
@@ -30,10 +31,10 @@ HOUR = 3600
 @pytest.fixture
 def clocks(postgres_url: str, serve: Callable[..., InterlockServer]) -> Deployment:
     """Three servers on one database: one with the right time, one an hour ahead, one an hour behind."""
-    servers = [serve(postgres_url)]
+    servers = [serve(postgres_url, env=PATIENT)]
     for seconds in (HOUR, -HOUR):
         command = [sys.executable, "-c", _SHIFTED.format(seconds=seconds)]
-        servers.append(serve(postgres_url, command=command))
+        servers.append(serve(postgres_url, command=command, env=PATIENT))
     return Deployment(postgres_url, servers)
 
 

@@ -12,9 +12,11 @@ import pytest
 from tests.harness.load import post
 from tests.harness.postgres import CUT_OFF, PostgresServer
 from tests.harness.server import InterlockServer
+from tests.harness.soak import dose
+from tests.races.conftest import PATIENT
 from tests.races.deployment import Deployment
 
-FENCES_LOST = 100
+FENCES_LOST = dose(20)
 
 
 class Backup(Protocol):
@@ -72,7 +74,8 @@ def backup(request: pytest.FixtureRequest, tmp_path: Path) -> Backup:
 async def test_fences_grow_over_a_restore_and_what_was_held_before_it_is_stale(
     backup: Backup, serve: Callable[..., InterlockServer]
 ) -> None:
-    servers = [serve(backup.url) for _ in range(1 if backup.url.startswith("sqlite") else 2)]
+    count = 1 if backup.url.startswith("sqlite") else 2
+    servers = [serve(backup.url, env=PATIENT) for _ in range(count)]
     place = Deployment(backup.url, servers)
     before = await _fences(place, 3)
     for server in servers:
