@@ -275,6 +275,21 @@ def test_an_effect_under_a_grant_takes_one_use_that_fits_its_arguments(house: Ho
         raise AssertionError("the block must not be entered")
 
 
+def test_a_decorated_function_needs_its_grant_for_every_call(house: House) -> None:
+    ran: list[str] = []
+
+    @house.il.effect(key=lambda txn, **_: f"refund:{txn}", grant="refund")
+    def refund(txn: str) -> str:
+        ran.append(txn)
+        return txn
+
+    house.il.grant("refund", pins={"txn": "t1"})
+    assert (refund("t1"), refund("t1")) == ("t1", "t1")
+    with pytest.raises(Denied):
+        refund("t2")
+    assert ran == ["t1"]
+
+
 def test_an_effect_under_a_lease_of_a_session_names_the_session(house: House, bank: Bank) -> None:
     with house.il.lease("doc:1", ttl=30, session="tab-1") as lease:
         assert house.il.once("edit", bank.refund, "t", lease=lease) == {"refunded": 5}
