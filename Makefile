@@ -19,7 +19,7 @@ LOCKS   := requirements/build.txt requirements/runtime.txt
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' Makefile
 
-demo: $(RUNTIME) ## set up, then play the story of one payment on a temporary store
+demo: $(RUNTIME) ## set up, then play a company's bad day, scene by scene, on a temporary store
 	@$(BIN)/interlock demo $(ARGS)
 
 test: lint unit ## set up, then lint, type-check and run every test (ARGS="-k name" narrows)

@@ -90,7 +90,7 @@ SECTIONS: tuple[Section, ...] = (
             Entry("run", "runs", "show one run"),
             Entry("limits", "limits", "show and set how many runs may be active at once"),
             Entry("drill", "drill", "play trouble on a deployment, and see whether it holds"),
-            Entry("demo", "demo", "play the story of one payment on a temporary store"),
+            Entry("demo", "demo", "play a bad day, scene by scene, on a temporary store"),
             Entry("completion", "completion", "print a completion script for bash, zsh or fish"),
             Entry("version", "version", "print the version"),
         ),
