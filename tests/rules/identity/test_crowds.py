@@ -88,3 +88,16 @@ async def test_one_caller_that_leaves_takes_nobody_along() -> None:
         store.go_on.set()
         assert await second
         assert store.asked == 1
+
+
+async def test_what_there_is_no_room_for_is_refused_before_its_key_is_looked_up() -> None:
+    store = SlowStore()
+    async with open_stage(store) as stage:
+        stage.service.keyring.forget()
+        store.asked = 0
+        stage.service.kernel._waiting._count_max = 0
+        seen = await stage.call("POST", "jobs", stage.admin, {"topic": "read", "payload": {}})
+        assert (seen.status, seen.word) == (503, "overloaded")
+        assert int(seen.headers["retry-after"]) >= 1
+        assert store.asked == 0
+        assert (await stage.call("GET", "jobs", stage.admin)).status == 200
