@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # From a socket that is readable to a command in the queue, a request takes this many turns of the loop.
 _TURNS_TO_ARRIVE = 3
 # Fewer than this are quicker together than apart.
-_SHARE_MIN = 8
+_SHARE_MIN = 32
 _ASKS_NO_MORE = cast("Any", Command).more
 
 
