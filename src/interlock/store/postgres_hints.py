@@ -2,7 +2,7 @@
 
 They are sent after the commit and beside it. A transaction that notifies holds one lock of the whole
 database from its COMMIT until that is on disk, so batches with a NOTIFY inside commit one after another
-(docs/decisions/0021).
+(docs/decisions/0023).
 """
 
 from __future__ import annotations
