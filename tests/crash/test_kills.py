@@ -15,7 +15,7 @@ from tests.harness.postgres import PostgresServer
 from tests.harness.server import InterlockServer, Key
 from tests.harness.soak import dose
 
-KILLS = 8
+KILLS = 6
 HANG_SECONDS = 60
 Keys = Callable[[str], dict[str, Key]]
 
@@ -68,7 +68,13 @@ def crowd(servers: Sequence[InterlockServer], keys: dict[str, Key]) -> Actors:
 
 
 async def at_random_moment(actors: Actors) -> None:
-    await asyncio.sleep(random.uniform(0.05, 0.4))
+    """Some time after somebody has got a decision, however slow the machine is."""
+    before = len(actors.promised.decisions)
+    async with asyncio.timeout(HANG_SECONDS):
+        while len(actors.promised.decisions) == before:
+            actors.check_alive()
+            await asyncio.sleep(0.005)
+    await asyncio.sleep(random.uniform(0, 0.4))
     actors.check_alive()
 
 

@@ -72,7 +72,7 @@ def test_the_slot_is_renewed_for_as_long_as_the_block_takes(house: House, kind: 
         until(lambda: held.now.slot_expires_at > first)
         until(lambda: (house.il.workflow_run(held.now.run_id).ended_at or 0) == 0 and not held.lost)
 
-    held = block(house, kind, work, ttl=1)
+    held = block(house, kind, work, ttl=3)
     assert house.il.workflow_run(held.now.run_id).state == "succeeded"
 
 
@@ -136,7 +136,7 @@ def test_a_server_that_is_gone_means_lost_once_the_time_is_over(house: House, se
 
 
 def test_one_hold_can_be_entered_again(house: House) -> None:
-    hold = house.il.admit("w", ttl=1)
+    hold = house.il.admit("w", ttl=3)
     runs: list[str] = []
     for _ in range(2):
         with hold as held:

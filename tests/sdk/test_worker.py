@@ -184,12 +184,12 @@ def test_a_checkpoint_is_there_for_the_next_attempt(il: Interlock) -> None:
 
 def test_a_lease_is_renewed_for_as_long_as_the_work_takes(il: Interlock) -> None:
     job = il.submit("a", {})
-    watched = Watched(il, 1, lease_seconds=1)
+    watched = Watched(il, 1, lease_seconds=3)
     left: list[float] = []
 
     @watched.worker.handler("a")
     def take_long(work: Work) -> int:
-        time.sleep(2.5)
+        time.sleep(4)
         left.append(work.seconds_left)
         return work.fence
 
