@@ -99,20 +99,12 @@ def test_every_job_ends_exactly_once_whatever_happens_to_workers_and_servers(
     count = dose(120)
     submit_all(bot, [{"poison": True}] * POISON + [{"n": n} for n in range(count)])
 
-    def is_over() -> bool:
-        if unfinished(eye):
-            return False
-        if not crew.counts()["stale"]:  # chance alone decides when one comes: go on until one has
-            submit_all(bot, [{"more": n} for n in range(20)])
-            return False
-        return True
-
     campaign = Campaign(servers, crew, seed=count)
     started = time.monotonic()
     try:
         for n in range(8 if dose(1) > 1 else 6):
             crew.hire(("careful", "careless")[n % 2], servers[n % 4 // 2].url)
-        campaign.play_until(is_over)
+        campaign.play_until(lambda: is_all_over(bot, eye, crew))
     finally:
         crew.close()
 
@@ -128,6 +120,16 @@ def test_every_job_ends_exactly_once_whatever_happens_to_workers_and_servers(
 def submit_all(bot: Interlock, payloads: list[dict[str, Any]]) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda p: bot.submit("work.any", p, max_attempts=3 if "poison" in p else 12), payloads))
+
+
+def is_all_over(bot: Interlock, eye: Interlock, crew: Crew) -> bool:
+    """Every job has ended and a stale fence has come; chance alone decides when, so there is work until then."""
+    if unfinished(eye):
+        return False
+    if not crew.counts()["stale"]:
+        submit_all(bot, [{"more": n} for n in range(20)])
+        return False
+    return True
 
 
 def check_journals(ledger: Ledger, crew: Crew) -> None:
