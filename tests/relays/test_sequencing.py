@@ -47,6 +47,7 @@ async def test_an_event_that_commits_late_is_not_skipped(postgres_url: str) -> N
             await rig.tell("early")
             seen = await rig.until_placed(1)
             assert [placed.event.subject for placed in seen] == ["early"]
+            await passed_on(rig, seen[-1].position)
             reader = rig.service.feed.join(TENANT)
             await late.execute("COMMIT")
         await rig.tell("after")
@@ -139,6 +140,13 @@ async def forget_all(rig: Rig) -> None:
 async def tell_alternately(one: Rig, two: Rig, subject: str, times: int) -> None:
     for n in range(times):
         await (one, two)[n % 2].tell(subject)
+
+
+async def passed_on(rig: Rig, position: int) -> None:
+    """Return once the feed has seen this position: who joins now gets only what comes after."""
+    async with asyncio.timeout(30):
+        while rig.service.feed.position < position:
+            await asyncio.sleep(0.005)
 
 
 async def taken(reader: object, count: int) -> list[queries.Placed]:
