@@ -183,6 +183,7 @@ def _told(how: str, ours: Contests, theirs: Contests) -> bool:
             met &= ratio(
                 f"beside {history:,}: over a lock file", rates[history] / max(rival, 0.1), LOCK_FILE[history]
             )
+    figure("shortest history over longest", rates[HISTORIES[0]] / rates[HISTORIES[-1]], "x")
     flat = max(rates.values()) / min(rates.values())
     return met & ratio("quickest history over slowest", flat, 1.3, at_most=True)
 
