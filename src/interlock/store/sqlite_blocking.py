@@ -28,8 +28,10 @@ from interlock.store.sqlite_driver import (
 
 R = TypeVar("R", bound=Record)
 
-# As in `SqliteStore`: whoever waits in `busy_timeout` starves.
-_BUSY_JITTER_SECONDS = (0.0002, 0.001)
+# As in `SqliteStore`: whoever waits in `busy_timeout` starves. Many processes that look often take the processor from
+# the one that holds the lock, so each looks a few times in the time that a turn takes.
+_BUSY_JITTER = (0.2, 1.0)
+_BUSY_SECONDS_MIN, _BUSY_SECONDS_MAX = 0.0005, 0.005
 # Whoever has just written finds the lock free before anybody who sleeps wakes up, so it lets others go first,
 # about as long as it held the lock itself, while there are others.
 _COURTESY = (0.5, 1.5)
@@ -96,7 +98,8 @@ class BlockingSqlite:
                     raise LockTimeout("another process holds the database's writer lock") from None
             except BROKEN as error:
                 raise StoreDown(f"the database file does not answer: {error}") from error
-            time.sleep(random.uniform(*_BUSY_JITTER_SECONDS))
+            pause = self._held_seconds * random.uniform(*_BUSY_JITTER)
+            time.sleep(min(_BUSY_SECONDS_MAX, max(_BUSY_SECONDS_MIN * random.uniform(*_BUSY_JITTER), pause)))
 
     def _let_others_go_first(self) -> None:
         now = time.monotonic()
