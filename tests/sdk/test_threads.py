@@ -1,0 +1,41 @@
+"""One client, many threads: the first answers of a type may come to all of them at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.harness.server import clean_env
+
+# A crash takes its process with it, so it is looked for in one of its own.
+SCRIPT = """
+import sys, threading
+import msgspec
+from interlock.sdk.calls import decoded
+from interlock.sdk.flow import Response
+
+sys.setswitchinterval(1e-6)
+answer = Response(status=200, headers={}, body=b'{"inner": {"a": 1, "b": "x"}}')
+for turn in range(300):
+    inner = msgspec.defstruct(f"Inner{turn}", [("a", "int"), ("b", "str"), ("c", "str | None", None)])
+    outer = msgspec.defstruct(f"Outer{turn}", [("inner", inner), ("others", "list[int] | None", None)])
+    together = threading.Barrier(8)
+
+    def read():
+        together.wait()
+        decoded(answer, outer)
+
+    threads = [threading.Thread(target=read) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+print("alive")
+"""
+
+
+def test_threads_that_get_the_first_answers_of_a_type_at_once_read_them() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120, env=clean_env()
+    )
+    assert (run.returncode, run.stdout) == (0, "alive\n"), run.stderr
