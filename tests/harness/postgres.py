@@ -41,6 +41,8 @@ SETTINGS = {
     "max_connections": "200",
     "max_wal_size": "256MB",
     "jit": "off",
+    # In the data folder, which is removed: a killed server leaves what it had elsewhere behind.
+    "dynamic_shared_memory_type": "mmap",
     "timezone": "UTC",
     "log_timezone": "UTC",
     "log_line_prefix": "%m [%p] %q%d ",

@@ -61,6 +61,34 @@ async def test_a_burst_shares_one_commit() -> None:
 
 
 @in_virtual_time
+async def test_lanes_that_are_idle_together_share_a_burst() -> None:
+    async with bench(ScriptedStore(lanes=2)) as b:
+        await b.outcomes(*(Raise(name=f"c{n}") for n in range(100)))
+        assert sorted(b.watched.sizes) == [50, 50]
+        assert len(b.store.transactions) == 2
+
+
+@in_virtual_time
+async def test_a_few_commands_are_not_worth_sharing() -> None:
+    async with bench(ScriptedStore(lanes=2)) as b:
+        await b.outcomes(*(Raise(name=f"c{n}") for n in range(20)))
+        assert b.watched.sizes == [20]
+
+
+@in_virtual_time
+async def test_requests_that_are_already_here_share_the_batch_of_the_first() -> None:
+    async with bench(ScriptedStore(batch_seconds=0)) as b:
+
+        async def after_turns(turns: int) -> None:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await b.kernel.run(Raise(name=f"c{turns}"))
+
+        await asyncio.gather(*(after_turns(turns) for turns in range(3)))
+        assert b.watched.sizes == [3]
+
+
+@in_virtual_time
 async def test_what_arrives_during_a_batch_makes_the_next_one() -> None:
     async with bench() as b:
         first = asyncio.create_task(b.kernel.run(Raise(name="a")))
