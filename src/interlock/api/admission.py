@@ -34,6 +34,7 @@ from interlock.codec.strict import Fault
 from interlock.identity.refusals import NotFound
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
+from interlock.store.contract import cut
 
 _NAME = r"[A-Za-z0-9_.:\-]{1,200}"
 
@@ -90,9 +91,10 @@ async def clear_limit(call: Asked[None, None]) -> Answer:
 
 async def limits(call: Asked[PageQuery, None]) -> Reply:
     query, store, tenant = call.query, call.services.store, call.caller.tenant
-    found = await queries.list_limits(store, tenant, after=query.cursor, limit=query.limit)
+    found = await queries.list_limits(store, tenant, after=query.cursor, limit=query.limit + 1)
+    page, cursor = cut(found, query.limit, lambda limited: limited[0].id)
     gate, running = await queries.tenant_gate(store, tenant)
-    items = [limit_view(limit, own) for limit, own in found]
+    items = [limit_view(limit, own) for limit, own in page]
     if query.cursor is None and gate.limit is None:
         items.insert(0, LimitView(scope=TENANT_SCOPE, max_concurrent_runs=RUNS_DEFAULT, active=gate.active))
     return Reply(
@@ -102,7 +104,7 @@ async def limits(call: Asked[PageQuery, None]) -> Reply:
             active=gate.active,
             running=running,
             waiting=len(gate.line),
-            next_cursor=found[-1][0].id if len(found) == query.limit else None,
+            next_cursor=cursor,
         ),
     )
 

@@ -14,6 +14,7 @@ from interlock.audit import queries
 from interlock.audit.model import AuditEntry
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
+from interlock.store.contract import cut
 
 Word = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
 
@@ -54,11 +55,10 @@ async def entries_page(call: Call[Known, Service, Any, Any], query: AuditQuery) 
         actor=query.actor,
         action=query.action,
         before=position(query.cursor),
-        limit=query.limit,
+        limit=query.limit + 1,
     )
-    items = [entry_view(n, entry) for n, entry in entries]
-    more = str(items[-1].n) if len(items) == query.limit else None
-    return Reply(200, Page(items=items, next_cursor=more))
+    page, cursor = cut(entries, query.limit, lambda numbered: str(numbered[0]))
+    return Reply(200, Page(items=[entry_view(n, entry) for n, entry in page], next_cursor=cursor))
 
 
 async def listed(call: Asked[AuditQuery, None]) -> Reply:

@@ -27,6 +27,7 @@ from interlock.policy.rules import NO_POLICY, ActivatePolicy, RollBackPolicy
 from interlock.policy.source import PolicyInvalid
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
+from interlock.store.contract import cut
 
 _SIMULATE_MAX = 1000
 _TEXTS = (
@@ -114,10 +115,13 @@ async def in_force(call: Asked[None, None]) -> Reply:
 
 async def snapshots(call: Asked[PageQuery, None]) -> Reply:
     rows = await queries.list_snapshots(
-        call.services.store, call.caller.tenant, before=position(call.query.cursor), limit=call.query.limit
+        call.services.store,
+        call.caller.tenant,
+        before=position(call.query.cursor),
+        limit=call.query.limit + 1,
     )
-    cursor = str(rows[-1][0]) if len(rows) == call.query.limit else None
-    return Reply(200, Page(items=[_snapshot_view(kept) for _, kept in rows], next_cursor=cursor))
+    page, cursor = cut(rows, call.query.limit, lambda row: str(row[0]))
+    return Reply(200, Page(items=[_snapshot_view(kept) for _, kept in page], next_cursor=cursor))
 
 
 async def snapshot(call: Asked[None, None]) -> Reply:

@@ -44,6 +44,7 @@ from interlock.relays.sealing import kept_secret, open_secret
 from interlock.relays.signing import BadSecret, read_secret, spell_secret
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
+from interlock.store.contract import cut
 
 TypePattern = Annotated[str, msgspec.Meta(max_length=100)]
 
@@ -135,10 +136,10 @@ async def letters(call: Asked[PageQuery, None]) -> Reply:
         webhook.id,
         DeliveryState.DEAD,
         after=position(call.query.cursor) or 0,
-        limit=call.query.limit,
+        limit=call.query.limit + 1,
     )
-    more = str(found[-1].position) if len(found) == call.query.limit else None
-    return Reply(200, Page(items=[letter_view(each) for each in found], next_cursor=more))
+    page, cursor = cut(found, call.query.limit, lambda delivery: str(delivery.position))
+    return Reply(200, Page(items=[letter_view(each) for each in page], next_cursor=cursor))
 
 
 async def redeliver(call: Asked[None, None]) -> Answer:

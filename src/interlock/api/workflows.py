@@ -21,6 +21,7 @@ from interlock.identity.refusals import NotFound
 from interlock.kernel.ids import new_id
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
+from interlock.store.contract import cut
 from interlock.workflows import queries
 from interlock.workflows.model import Progress, Step, StepKind
 from interlock.workflows.model import Workflow as Definition
@@ -113,10 +114,10 @@ async def read_definition(call: Asked[None, None]) -> Reply:
 async def list_definitions(call: Asked[PageQuery, None]) -> Reply:
     query = call.query
     found = await queries.list_workflows(
-        call.services.store, call.caller.tenant, after=query.cursor, limit=query.limit
+        call.services.store, call.caller.tenant, after=query.cursor, limit=query.limit + 1
     )
-    cursor = found[-1].id if len(found) == query.limit else None
-    return Reply(200, WorkflowsView(items=[_workflow_view(each) for each in found], next_cursor=cursor))
+    page, cursor = cut(found, query.limit, lambda workflow: workflow.id)
+    return Reply(200, WorkflowsView(items=[_workflow_view(each) for each in page], next_cursor=cursor))
 
 
 async def delete(call: Asked[None, None]) -> Answer:

@@ -6,7 +6,7 @@ import msgspec
 
 from interlock.conflicts.model import CONFLICTS, Conflict, ConflictKind, ConflictState
 from interlock.kernel.record import Params, from_micros
-from interlock.store.contract import Row, Store
+from interlock.store.contract import Row, Store, cut
 from interlock.store.paging import NEWEST, Records
 
 
@@ -44,9 +44,8 @@ async def list_open_conflicts_of(store: Store, tenant: str, target: str, *, limi
 
 
 async def _page(store: Store, name: str, params: Params, before: str | None, limit: int) -> Records[Conflict]:
-    rows = await store.query(name, {**params, "before": before or NEWEST, "limit": limit})
-    items = [_from_row(row) for row in rows]
-    return Records(items, items[-1].id if len(items) == limit else None)
+    rows = await store.query(name, {**params, "before": before or NEWEST, "limit": limit + 1})
+    return Records(*cut([_from_row(row) for row in rows], limit, lambda conflict: conflict.id))
 
 
 def _from_row(row: Row) -> Conflict:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from interlock.effects.model import EFFECTS, RESULTS, Effect, EffectResult, EffectState
 from interlock.kernel.record import micros
-from interlock.store.contract import Store
+from interlock.store.contract import Store, cut
 from interlock.store.paging import NEWEST, Records
 
 
@@ -30,6 +30,5 @@ async def list_effects(
         name, params = "list_ambiguous_effects", {"tenant": tenant, "now": micros(now)}
     elif state is not None:
         name, params = "list_effects_by_state", {"tenant": tenant, "state": state.value, "now": micros(now)}
-    rows = await store.query(f"effects.{name}", {**params, "before": before or NEWEST, "limit": limit})
-    items = [EFFECTS.decode(row[0]) for row in rows]
-    return Records(items, items[-1].uid if len(items) == limit else None)
+    rows = await store.query(f"effects.{name}", {**params, "before": before or NEWEST, "limit": limit + 1})
+    return Records(*cut([EFFECTS.decode(row[0]) for row in rows], limit, lambda effect: effect.uid))

@@ -19,7 +19,7 @@ from interlock.grants.model import (
     Signer,
 )
 from interlock.kernel.record import micros
-from interlock.store.contract import Store
+from interlock.store.contract import Store, cut
 from interlock.store.paging import NEWEST, Records, page_of
 
 
@@ -85,9 +85,10 @@ async def list_signers(store: Store, tenant: str, *, after: str | None, limit: i
 
 async def read_ledger(store: Store, tenant: str, *, now: datetime, before: str | None, limit: int) -> Ledger:
     """The law of conservation over one page of grants, newest first."""
-    params = {"tenant": tenant, "before": before or NEWEST, "limit": limit}
+    params = {"tenant": tenant, "before": before or NEWEST, "limit": limit + 1}
     rows = await store.query("grants.account_grants", params)
-    counted = [(GRANTS.decode(body), int(recorded)) for body, recorded in rows]
+    found = [(GRANTS.decode(body), int(recorded)) for body, recorded in rows]
+    counted, cursor = cut(found, limit, lambda row: row[0].id)
     tallies = [(grant.tally(now), recorded) for grant, recorded in counted]
     return Ledger(
         grants=len(counted),
@@ -97,7 +98,7 @@ async def read_ledger(store: Store, tenant: str, *, now: datetime, before: str |
         expired=sum(tally["expired"] for tally, _ in tallies),
         revoked=sum(tally["revoked"] for tally, _ in tallies),
         uneven=tuple(grant.id for grant, recorded in counted if not _is_even(grant, recorded, now)),
-        next_cursor=counted[-1][0].id if len(counted) == limit else None,
+        next_cursor=cursor,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from interlock.identity.model import API_KEYS, PRINCIPALS, ApiKey, Principal
-from interlock.store.contract import Store
+from interlock.store.contract import Store, cut
 
 _NEWEST = 2**62
 
@@ -23,9 +23,9 @@ async def list_keys(
 ) -> tuple[list[tuple[ApiKey, Principal]], str | None]:
     """Keys with their principals, newest first, and where to go on."""
     position = _NEWEST if before is None else before
-    rows = await store.query("identity.list_keys", {"tenant": tenant, "before": position, "limit": limit})
-    found = [(API_KEYS.decode(row[1]), PRINCIPALS.decode(row[2])) for row in rows]
-    return found, str(rows[-1][0]) if len(rows) == limit else None
+    rows = await store.query("identity.list_keys", {"tenant": tenant, "before": position, "limit": limit + 1})
+    page, cursor = cut(rows, limit, lambda row: str(row[0]))
+    return [(API_KEYS.decode(row[1]), PRINCIPALS.decode(row[2])) for row in page], cursor
 
 
 async def list_principals(
@@ -33,7 +33,6 @@ async def list_principals(
 ) -> tuple[list[Principal], str | None]:
     """Principals by name, and where to go on."""
     rows = await store.query(
-        "identity.list_principals", {"tenant": tenant, "after": after or "", "limit": limit}
+        "identity.list_principals", {"tenant": tenant, "after": after or "", "limit": limit + 1}
     )
-    found = [PRINCIPALS.decode(row[0]) for row in rows]
-    return found, found[-1].id if len(found) == limit else None
+    return cut([PRINCIPALS.decode(row[0]) for row in rows], limit, lambda principal: principal.id)

@@ -13,6 +13,7 @@ from interlock.kernel.record import Kind, Params, Record
 from interlock.kernel.storage import BatchStore
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 Row = Sequence[Any]
 
 
@@ -48,3 +49,9 @@ class Store(BatchStore, Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+def cut(found: Sequence[T], limit: int, cursor: Callable[[T], str]) -> tuple[list[T], str | None]:
+    """One page out of a query that was asked for one more, and where to go on if that one came."""
+    page = list(found[:limit])
+    return page, cursor(page[-1]) if len(found) > limit else None

@@ -41,12 +41,13 @@ async def page_of(
     """
     items: list[R] = []
     for _ in range(_LOOKS_MAX):
-        rows = await store.query(name, {**params, "before": before or NEWEST, "limit": limit})
+        # One more than the page holds tells whether there is another page.
+        rows = await store.query(name, {**params, "before": before or NEWEST, "limit": limit + 1})
         found = [kind.decode(row[0]) for row in rows]
         items += filter(keep, found) if keep else found
-        before = found[-1].id if len(found) == limit else None
-        if before is None or len(items) >= limit:
+        before = found[-1].id if len(found) > limit else None
+        if before is None or len(items) > limit:
             break
-    if len(items) > limit or (items and len(items) == limit and before):
+    if len(items) > limit:
         return Records(items[:limit], items[limit - 1].id)
     return Records(items, before)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from interlock.jobs.model import JOBS, Job
 from interlock.leases.model import LEASES, NODES, Lease, ancestors_of
-from interlock.store.contract import Store
+from interlock.store.contract import Store, cut
 from interlock.store.paging import Records
 from interlock.targets.model import TARGETS, Target
 
@@ -22,14 +22,13 @@ async def list_targets(
     store: Store, tenant: str, *, prefix: str | None, after: str | None, limit: int
 ) -> Records[Target]:
     """Targets by key; with `prefix`, those whose keys begin with it."""
-    params = {"tenant": tenant, "after": after or "", "limit": limit}
+    params = {"tenant": tenant, "after": after or "", "limit": limit + 1}
     if prefix:
         bounds = {"low": prefix, "high": prefix + _AFTER_ALL}
         rows = await store.query("targets.list_targets_under", {**params, **bounds})
     else:
         rows = await store.query("targets.list_targets", params)
-    items = [TARGETS.decode(row[0]) for row in rows]
-    return Records(items, items[-1].id if len(items) == limit else None)
+    return Records(*cut([TARGETS.decode(row[0]) for row in rows], limit, lambda target: target.id))
 
 
 async def list_waiting_on(store: Store, tenant: str, key: str, *, limit: int) -> list[Job]:
