@@ -91,8 +91,10 @@ def test_a_client_without_an_answer_is_noticed(temporary: Path) -> None:
 def test_a_worker_of_the_demo_does_not_outlive_its_stage(temporary: Path) -> None:
     with Stage() as stage:
         hand = stage.cast("hand", kind="worker", roles=["work"])
+        others = set(descendants(os.getpid()))
         stage.hire(hand, "interlock.cli.demo.hand", "finish")
-        workers = [pid for pid in descendants(os.getpid()) if pid != stage.pid]
+        workers = set(descendants(os.getpid())) - others
+        assert workers
         assert stage.is_at_work(hand)
     assert not [pid for pid in workers if is_running(pid)]
     assert stage.is_cleared
