@@ -77,7 +77,7 @@ async def test_it_is_ready_when_start_returns_and_gets_only_the_settings_it_was_
 
 def test_a_kill_takes_its_children_along_and_a_restart_keeps_the_address(server: InterlockServer) -> None:
     url, pid = server.url, server.pid
-    child = int(server.log().split()[-1])
+    child = next(int(line.split()[1]) for line in server.log().splitlines() if line.startswith("child "))
     server.kill()
     assert not is_running(pid)
     assert not is_running(child)
