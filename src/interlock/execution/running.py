@@ -12,7 +12,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from types import FrameType
 from typing import IO, Any
 
@@ -48,8 +48,9 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 def run(command: Effective, *, stdout: int = 1, stderr: int = 2) -> Ran:
     """Run it to its end, writing what it says to these descriptors. Raises `NotStarted`."""
     started = time.monotonic()
-    child = _start(command)
-    with _forwarding(child):
+    with _forwarding() as follow:
+        child = _start(command)
+        follow(child)
         pump = _Pump(child, command.stdin, {child.stdout: stdout, child.stderr: stderr})
         timed_out = pump.until_ended(started + command.timeout_seconds)
         pump.drain()
@@ -83,15 +84,28 @@ def _start(command: Effective) -> subprocess.Popen[bytes]:
 
 
 @contextlib.contextmanager
-def _forwarding(child: subprocess.Popen[bytes]) -> Generator[None]:
-    """Pass signals on to the command's group while it runs; what becomes of us is what becomes of it."""
+def _forwarding() -> Generator[Callable[[subprocess.Popen[bytes]], None]]:
+    """Pass signals on to the command's group while it runs; what becomes of us is what becomes of it.
+
+    It begins before the command does: one that comes in between is passed on once there is somebody to get it.
+    """
+    children: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
 
     def forward(number: int, _: FrameType | None) -> None:
-        _signal_group(child, number)
+        if children:
+            _signal_group(children[0], number)
+        else:
+            early.append(number)
+
+    def follow(child: subprocess.Popen[bytes]) -> None:
+        children.append(child)
+        for number in early:
+            _signal_group(child, number)
 
     before = {number: signal.signal(number, forward) for number in FORWARDED}
     try:
-        yield
+        yield follow
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
