@@ -35,6 +35,8 @@ def test_limits_are_shown_set_and_cleared(house: Terminal) -> None:
     assert "nightly" in house("limits").out
     assert house("limits", "clear", "nightly", "--json").json == {"scope": "nightly", "cleared": True}
     assert house("limits", "set", "tenant", "many").code == 2
+    assert house("limits", "stats", "--window", "10m", "--json").json["window"] == "10m"
+    assert "0 admitted, 0 full (429), 0 not evaluated (503) in the last 1h" in house("limits", "stats").out
 
 
 def test_the_doctor_counts_slots_and_notices_a_gate_that_does_not(house: Terminal) -> None:

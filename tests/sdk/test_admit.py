@@ -54,6 +54,17 @@ def test_the_block_holds_a_running_run_and_completes_it(house: House, kind: str)
     assert house.il.limits().active == 0
 
 
+def test_stats_tell_full_from_admitted(house: House) -> None:
+    house.il.set_limit("nightly", 1)
+    house.il.start_run("nightly")
+    with pytest.raises(Full):
+        house.il.start_run("nightly")
+    stats = house.il.admission_stats(window="10m")
+    assert (stats.admitted, stats.unavailable_503) == (1, 0)
+    assert stats.full_429 >= 1
+    assert [row.workflow for row in stats.workflows] == ["nightly"]
+
+
 @both
 def test_a_block_that_raises_fails_its_run_and_raises_on(house: House, kind: str) -> None:
     def burn(held: Any) -> None:

@@ -21,18 +21,21 @@ def declare_limits() -> Parser:
             "interlock limits set tenant 20",
             "interlock limits set nightly-report 1",
             "interlock limits clear nightly-report",
+            "interlock limits stats --window 10m",
         ),
     )
     as_json(parser)
     connecting(parser)
     parser.set_defaults(run=run_limits)
-    verbs = parser.add_subparsers(metavar="set|clear", parser_class=Parser)
+    verbs = parser.add_subparsers(metavar="set|clear|stats", parser_class=Parser)
     setting = verbs.add_parser("set", help="change a limit")
     setting.add_argument("scope", metavar="SCOPE", help="`tenant`, or a workflow's id")
     setting.add_argument("most", metavar="N", type=_number, help="how many runs at once; 0 stops new ones")
     clearing = verbs.add_parser("clear", help="take a limit away")
     clearing.add_argument("scope", metavar="SCOPE", help="`tenant`, or a workflow's id")
-    for verb, run in ((setting, run_set), (clearing, run_clear)):
+    telling = verbs.add_parser("stats", help="show how starts ended on the server that answers")
+    telling.add_argument("--window", metavar="1h", default="1h", help="how far back to look (default 1h)")
+    for verb, run in ((setting, run_set), (clearing, run_clear), (telling, run_stats)):
         as_json(verb)
         connecting(verb)
         verb.set_defaults(run=run)
@@ -87,6 +90,23 @@ def run_clear(args: Namespace) -> int:
         say(f"{safe(cleared.scope)} has no limit of its own any more")
     else:
         say(f"{safe(cleared.scope)} had no limit of its own")
+    return Exit.DONE
+
+
+def run_stats(args: Namespace) -> int:
+    """Show how starts ended."""
+    from msgspec import to_builtins
+
+    from interlock.cli.connection import connected
+    from interlock.cli.output import say_json
+    from interlock.cli.run_page import say_stats
+
+    with connected(args) as client:
+        stats = client.admission_stats(window=args.window)
+    if wants_json(args):
+        say_json(to_builtins(stats))
+    else:
+        say_stats(stats)
     return Exit.DONE
 
 

@@ -9,6 +9,7 @@ from interlock.cli.output import Cell, Column, painted, say, say_fields, say_tab
 from interlock.cli.wording import counted, exactly, lasting, one_line, safe, when
 
 if TYPE_CHECKING:
+    from interlock.sdk.admission_models import AdmissionStats
     from interlock.sdk.models import Limits, Run
 
 _STYLES = {"running": "blue", "succeeded": "green", "failed": "red", "cancelled": "dim", "lost": "yellow"}
@@ -91,6 +92,20 @@ def say_limits(limits: Limits) -> None:
     )
     if limits.waiting:
         say("", f"{counted(limits.waiting, 'start')} waiting in line")
+
+
+def say_stats(stats: AdmissionStats) -> None:
+    """How starts ended, full and broken apart."""
+    say(
+        f"{stats.admitted} admitted, {stats.full_429} full (429), {stats.unavailable_503} not evaluated (503) "
+        f"in the last {stats.window}, as this server counted"
+    )
+    if not stats.workflows:
+        return
+    say("")
+    columns = (Column("WORKFLOW", flexible=True), Column("ADMITTED"), Column("FULL"), Column("NOT EVALUATED"))
+    rows = ((safe(row.workflow), row.admitted, row.full_429, row.unavailable_503) for row in stats.workflows)
+    say_table(columns, ((name, *map(str, counts)) for name, *counts in rows))
 
 
 def _held(run: Run) -> str:

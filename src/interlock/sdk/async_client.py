@@ -82,6 +82,7 @@ class AsyncInterlock(ClientBase):
     set_limit = awaited(on_admission.set_limit)
     clear_limit = awaited(on_admission.clear_limit)
     limits = awaited(on_admission.limits)
+    admission_stats = awaited(on_admission.admission_stats)
     define_workflow = awaited(on_workflows.define_workflow)
     workflow = awaited(on_workflows.workflow)
     workflows = awaited(on_workflows.workflows)

@@ -85,6 +85,7 @@ class Interlock(ClientBase):
     set_limit = blocking(on_admission.set_limit)
     clear_limit = blocking(on_admission.clear_limit)
     limits = blocking(on_admission.limits)
+    admission_stats = blocking(on_admission.admission_stats)
     define_workflow = blocking(on_workflows.define_workflow)
     workflow = blocking(on_workflows.workflow)
     workflows = blocking(on_workflows.workflows)

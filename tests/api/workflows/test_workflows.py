@@ -80,6 +80,20 @@ async def test_a_failed_step_fails_the_run_and_skips_the_rest_and_frees_the_slot
     assert again.status == 201
 
 
+@pytest.mark.parametrize(("attempts", "after"), [(1, "failed"), (2, "running")])
+async def test_a_step_is_tried_as_often_as_it_says(stage: Stage, attempts: int, after: str) -> None:
+    run_id = await set_up(
+        stage, [{"id": "draft", "topic": "report.draft", "retry": {"max_attempts": attempts}}]
+    )
+    hand = await stage.key("hand", "worker", "work")
+    claimed = await stage.call("POST", "jobs/claim", hand, {"topics": ["**"]})
+    (job,) = claimed.document["jobs"]
+    body = {"fence": job["fence"], "error": "try again", "retryable": True}
+    assert (await stage.call("POST", f"jobs/{job['id']}/fail", hand, body)).status == 200
+    await stage.service.workflows.advance_all()
+    assert await states(stage, run_id) == {"run": after, "draft": after}
+
+
 async def test_a_rejected_step_fails_the_run(stage: Stage) -> None:
     run_id = await set_up(stage)
     await work(stage)

@@ -10,8 +10,8 @@ from typing import Any
 from interlock.leases.lines import overlaps
 from interlock.leases.model import LEASES, Lease, Mode
 from interlock.runtime.service import Service
-from tests.harness.load import Answer, Connection, post
-from tests.races.deployment import read_store
+from tests.harness.load import Answer, Connection, get, post
+from tests.races.deployment import Deployment, read_store
 
 TTL = 1
 
@@ -98,3 +98,20 @@ def over_at(lease: Lease) -> datetime:
     if lease.ended_at is None:
         return lease.expires_at
     return min(lease.ended_at, lease.expires_at)
+
+
+async def taken_fences(place: Deployment, count: int) -> list[int]:
+    """Take and release one resource so often, in turn on all servers; the fences, in their order."""
+    headers = place.keys["bot"].headers
+    fences: list[int] = []
+    for turn in range(count):
+        url = place.urls[turn % len(place.urls)]
+        (got,) = await place.ask(post("/api/v1/leases", {"resource": "r/a"}, headers=headers), url=url)
+        assert got.status == 201, got.body
+        path, body = f"/api/v1/leases/{got.json()['lease_id']}/release", {"fence": got.json()["fence"]}
+        await place.ask(post(path, body, headers=headers), url=url)
+        fences.append(got.json()["fence"])
+    (page,) = await place.ask(get("/api/v1/leases?resource=r/a&limit=1", headers=headers))
+    assert page.json()["items"][0]["fence"] == fences[-1]
+    assert fences == sorted(set(fences))
+    return fences

@@ -6,11 +6,17 @@ import asyncio
 import random
 from collections import Counter
 
-from tests.harness.load import Request, get, post
+from tests.harness.load import Request, post
 from tests.harness.server import InterlockServer
 from tests.harness.soak import dose
 from tests.races.deployment import Deployment
-from tests.races.leases.contest import TTL, Contender, check_nobody_held_at_once, leases_in
+from tests.races.leases.contest import (
+    TTL,
+    Contender,
+    check_nobody_held_at_once,
+    leases_in,
+    taken_fences,
+)
 
 CONTENDERS = 10
 TREE = ["r/a", "r/b", "r/a/c", "r/**", "r/a/**", "s"]
@@ -112,24 +118,9 @@ async def test_whoever_shares_shuts_out_whoever_wants_it_alone_and_nobody_else(
 async def test_fences_grow_over_restarts(place: Deployment) -> None:
     fences: list[int] = []
     for _ in range(2):
-        fences += await _fences(place, 5)
+        fences += await taken_fences(place, 5)
         for server in place.servers:
             server.kill()
             server.start()
-    fences += await _fences(place, 5)
+    fences += await taken_fences(place, 5)
     assert fences == sorted(set(fences))
-
-
-async def _fences(place: Deployment, count: int) -> list[int]:
-    headers = place.keys["bot"].headers
-    fences: list[int] = []
-    for turn in range(count):
-        url = place.urls[turn % len(place.urls)]
-        (got,) = await place.ask(post("/api/v1/leases", {"resource": "r/a"}, headers=headers), url=url)
-        assert got.status == 201, got.body
-        path, body = f"/api/v1/leases/{got.json()['lease_id']}/release", {"fence": got.json()["fence"]}
-        await place.ask(post(path, body, headers=headers), url=url)
-        fences.append(got.json()["fence"])
-    (page,) = await place.ask(get("/api/v1/leases?resource=r/a&limit=1", headers=headers))
-    assert page.json()["items"][0]["fence"] == fences[-1]
-    return fences

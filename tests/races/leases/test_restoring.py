@@ -15,6 +15,7 @@ from tests.harness.server import InterlockServer
 from tests.harness.soak import dose
 from tests.races.conftest import PATIENT
 from tests.races.deployment import Deployment
+from tests.races.leases.contest import taken_fences
 
 FENCES_LOST = dose(20)
 
@@ -77,13 +78,13 @@ async def test_fences_grow_over_a_restore_and_what_was_held_before_it_is_stale(
     count = 1 if backup.url.startswith("sqlite") else 2
     servers = [serve(backup.url, env=PATIENT) for _ in range(count)]
     place = Deployment(backup.url, servers)
-    before = await _fences(place, 3)
+    before = await taken_fences(place, 3)
     for server in servers:
         server.terminate()
     backup.take()
     for server in servers:
         server.start()
-    lost = await _fences(place, FENCES_LOST)
+    lost = await taken_fences(place, FENCES_LOST)
     headers = place.keys["bot"].headers
     (held,) = await place.ask(post("/api/v1/leases", {"resource": "r/a"}, headers=headers))
     for server in servers:
@@ -91,25 +92,10 @@ async def test_fences_grow_over_a_restore_and_what_was_held_before_it_is_stale(
     backup.restore()
     for server in servers:
         server.start()
-    after = await _fences(place, 3)
+    after = await taken_fences(place, 3)
     assert max(before) < min(lost)
     assert max(*lost, held.json()["fence"]) < min(after)
     # The lease of before the restore is gone with everything else that came after the copy.
     path, body = f"/api/v1/leases/{held.json()['lease_id']}/renew", {"fence": held.json()["fence"]}
     (late,) = await place.ask(post(path, body, headers=headers))
     assert (late.status, late.word) == (404, "not_found")
-
-
-async def _fences(place: Deployment, count: int) -> list[int]:
-    """Take and release one resource so often, in turn on all servers; the fences, in their order."""
-    headers = place.keys["bot"].headers
-    fences: list[int] = []
-    for turn in range(count):
-        url = place.urls[turn % len(place.urls)]
-        (got,) = await place.ask(post("/api/v1/leases", {"resource": "r/a"}, headers=headers), url=url)
-        assert got.status == 201, got.body
-        path, body = f"/api/v1/leases/{got.json()['lease_id']}/release", {"fence": got.json()["fence"]}
-        await place.ask(post(path, body, headers=headers), url=url)
-        fences.append(got.json()["fence"])
-    assert fences == sorted(set(fences))
-    return fences

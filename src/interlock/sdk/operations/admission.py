@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from interlock.sdk.admission_models import AdmissionStats
 from interlock.sdk.calls import change, fetch, path
 from interlock.sdk.flow import Flow
 from interlock.sdk.models import ClearedLimit, Limit, Limits, Page, Run
@@ -92,3 +93,8 @@ def clear_limit(session: Session, scope: str) -> Flow[ClearedLimit]:
 def limits(session: Session) -> Flow[Limits]:
     """List the limits in force."""
     return (yield from fetch(session, path("limits"), Limits))
+
+
+def admission_stats(session: Session, *, window: str = "1h") -> Flow[AdmissionStats]:
+    """How starts ended lately on the server that answers: admitted, full, could not be evaluated."""
+    return (yield from fetch(session, path("admission", "stats"), AdmissionStats, {"window": window}))
