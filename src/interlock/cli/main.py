@@ -24,8 +24,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the result is its exit code."""
     for stream in (sys.stdout, sys.stderr):
         # What a terminal cannot show is spelled out: it must not stop a command that has done its work.
+        # Whoever reads a pipe sees each line as it comes, as on a terminal.
         if callable(reconfigure := getattr(stream, "reconfigure", None)):
-            reconfigure(errors="backslashreplace")
+            reconfigure(errors="backslashreplace", line_buffering=True)
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
