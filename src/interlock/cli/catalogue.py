@@ -56,7 +56,7 @@ SECTIONS: tuple[Section, ...] = (
             Entry("lease", "leases", "take a resource, keep it, hand it on"),
             Entry("checkpoint", "leases", "record how far work under a lease has come"),
             Entry("effects", "effects", "list side effects and what became of them"),
-            Entry("effect", "effects", "show one, or say what became of one nobody knows about"),
+            Entry("effect", "effects", "begin one that must happen once, and say what became of it"),
             Entry("touch", "touch", "report files or other targets that you changed"),
             Entry("targets", "targets", "list what was changed, and by whom"),
             Entry("target", "targets", "show who holds a target and what waits for it"),

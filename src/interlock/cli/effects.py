@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
+from interlock.cli import effect_attempts as attempts
 from interlock.cli.exits import Exit
 from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
 from interlock.cli.values import json_value
@@ -28,14 +29,21 @@ def declare_effect() -> Parser:
     """The options of `interlock effect …`."""
     parser = Parser(
         "interlock effect",
-        description="Show a side effect, or say what became of one whose outcome is unknown.",
+        description="Begin a side effect that must happen once, say how it ended, or show what became of it.",
         examples=(
+            'interlock effect begin refund:4711 --request \'{"txn": "4711"}\' --grant finance.refund',
+            'interlock effect commit refund:4711 --fence 1 --result \'{"receipt": "r1"}\'',
             "interlock effect show refund:4711",
             "interlock effect resolve refund:4711 committed --evidence 'bank statement 12, line 3'",
             "interlock effect resolve refund:4711 not_committed --evidence 'unknown to the bank'",
         ),
     )
-    verbs = parser.add_subparsers(metavar="show|resolve", required=True, parser_class=Parser)
+    names = "begin|commit|fail|show|resolve"
+    verbs = parser.add_subparsers(metavar=names, required=True, parser_class=Parser)
+    for attempt in attempts.VERBS:
+        verb = verbs.add_parser(attempt.name, help=attempt.summary, more=attempt.more)
+        attempt.declare(verb)
+        _ends(verb, attempt.run)
     show = verbs.add_parser("show", help="what became of it")
     show.add_argument("id", metavar="ACTION_ID", help="the action's own id")
     _ends(show, run_show)
@@ -64,7 +72,8 @@ def run_effects(args: Namespace) -> int:
         say_effects(typed(page["items"], list[Effect]))
         say(*filter(None, [more(page, "interlock effects")]))
     else:
-        say("no effects match" if args.state else "no effects yet; `il.once(…)` in the SDK records them")
+        none = "no effects yet; `interlock effect begin`, or `il.once(…)` in the SDK, records them"
+        say("no effects match" if args.state else none)
     return Exit.DONE
 
 

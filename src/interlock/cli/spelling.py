@@ -15,6 +15,8 @@ _COMMANDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ("GET", rf"jobs/{_ID}", r"`interlock job \1`"),
         ("GET", "jobs", "`interlock jobs`"),
         ("GET", "approvals", "`interlock approvals`"),
+        ("POST", rf"effects/{_ID}/(resolve|begin)", r"`interlock effect \2 \1`"),
+        ("GET", rf"effects/{_ID}", r"`interlock effect show \1`"),
         ("POST", "policy/evaluate", "`interlock policy evaluate`"),
         ("GET", "policy/snapshots", "`interlock policy snapshots`"),
         ("PUT", "policy", "`interlock policy apply FILE`"),
