@@ -54,6 +54,15 @@ def test_the_block_holds_a_running_run_and_completes_it(house: House, kind: str)
     assert house.il.limits().active == 0
 
 
+@both
+def test_what_is_held_can_be_asked_for_its_fields(house: House, kind: str) -> None:
+    held = block(house, kind, lambda held: None)
+    assert held.run_id == held.now.run_id
+    assert held.slot_expires_at == held.now.slot_expires_at
+    with pytest.raises(AttributeError, match="no_such_field"):
+        held.no_such_field  # noqa: B018 - the asking is what is tested
+
+
 def test_stats_tell_full_from_admitted(house: House) -> None:
     house.il.set_limit("nightly", 1)
     house.il.start_run("nightly")

@@ -67,6 +67,8 @@ def test_a_resource_is_held_for_the_block_and_free_after_it(clients: tuple[Inter
         assert taken.fence > held.fence
         assert taken.now.predecessor is not None
         assert taken.now.predecessor.owner == "ann"
+        assert taken.predecessor == taken.now.predecessor
+        assert taken.lease_id != held.lease_id
 
 
 def test_a_block_longer_than_the_lifetime_keeps_the_resource(clients: tuple[Interlock, Interlock]) -> None:

@@ -28,7 +28,10 @@ _JOIN_SECONDS = 5.0
 
 
 class Held(Generic[T]):
-    """What is held: `now` is its latest state, `fence` proves it to whoever asks."""
+    """What is held: `now` is its latest state, `fence` proves it to whoever asks.
+
+    What the state has can be asked of this directly: `run.run_id`, `lease.lease_id`, `lease.predecessor`.
+    """
 
     def __init__(self, first: T, ttl_seconds: float, sent_at: float) -> None:
         self.now = first
@@ -36,6 +39,13 @@ class Held(Generic[T]):
         self._ttl_seconds = min(ttl_seconds, getattr(first, "ttl_seconds", ttl_seconds))
         self._sent_at = sent_at
         self._refused: InterlockError | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """A field of the latest state."""
+        # A copy under construction has no state yet; asking it for one would never end.
+        if name == "now" or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.now, name)
 
     @property
     def fence(self) -> int:

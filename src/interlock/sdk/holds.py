@@ -71,7 +71,7 @@ def lease(
 ) -> Verbs[Lease]:
     """`with il.lease("repo:billing/invoice.py") as held:` owns a resource for the block, whatever happens in it.
 
-    Raises `Busy`, naming the holder, when it is taken. `held.now.predecessor` has the last checkpoint.
+    Raises `Busy`, naming the holder, when it is taken. `held.predecessor` has the last checkpoint.
     """
     return Verbs(
         ttl_seconds=ttl,
