@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
 from tests.cli.terminal import Terminal
 from tests.cli.yard import call, effect_of, granted, marks, start, wait_for
+from tests.harness.server import clean_env
 
 
 def test_an_execution_killed_before_it_could_say_how_it_ended_is_never_run_again_by_guessing(
@@ -41,6 +45,48 @@ def test_a_claim_that_never_started_is_resumed_with_the_same_use(yard: Terminal)
     assert (resumed.code, resumed.out) == (0, "out\n")
     assert (again.code, again.out) == (0, "")
     assert "did not run again" in again.err
+    assert marks(yard) == ["ran"]
+    assert yard("grants", grant["id"], "--json").json["used"] == 1
+
+
+_KILLED_WHILE_BEGINNING = """
+import os, signal
+from interlock.cli.main import main
+from interlock.effects import rules
+
+rules.record_effect = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+main(["exec", "mark"])
+"""
+
+
+def test_an_execution_killed_while_it_claims_and_begins_leaves_the_grant_open(yard: Terminal) -> None:
+    grant = granted(yard, "mark")
+    words = [sys.executable, "-c", _KILLED_WHILE_BEGINNING]
+    ended = subprocess.run(words, cwd=yard.folder, env=clean_env(), stdin=subprocess.DEVNULL, timeout=120)
+    assert ended.returncode == -signal.SIGKILL
+    assert yard("grants", grant["id"], "--json").json["used"] == 0
+
+    assert yard.process("exec", "mark").code == 0
+    (use,) = yard("grants", grant["id"], "--json").json["claims"]
+    assert use["action_id"] == f"exec:{use['execution_id']}"
+    assert effect_of(yard, use["execution_id"])["grant"]["id"] == grant["id"]
+    assert marks(yard) == ["ran"]
+
+
+def test_an_execution_that_could_not_start_is_resumed_for_nothing_but_its_command(yard: Terminal) -> None:
+    grant = granted(yard, "flaky")
+    tool = yard.folder / "flaky.sh"
+    tool.write_text("#!/nowhere\n")
+    tool.chmod(0o755)
+    failed = yard.process("exec", "flaky")
+    assert (failed.code, "could not be started" in failed.err) == (1, True)
+    (use,) = yard("grants", grant["id"], "--json").json["claims"]
+    tool.write_text("#!/bin/sh\necho ran >> marks\n")
+
+    other = yard.process("exec", "--resume", use["execution_id"], "flaky", "more")
+    resumed = yard.process("exec", "--resume", use["execution_id"], "flaky")
+
+    assert (other.code, resumed.code) == (3, 0), resumed.err
     assert marks(yard) == ["ran"]
     assert yard("grants", grant["id"], "--json").json["used"] == 1
 

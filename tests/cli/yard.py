@@ -24,6 +24,7 @@ tasks:
     timeout: 50s
   late: {command: [sh, -c, 'sleep 60 & sleep 60'], timeout: 1s}
   gone: {command: ./gone.sh}
+  flaky: {command: ./flaky.sh}
   signed: {command: "true", approval: {signed: true}}
   loose: {command: "true", approval: {required: false}}
 """

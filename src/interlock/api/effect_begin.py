@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from interlock.api.effect_views import effect_view
-from interlock.api.grants import GrantId, Task
+from interlock.api.grants import ExecutionId, GrantId, Task
 from interlock.api.jobs import Number, Text, version_text
 from interlock.api.operations import Answer, Body, Reply
 from interlock.api.problem import ProblemError, invalid, problem
@@ -49,11 +49,13 @@ class TargetBody(Body, frozen=True, kw_only=True):
 class GrantBody(Body, frozen=True, kw_only=True):
     """The permission to do it: one use of a grant for `task` that fits `args`, consumed if the effect begins.
 
-    `grant_id` names the grant, `signed` asks for a signed one.
+    `grant_id` names the grant, `signed` asks for a signed one. `execution_id` is that of a claim made before, whose use
+    no effect has begun under yet; without it the action's own id stands for it.
     """
 
     task: Task
     args: Any = msgspec.field(default_factory=dict[str, Any])
+    execution_id: ExecutionId | None = None
     grant_id: GrantId | None = None
     signed: bool = False
 
@@ -113,17 +115,18 @@ async def _look_and_begin(call: Asked[None, BeginBody], command: BeginEffect) ->
 
 
 def _claim(call: Asked[None, BeginBody]) -> ClaimGrant | None:
-    """The claim of a grant under the action's id, so that a repeat of the action is a repeat of the claim."""
-    grant = call.body.grant
+    """The claim of a grant, under the action's id at first: a repeat of the action is a repeat of the claim."""
+    grant, action_id = call.body.grant, action_id_of(call)
     if grant is None:
         return None
     return ClaimGrant(
         caller=caller_of(call),
         task=grant.task,
         args=msgspec.Raw(canonical(grant.args)),
-        execution_id=action_id_of(call),
+        execution_id=grant.execution_id or action_id,
         grant_id=grant.grant_id,
         signed_only=grant.signed,
+        action_id=action_id,
     )
 
 

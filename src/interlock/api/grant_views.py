@@ -25,7 +25,7 @@ class TallyView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UseView(msgspec.Struct, frozen=True, kw_only=True):
-    """One use of a grant."""
+    """One use of a grant. `action_id` is the effect that began under it, if one did."""
 
     grant_id: str
     use: int
@@ -34,6 +34,7 @@ class UseView(msgspec.Struct, frozen=True, kw_only=True):
     claimed_by: str
     claimed_at: datetime
     args_digest: str
+    action_id: str | None
 
 
 class GrantView(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,6 +139,7 @@ def use_view(use: GrantUse) -> UseView:
         claimed_by=use.claimed_by,
         claimed_at=use.claimed_at,
         args_digest=use.args_digest,
+        action_id=use.action_id,
     )
 
 

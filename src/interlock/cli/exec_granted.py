@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from interlock.cli.exec_preparing import Prepared, embedded_folder
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import given
+from interlock.execution.gate import Needed, NotGranted
 from interlock.execution.once import Ended, begin, replayed, run_begun
 
 if TYPE_CHECKING:
@@ -36,29 +37,33 @@ def run_granted(args: Namespace, prepared: Prepared) -> int | None:
 
 
 def claim_and_run(gate: Gate, args: Namespace, prepared: Prepared, execution_id: str) -> Ended | None:
-    """Claim, begin, run. None if no grant fits and an approval may be asked for."""
+    """Claim and begin in one decision, then run. None if no grant fits and an approval may be asked for."""
     from interlock.execution.running import NotStarted
 
-    signed = prepared.approval is not None and prepared.approval.signed
-    claim = gate.claim(
-        prepared.task_name or "",
-        prepared.command.document(),
-        execution_id,
-        grant_id=args.grant,
-        signed=signed,
-    )
-    if not claim.claimed:
-        if args.grant or signed:
-            raise _refused(prepared, claim.reason or "no grant fits")
-        _tell_asking(claim.reason or "no grant fits")
+    needed = _needed(args, prepared, execution_id)
+    try:
+        begun = begin(gate, prepared.command, execution_id, grant=needed)
+    except NotGranted as missing:
+        if needed.grant_id or needed.signed:
+            raise _refused(prepared, str(missing)) from None
+        _tell_asking(str(missing))
         return None
-    begun = begin(gate, prepared.command, execution_id)
     if begun.replayed:
         return replayed(execution_id, begun.result)
     try:
         return run_begun(gate, prepared.command, execution_id, begun)
     except NotStarted as error:
-        raise Failed(f"{error}; grant {claim.grant_id} was used. {_again(execution_id, prepared)}") from None
+        raise Failed(f"{error}; grant {begun.grant_id} was used. {_again(execution_id, prepared)}") from None
+
+
+def _needed(args: Namespace, prepared: Prepared, execution_id: str) -> Needed:
+    return Needed(
+        task=prepared.task_name or "",
+        args=prepared.command.document(),
+        execution_id=execution_id,
+        grant_id=args.grant,
+        signed=prepared.approval is not None and prepared.approval.signed,
+    )
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from interlock.effects.refusals import (
     PermitMismatch,
     Superseded,
 )
+from interlock.grants.recording import record_refused
 from interlock.identity.model import Caller
 from interlock.identity.refusals import NotFound
 from interlock.jobs.model import JOBS, Job, JobState
@@ -159,6 +160,11 @@ def record_refused_begin(
             details={"detail": refusal.detail},
         ),
     )
+    if isinstance(refusal, GrantMissing):
+        subject = refusal.grant_id or refusal.task
+        record_refused(
+            world, caller, "grant_claim", subject, refusal.reason, execution_id=refusal.execution_id
+        )
     if isinstance(refusal, Superseded) and not refusal.is_known:
         _record_drift(world, caller, action_id, refusal)
     if isinstance(refusal, JobNotHeld):

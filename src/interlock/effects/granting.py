@@ -33,5 +33,5 @@ def claim_grant(world: World, claim: ClaimGrant, before: Effect | None) -> Grant
         return known
     use = claim.decide(world)
     if isinstance(use, NotClaimed):
-        raise GrantMissing(claim.task, use.reason)
+        raise GrantMissing(claim.task, use.reason, execution_id=claim.execution_id, grant_id=claim.grant_id)
     return GrantRef(id=use.grant_id, task=use.task, use=use.use, args_digest=use.args_digest)

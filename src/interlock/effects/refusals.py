@@ -86,12 +86,13 @@ class JobNotHeld(Refusal):
 class GrantMissing(Refusal):
     """No grant permits this effect; none was consumed."""
 
-    def __init__(self, task: str, reason: str) -> None:
+    def __init__(self, task: str, reason: str, *, execution_id: str, grant_id: str | None) -> None:
         super().__init__(
             f"nothing was begun and no grant consumed, because none permits {task}: {reason}; have a person issue "
             f"one that fits with `interlock grant {task}`, then begin again"
         )
         self.task, self.reason = task, reason
+        self.execution_id, self.grant_id = execution_id, grant_id
 
 
 class PermitMismatch(Refusal):

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
 from interlock.codec.canonical import canonical
-from interlock.execution.gate import Begun, Claim
-from interlock.grants.claiming import ClaimGrant, LookFurther, NotClaimed
+from interlock.execution.gate import Begun, Needed, NotGranted
+from interlock.grants.claiming import ClaimGrant, LookFurther
+from interlock.grants.model import GrantUse
+from interlock.kernel.command import Command
 from interlock.runtime.direct import DirectStore
+
+T = TypeVar("T")
 
 _LOOKS_MAX = 64
 # Nobody shares a batch with this claim, so the oldest few will do; more are loaded only if none of them fits.
 _FIRST_LOOK = 2
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a use of a grant was consumed, and if not why."""
+
+    claimed: bool
+    grant_id: str | None = None
+    use: int | None = None
+    reason: str | None = None
 
 
 class DirectGate:
@@ -25,44 +39,48 @@ class DirectGate:
     def claim(
         self, task: str, args: dict[str, Any], execution_id: str, *, grant_id: str | None, signed: bool
     ) -> Claim:
-        """Find a grant that fits and consume one use."""
-        command = ClaimGrant(
-            caller=self._store.caller,
-            task=task,
-            args=msgspec.Raw(canonical(args)),
-            execution_id=execution_id,
-            grant_id=grant_id,
-            signed_only=signed,
-            first_look=_FIRST_LOOK,
-        )
-        for look in range(_LOOKS_MAX):
-            try:
-                found = self._store.run(msgspec.structs.replace(command, is_last_look=look == _LOOKS_MAX - 1))
-            except LookFurther as further:
-                command = msgspec.structs.replace(command, after=further.after)
-            else:
-                if isinstance(found, NotClaimed):
-                    return Claim(claimed=False, reason=found.reason)
-                return Claim(claimed=True, grant_id=found.grant_id, use=found.use)
-        raise AssertionError("the last look always answers")
+        """Find a grant that fits and consume one use, for whoever runs nothing under it yet."""
+        needed = Needed(task=task, args=args, execution_id=execution_id, grant_id=grant_id, signed=signed)
+        found = self._look(self._claim_of(needed), lambda claim: claim)
+        if isinstance(found, GrantUse):
+            return Claim(claimed=True, grant_id=found.grant_id, use=found.use)
+        return Claim(claimed=False, reason=found.reason)
 
     def begin(
-        self, action_id: str, request_hash: str, *, ttl_seconds: int, job_id: str | None = None
+        self,
+        action_id: str,
+        request_hash: str,
+        *,
+        ttl_seconds: int,
+        job_id: str | None = None,
+        grant: Needed | None = None,
     ) -> Begun:
-        """Record that the command is about to run."""
+        """Consume what permits it and record that the command is about to run, or neither. Raises `NotGranted`."""
+        from interlock.effects.refusals import GrantMissing
         from interlock.effects.rules import BeginEffect
 
-        begun = self._store.run(
-            BeginEffect(
-                caller=self._store.caller,
-                action_id=action_id,
-                request_hash=request_hash,
-                ttl_seconds=ttl_seconds,
-                job_id=job_id,
-            )
+        command = BeginEffect(
+            caller=self._store.caller,
+            action_id=action_id,
+            request_hash=request_hash,
+            ttl_seconds=ttl_seconds,
+            job_id=job_id,
         )
-        result = msgspec.json.decode(begun.effect.result)
-        return Begun(fence=begun.effect.fence, replayed=begun.replayed, result=result)
+        if grant is None:
+            begun = self._store.run(command)
+        else:
+            claim = msgspec.structs.replace(self._claim_of(grant), action_id=action_id)
+            try:
+                begun = self._look(claim, lambda claim: msgspec.structs.replace(command, grant=claim))
+            except GrantMissing as missing:
+                raise NotGranted(missing.reason) from missing
+        effect = begun.effect
+        return Begun(
+            fence=effect.fence,
+            replayed=begun.replayed,
+            result=msgspec.json.decode(effect.result),
+            grant_id=effect.grant.id if effect.grant else None,
+        )
 
     def commit(self, action_id: str, fence: int, result: dict[str, Any]) -> None:
         """Record that it ran, and how it ended."""
@@ -90,3 +108,24 @@ class DirectGate:
                 safe_to_retry=True,
             )
         )
+
+    def _claim_of(self, needed: Needed) -> ClaimGrant:
+        return ClaimGrant(
+            caller=self._store.caller,
+            task=needed.task,
+            args=msgspec.Raw(canonical(needed.args)),
+            execution_id=needed.execution_id,
+            grant_id=needed.grant_id,
+            signed_only=needed.signed,
+            first_look=_FIRST_LOOK,
+        )
+
+    def _look(self, claim: ClaimGrant, command_of: Callable[[ClaimGrant], Command[T]]) -> T:
+        """Run a command with a claim in it; while the oldest grants do not fit and there are more, look further."""
+        for look in range(_LOOKS_MAX):
+            claim = msgspec.structs.replace(claim, is_last_look=look == _LOOKS_MAX - 1)
+            try:
+                return self._store.run(command_of(claim))
+            except LookFurther as further:
+                claim = msgspec.structs.replace(claim, after=further.after)
+        raise AssertionError("the last look always answers")

@@ -7,13 +7,18 @@ from typing import Any, Protocol
 import msgspec
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a grant was consumed for this execution, and if not why."""
+class Needed(msgspec.Struct, frozen=True, kw_only=True):
+    """The permission that an execution needs: one use of a grant for this task that fits these arguments."""
 
-    claimed: bool
+    task: str
+    args: dict[str, Any]
+    execution_id: str
     grant_id: str | None = None
-    use: int | None = None
-    reason: str | None = None
+    signed: bool = False
+
+
+class NotGranted(Exception):
+    """No grant permits it; nothing was consumed and nothing begun."""
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,21 +27,22 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     fence: int
     replayed: bool = False
     result: Any = None
+    grant_id: str | None = None
 
 
 class Gate(Protocol):
-    """The four questions. Each raises what went wrong; none is asked twice for one execution."""
-
-    def claim(
-        self, task: str, args: dict[str, Any], execution_id: str, *, grant_id: str | None, signed: bool
-    ) -> Claim:
-        """Find a grant that fits and consume one use."""
-        ...
+    """The three questions. Each raises what went wrong; none is asked twice for one execution."""
 
     def begin(
-        self, action_id: str, request_hash: str, *, ttl_seconds: int, job_id: str | None = None
+        self,
+        action_id: str,
+        request_hash: str,
+        *,
+        ttl_seconds: int,
+        job_id: str | None = None,
+        grant: Needed | None = None,
     ) -> Begun:
-        """Record that the command is about to run."""
+        """Consume what permits it and record that the command is about to run, or neither. Raises `NotGranted`."""
         ...
 
     def commit(self, action_id: str, fence: int, result: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from interlock.execution.effective import Effective
-from interlock.execution.gate import Begun, Gate, action_id_of
+from interlock.execution.gate import Begun, Gate, Needed, action_id_of
 
 # The record outlives the command, so that a command which ends in time never leaves its outcome unknown.
 _SETTLING_SECONDS = 120
@@ -22,13 +22,21 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     result: dict[str, Any]
 
 
-def begin(gate: Gate, command: Effective, execution_id: str, *, job_id: str | None = None) -> Begun:
-    """Take the right to run it, or learn how it ended before."""
+def begin(
+    gate: Gate,
+    command: Effective,
+    execution_id: str,
+    *,
+    job_id: str | None = None,
+    grant: Needed | None = None,
+) -> Begun:
+    """Take the right to run it, or learn how it ended before. Raises `NotGranted`."""
     return gate.begin(
         action_id_of(execution_id),
         command.document()["command_hash"],
         ttl_seconds=command.timeout_seconds + _SETTLING_SECONDS,
         job_id=job_id,
+        grant=grant,
     )
 
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from interlock.execution.gate import Begun, Claim
+import msgspec
+
+from interlock.execution.gate import Begun, Needed, NotGranted
+from interlock.sdk.outcomes import Conflict, Denied
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
+
+# What an execution was permitted for is its whole command; for another one there is no permission.
+_NOT_GRANTED = ("not_claimed", "action_id_reused")
 
 
 class ClientGate:
@@ -16,22 +22,32 @@ class ClientGate:
     def __init__(self, client: Interlock) -> None:
         self._client = client
 
-    def claim(
-        self, task: str, args: dict[str, Any], execution_id: str, *, grant_id: str | None, signed: bool
-    ) -> Claim:
-        """Find a grant that fits and consume one use."""
-        found = self._client.claim(
-            task, args=args, execution_id=execution_id, grant_id=grant_id, signed=signed or None
-        )
-        return Claim(claimed=found.claimed, grant_id=found.grant_id, use=found.use, reason=found.reason)
-
     def begin(
-        self, action_id: str, request_hash: str, *, ttl_seconds: int, job_id: str | None = None
+        self,
+        action_id: str,
+        request_hash: str,
+        *,
+        ttl_seconds: int,
+        job_id: str | None = None,
+        grant: Needed | None = None,
     ) -> Begun:
-        """Record that the command is about to run."""
-        body = {"request_hash": request_hash, "ttl_seconds": ttl_seconds, "job_id": job_id}
-        effect = self._client.call("POST", "effects", action_id, "begin", body=body)
-        return Begun(fence=effect["fence"], replayed=effect["replayed"], result=effect["result"])
+        """Consume what permits it and record that the command is about to run, or neither. Raises `NotGranted`."""
+        body: dict[str, Any] = {"request_hash": request_hash, "ttl_seconds": ttl_seconds, "job_id": job_id}
+        if grant is not None:
+            body["grant"] = msgspec.to_builtins(grant)
+        try:
+            effect = self._client.call("POST", "effects", action_id, "begin", body=body)
+        except (Denied, Conflict) as refused:
+            if grant is None or refused.code not in _NOT_GRANTED:
+                raise
+            raise NotGranted(refused.problem.fields.get("reason") or str(refused)) from refused
+        used = effect["grant"]
+        return Begun(
+            fence=effect["fence"],
+            replayed=effect["replayed"],
+            result=effect["result"],
+            grant_id=used["id"] if used else None,
+        )
 
     def commit(self, action_id: str, fence: int, result: dict[str, Any]) -> None:
         """Record that it ran, and how it ended."""

@@ -64,7 +64,8 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
     A repeat of a claim that won (same claimant, task, execution id and arguments) gets the same use again. A
     "no" is not remembered: nothing happened. `signed_only` narrows to signed grants. `first_look` is how many
     grants are considered at first, with an eye to the claims that may share a batch; `after` goes on where
-    `LookFurther` stopped, and the last look says no instead.
+    `LookFurther` stopped, and the last look says no instead. `action_id` is the effect that begins with this
+    decision, if one does: a use permits one effect and no second.
     """
 
     caller: Caller
@@ -76,6 +77,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
     after: tuple[int, str] = _START
     first_look: int = CANDIDATES_MAX
     is_last_look: bool = False
+    action_id: str | None = None
 
     def reads(self) -> Reads:
         tenant = self.caller.tenant
@@ -104,7 +106,8 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
             for grant in candidates[seen:]:
                 why = self._misfit(world, grant, args)
                 if why is None:
-                    return world.put(GRANT_USES, consume(world, self.caller, grant, args, self.execution_id))
+                    use = consume(world, self.caller, grant, args, self.execution_id)
+                    return world.put(GRANT_USES, self._for_effect(use))
                 misfits.append(f"{grant.id}: {why}")
         if self.grant_id is None and len(candidates) == self._most and not self.is_last_look:
             raise LookFurther(_place(candidates[-1]))
@@ -116,7 +119,15 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
             return self._refuse(world, [f"execution_id {self.execution_id} was claimed for other arguments"])
         if self.grant_id not in (None, known.grant_id):
             return self._refuse(world, [f"execution_id {self.execution_id} used grant {known.grant_id}"])
-        return known
+        if self.action_id in (None, known.action_id):
+            return known
+        if known.action_id is not None:
+            other = f"execution_id {self.execution_id} permits effect {known.action_id} and no other"
+            return self._refuse(world, [other])
+        return world.put(GRANT_USES, self._for_effect(known))
+
+    def _for_effect(self, use: GrantUse) -> GrantUse:
+        return use if self.action_id is None else msgspec.structs.replace(use, action_id=self.action_id)
 
     def _misfit(self, world: World, grant: Grant, args: Any) -> str | None:
         if grant.standing:

@@ -112,7 +112,10 @@ class Grant(Record, frozen=True, kw_only=True):
 
 
 class GrantUse(Record, frozen=True, kw_only=True):
-    """One use of a grant. The id is a digest of the task, the claimant and the claimant's execution id."""
+    """One use of a grant. The id is a digest of the task, the claimant and the claimant's execution id.
+
+    `action_id` is the one effect that it permits, once that began; None says that none has.
+    """
 
     grant_id: str
     task: str
@@ -122,6 +125,7 @@ class GrantUse(Record, frozen=True, kw_only=True):
     claimed_by: str
     claimed_at: datetime
     args_digest: str
+    action_id: str | None = None
 
 
 class Signer(Record, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ import msgspec
 
 
 class GrantUse(msgspec.Struct, frozen=True, kw_only=True):
-    """One use of a grant."""
+    """One use of a grant. `action_id` is the effect that began under it, if one did."""
 
     grant_id: str
     use: int
@@ -17,6 +17,7 @@ class GrantUse(msgspec.Struct, frozen=True, kw_only=True):
     execution_id: str = ""
     claimed_by: str | None = None
     claimed_at: datetime | None = None
+    action_id: str | None = None
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,6 +36,8 @@ async def test_without_a_fitting_grant_nothing_begins_and_the_audit_says_why(act
     assert await used(actors, grant) == 0
     (entry,) = (await actors.stage.get("audit?subject=a"))["items"]
     assert (entry["action"], entry["outcome"]) == ("effect_begin_refused", "GrantMissing")
+    (claim,) = (await actors.stage.get("audit?subject=refund"))["items"]
+    assert (claim["action"], "pin cents" in claim["details"]["why"]) == ("grant_claim_refused", True)
 
 
 async def test_an_effect_that_is_refused_consumes_nothing(actors: Actors) -> None:
@@ -77,6 +79,31 @@ async def test_a_further_attempt_with_other_arguments_needs_a_use_of_its_own(act
     dearer = {"task": "refund", "args": {"cents": 900}}
     assert (await actors.begin(grant=dearer)).word == "not_claimed"
     assert (await actors.begin(grant={**NEED, "grant_id": "gnt_other"})).word == "not_claimed"
+
+
+async def test_a_use_that_was_claimed_before_permits_one_effect_and_no_second(actors: Actors) -> None:
+    grant = await issue(actors, uses=2)
+    claim = {**NEED, "execution_id": "e1"}
+    assert (await actors.post("grants/claim", actors.bot, claim)).document["claimed"]
+
+    first = await actors.begin("a", grant=claim)
+    second = await actors.begin("b", grant=claim)
+
+    assert (first.status, first.document["grant"]["use"]) == (201, 1)
+    assert (second.word, "permits effect a and no other" in second.document["reason"]) == (
+        "not_claimed",
+        True,
+    )
+    assert await used(actors, grant) == 1
+    (use,) = (await actors.stage.get(f"grants/{grant}"))["claims"]
+    assert (use["execution_id"], use["action_id"]) == ("e1", "a")
+
+
+async def test_a_use_is_of_no_help_to_an_effect_that_somebody_else_begins(actors: Actors) -> None:
+    await issue(actors)
+    claim = {**NEED, "execution_id": "e1"}
+    assert (await actors.post("grants/claim", actors.bot, claim)).document["claimed"]
+    assert (await actors.begin("a", grant=claim, by=actors.other)).word == "not_claimed"
 
 
 async def test_a_named_grant_never_falls_back_to_another(actors: Actors) -> None:
