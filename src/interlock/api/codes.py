@@ -150,7 +150,7 @@ _RETRYABLE = (
         "overloaded",
         503,
         "Overloaded",
-        "The queue is full; the call was refused before any work was done for it.",
+        "More is asked for than can be done in time: the queue is full, or every reading connection was busy.",
         "Repeat the call after `Retry-After`.",
         retryable=True,
     ),

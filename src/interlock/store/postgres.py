@@ -96,7 +96,7 @@ class PostgresStore:
         self._hints.start(heard)
 
     async def ping(self, within_seconds: float) -> None:
-        await self._connections.read("SELECT 1", (), seconds=within_seconds)
+        await self._connections.ping(within_seconds)
 
     async def prune(self, *, rows_max: int = pruning.ROWS_MAX) -> int:
         rows = await self._connections.read(f"SELECT {sql.CLOCK}", ())

@@ -2,6 +2,10 @@
 
 Every wait is bounded. A connection that failed, timed out or may hold a transaction is thrown away,
 never reused.
+
+A read that spends its budget in line for a reading connection found the readers busy or the server silent. Which
+of the two, the answers to everybody else say: if one came in the latter half of its wait, the server works and has
+too much to do (`Overloaded`); if none did, it does not answer (`StoreDown`).
 """
 
 from __future__ import annotations
@@ -10,8 +14,9 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+from interlock.kernel.refusal import Overloaded
 from interlock.kernel.storage import CommitUnconfirmed, CommitUnknown, StoreDown, WriteConflict
 from interlock.store.postgres_driver import (
     CUT,
@@ -23,6 +28,8 @@ from interlock.store.postgres_driver import (
     is_gone,
     throw_away,
 )
+
+A = TypeVar("A")
 
 _READERS_MAX = 4
 _READ_SECONDS_MIN = 0.05
@@ -43,6 +50,30 @@ class Writer:
             self.warning = str(message)
 
 
+class _Budget:
+    """One budget for the wait, the connection and the answer: whoever asks must not wait for three."""
+
+    __slots__ = ("_clock", "_seconds", "asked_at", "queued_seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self._clock = asyncio.get_running_loop().time
+        self._seconds = seconds
+        self.asked_at = self._clock()
+        self.queued_seconds = 0.0
+
+    @property
+    def spent(self) -> float:
+        return self._clock() - self.asked_at
+
+    @property
+    def left(self) -> float:
+        return max(_READ_SECONDS_MIN, self._seconds - self.spent)
+
+    @property
+    def went_into_queueing(self) -> bool:
+        return self.queued_seconds > self._seconds / 2
+
+
 class Connections:
     """All connections of one store."""
 
@@ -52,6 +83,7 @@ class Connections:
         self._writers: asyncio.LifoQueue[Writer | None] = _slots(lanes)
         self._readers: asyncio.LifoQueue[Session | None] = _slots(_READERS_MAX)
         self._down_at: float | None = None
+        self._heard_at = float("-inf")
 
     @contextlib.asynccontextmanager
     async def writer(self) -> AsyncGenerator[Writer]:
@@ -62,6 +94,7 @@ class Connections:
                 writer = None
                 writer = Writer(await self._connect(self._io_seconds))
             yield writer
+            self._hear()
         except BaseException as error:
             if writer is not None:
                 await _end_transaction(writer.session, error)
@@ -84,29 +117,30 @@ class Connections:
 
     async def read(self, sql: str, arguments: Sequence[Any], seconds: float | None = None) -> list[Any]:
         """Run one statement by itself; a connection that went stale while idle is replaced once."""
-        clock = asyncio.get_running_loop().time
-        # One budget for the wait, the connection and the answer: whoever asks must not wait for three.
-        deadline = clock() + (seconds or self._io_seconds)
-
-        def left() -> float:
-            return max(_READ_SECONDS_MIN, deadline - clock())
-
-        session = await self._free_reader(left())
+        budget = _Budget(seconds or self._io_seconds)
+        session = await self._free_reader(budget)
         try:
             if session is not None:
                 with contextlib.suppress(*CUT):
-                    return await session.fetch(sql, *arguments, timeout=left())
+                    return self._hear(await session.fetch(sql, *arguments, timeout=budget.left))
                 throw_away(session)
                 session = None
-            session = await self._connect(left())
-            return await session.fetch(sql, *arguments, timeout=left())
+            session = await self._connect(budget.left)
+            return self._hear(await session.fetch(sql, *arguments, timeout=budget.left))
         except BaseException as error:
             if session is not None and is_gone(error):
                 throw_away(session)
+            if budget.went_into_queueing and _is_late(error):
+                raise self._too_late(budget, error) from error
             self._raise_named(error)
             raise
         finally:
             self._readers.put_nowait(session)
+
+    async def ping(self, seconds: float) -> None:
+        """Return if the server answers in time, this or somebody else; `StoreDown` if not."""
+        with contextlib.suppress(Overloaded):
+            await self.read("SELECT 1", (), seconds)
 
     async def own(self) -> Session:
         """A connection for the caller to keep, and to throw away."""
@@ -122,13 +156,30 @@ class Connections:
             if session is not None:
                 throw_away(session)
 
-    async def _free_reader(self, within: float) -> Session | None:
+    async def _free_reader(self, budget: _Budget) -> Session | None:
         try:
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(budget.left):
                 session = await self._readers.get()
         except TimeoutError as error:
-            raise StoreDown("every reading connection is busy") from error
+            raise self._too_late(budget, error) from error
+        budget.queued_seconds = budget.spent
         return None if session is None or session.is_closed() else session
+
+    def _too_late(self, budget: _Budget, error: BaseException) -> Overloaded | StoreDown:
+        """Why a read that waited in line had no answer: too many others, or nobody has one."""
+        waited = budget.spent
+        if self._heard_at < budget.asked_at + waited / 2:
+            return self._down(error)
+        return Overloaded(
+            f"{_READERS_MAX} reading connections had no time for this call in {waited:.1f} s, while PostgreSQL "
+            "answered others; call again later",
+            retry_after_seconds=waited,
+        )
+
+    def _hear(self, answer: A = None) -> A:
+        """Note that the server answers."""
+        self._heard_at, self._down_at = asyncio.get_running_loop().time(), None
+        return answer
 
     async def _connect(self, seconds: float) -> Session:
         try:
@@ -136,8 +187,7 @@ class Connections:
                 session = await connect(self._url, seconds)
         except (*GONE, SERVER_SAID_NO, ValueError) as error:
             raise self._down(error) from error
-        self._down_at = None
-        return session
+        return self._hear(session)
 
     def _raise_named(self, error: BaseException) -> None:
         """Raise what the kernel knows in place of what the driver says, where there is such a thing."""
@@ -155,6 +205,10 @@ class Connections:
             f"PostgreSQL does not answer ({type(error).__name__}: {error})",
             retry_after_seconds=min(most, max(least, now - self._down_at)),
         )
+
+
+def _is_late(error: BaseException) -> bool:
+    return isinstance(error, TimeoutError) or isinstance(error.__cause__, TimeoutError)
 
 
 async def _end_transaction(session: Session, error: BaseException) -> None:
