@@ -67,6 +67,15 @@ def test_pins_hold_the_arguments_and_the_whole_command(yard: Terminal) -> None:
     assert marks(yard) == ["ran"]
 
 
+def test_every_grant_that_was_looked_at_is_named_with_why_it_does_not_fit(yard: Terminal) -> None:
+    grants = [granted(yard, "mark", "--pin", f'args.0="{code}"')["id"] for code in (7, 8)]
+    said = yard.process("exec", "--grant", grants[0], "mark")
+    assert (said.code, "pin args.0" in said.err) == (3, True)
+    asked = yard.process("exec", "mark")
+    assert all(f"{grant}: pin args.0" in asked.err for grant in grants)
+    assert marks(yard) == []
+
+
 def test_stdin_is_bound_and_passed_on(yard: Terminal) -> None:
     granted(yard, "cat", "--uses", "3")
     assert yard.process("exec", "cat", stdin="hello\n").out == "hello\n"

@@ -108,9 +108,7 @@ async def _look_and_begin(call: Asked[None, BeginBody], command: BeginEffect) ->
         except LookFurther as further:
             if claim is None:
                 raise
-            command = msgspec.structs.replace(
-                command, grant=msgspec.structs.replace(claim, after=further.after)
-            )
+            command = msgspec.structs.replace(command, grant=claim.looking_further(further))
     raise AssertionError("the last look always answers")
 
 

@@ -142,7 +142,7 @@ async def claim(call: Asked[None, ClaimBody]) -> Answer:
         try:
             return await decide(call, command, _claimed)
         except LookFurther as further:
-            command = msgspec.structs.replace(command, after=further.after)
+            command = command.looking_further(further)
     raise AssertionError("the last look always answers")
 
 

@@ -127,5 +127,5 @@ class DirectGate:
             try:
                 return self._store.run(command_of(claim))
             except LookFurther as further:
-                claim = msgspec.structs.replace(claim, after=further.after)
+                claim = claim.looking_further(further)
         raise AssertionError("the last look always answers")

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from interlock.codec.canonical import digest
+from interlock.grants.explaining import latest_reads, why_none_is_open
 from interlock.grants.fitting import misfit_of_args, misfit_of_signature, value_at
 from interlock.grants.model import (
     GRANT_TERMS,
@@ -51,11 +52,11 @@ class NotClaimed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LookFurther(Refusal):
-    """The oldest grants do not fit, and there are more: claim again with this `after`."""
+    """The oldest grants do not fit, for these reasons, and there may be more: claim again with `looking_further`."""
 
-    def __init__(self, after: tuple[int, str]) -> None:
+    def __init__(self, after: tuple[int, str], misfits: tuple[str, ...]) -> None:
         super().__init__("the oldest grants of this task do not fit; look further")
-        self.after = after
+        self.after, self.misfits = after, misfits
 
 
 class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
@@ -63,8 +64,8 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
 
     A repeat of a claim that won (same claimant, task, execution id and arguments) gets the same use again. A
     "no" is not remembered: nothing happened. `signed_only` narrows to signed grants. `first_look` is how many
-    grants are considered at first, with an eye to the claims that may share a batch; `after` goes on where
-    `LookFurther` stopped, and the last look says no instead. `action_id` is the effect that begins with this
+    grants are considered at first, with an eye to the claims that may share a batch; `after` and `misfits` go on
+    where `LookFurther` stopped, and the last look says no instead. `action_id` is the effect that begins with this
     decision, if one does: a use permits one effect and no second.
     """
 
@@ -75,6 +76,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
     grant_id: str | None = None
     signed_only: bool = False
     after: tuple[int, str] = _START
+    misfits: tuple[str, ...] = ()
     first_look: int = CANDIDATES_MAX
     is_last_look: bool = False
     action_id: str | None = None
@@ -90,8 +92,11 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         )
 
     def more(self, world: World) -> Reads:
-        """The candidates themselves, and the keys that they are signed with."""
-        return candidate_reads(self._candidates(world, self._most))
+        """The candidates themselves, and the keys that they are signed with; without any, what explains it."""
+        candidates = self._candidates(world, self._most)
+        if not candidates and self.grant_id is None and self.after == _START:
+            return latest_reads(self.caller.tenant, self.task)
+        return candidate_reads(candidates)
 
     def decide(self, world: World) -> GrantUse | NotClaimed:
         require(world, self.caller, Role.SUBMIT, Role.WORK, Role.OPERATE, Role.ADMIN)
@@ -99,7 +104,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         known = world.get(GRANT_USES, self.caller.tenant, self._use_id())
         if known is not None:
             return self._again(world, known, args)
-        misfits: list[str] = []
+        misfits = list(self.misfits)
         candidates: tuple[Grant, ...] = ()
         for most in (min(_AT_ONCE, self._most), self._most):
             seen, candidates = len(candidates), self._candidates(world, most)
@@ -110,8 +115,12 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
                     return world.put(GRANT_USES, self._for_effect(use))
                 misfits.append(f"{grant.id}: {why}")
         if self.grant_id is None and len(candidates) == self._most and not self.is_last_look:
-            raise LookFurther(_place(candidates[-1]))
+            raise LookFurther(_place(candidates[-1]), tuple(misfits[:_REASONS_MAX]))
         return self._refuse(world, misfits)
+
+    def looking_further(self, stopped: LookFurther) -> ClaimGrant:
+        """The same claim, going on after the grants that did not fit."""
+        return msgspec.structs.replace(self, after=stopped.after, misfits=stopped.misfits)
 
     def _again(self, world: World, known: GrantUse, args: Any) -> GrantUse | NotClaimed:
         """The use that this execution has, unless it is shown for something else than it was claimed for."""
@@ -141,7 +150,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         if not misfits and self.grant_id is not None:
             reason = f"there is no grant {self.grant_id}"
         elif not misfits:
-            reason = f"no open grant for {self.task}; ask a person to issue one with `interlock grant`"
+            reason = why_none_is_open(world, self.caller.tenant, self.task)
         subject = self.grant_id or self.task
         record_refused(world, self.caller, "grant_claim", subject, reason, execution_id=self.execution_id)
         return NotClaimed(reason=reason)

@@ -56,6 +56,33 @@ class OpenGrants(Pick[Grant], frozen=True, kw_only=True):
         return (record.issued_at, record.id)
 
 
+class LatestGrants(Pick[Grant], frozen=True, kw_only=True):
+    """The newest grants of a task, whatever became of them. To see: they only explain."""
+
+    own: bool = False
+
+    tenant: str
+    task: str
+
+    @property
+    def kind(self) -> Kind[Grant]:
+        return GRANTS
+
+    @property
+    def query(self) -> str:
+        return "grants.latest_grants"
+
+    def params(self, now: datetime) -> Params:
+        return {"tenant": self.tenant, "task": self.task}
+
+    def matches(self, record: Grant, now: datetime) -> bool:
+        return record.tenant == self.tenant and record.task == self.task
+
+    def sort_key(self, record: Grant) -> Any:
+        # Ids downwards, byte by byte as the stores compare them; the end sorts after whatever is longer.
+        return (*(-byte for byte in record.id.encode()), 1)
+
+
 class OverdueGrants(Pick[Grant], frozen=True, kw_only=True):
     """Grants whose time has run out, in every tenant, the longest overdue first."""
 

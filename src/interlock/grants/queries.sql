@@ -5,6 +5,10 @@ WHERE tenant = :tenant AND task = :task AND standing = :standing AND open_until 
   AND (issued_at > :after_at OR (issued_at = :after_at AND id > :after_id))
 ORDER BY issued_at, id LIMIT :limit;
 
+-- name: latest_grants
+-- The newest grants of a task, whatever became of them.
+SELECT body FROM grants WHERE tenant = :tenant AND task = :task ORDER BY id DESC LIMIT :limit;
+
 -- name: overdue_grants
 -- Grants whose time has run out, the longest overdue first.
 SELECT body FROM grants WHERE open_until <= :now ORDER BY open_until, tenant, id LIMIT :limit;
