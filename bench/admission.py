@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from bench import null_identity
 from bench.burst import burst, without_a_store
 from bench.report import figure, interleaved, quantile, ratio, title
 from bench.scene import PAYLOAD, POLICY, folder
@@ -99,7 +100,7 @@ def run() -> bool:
         with folder() as here, without_a_store() as bare:
             policy = here / "policy.yaml"
             policy.write_text(POLICY)
-            null = Gate(bare, {}, {})
+            null = Gate(bare, null_identity.HEADERS, null_identity.HEADERS)
             met = _measure("SQLite", f"sqlite:///{here}/interlock.db", policy, null)
             return met & _measure("PostgreSQL", postgres.create_database(), policy, null)
     finally:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
+from bench import null_identity
 from bench.burst import without_a_store
 from bench.scene import POLICY, folder
 from tests.harness.load import Answer, Connection, post
@@ -65,7 +66,7 @@ def on_both_stores(measure: Callable[[str, Caller, Caller], bool]) -> bool:
     postgres.start()
     try:
         with folder() as here, without_a_store() as url:
-            bare = Caller(url, {})
+            bare = Caller(url, null_identity.HEADERS)
             (here / "policy.yaml").write_text(POLICY)
             stores = {"SQLite": f"sqlite:///{here}/interlock.db", "PostgreSQL": postgres.create_database()}
             met = [

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from bench import null_identity
 from bench.burst import Burst, burst, without_a_store
 from bench.report import figure, interleaved, quantile, ratio, title
 from bench.scene import PAYLOAD, POLICY, folder
@@ -88,7 +89,11 @@ def _compare(name: str, store: str, policy: Path) -> bool:
         bot = server.create_key("bot", kind="agent", roles="submit").headers
         ann = server.create_key("ann", kind="person", roles="review").headers
         with without_a_store() as url:
-            return _told(name, Contestant(server.url, dict(bot), dict(ann)), Contestant(url, {}, {}))
+            return _told(
+                name,
+                Contestant(server.url, dict(bot), dict(ann)),
+                Contestant(url, null_identity.HEADERS, null_identity.HEADERS),
+            )
     finally:
         server.close()
 

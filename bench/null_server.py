@@ -5,35 +5,27 @@ What is left out is exactly what the kernel and the store do, so the ratio to it
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import sys
-from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from typing import Any
 
-import uvicorn
+import uvloop
 
-from bench import null_runs, null_work
-from interlock.api.app import App
-from interlock.api.asgi import AsgiApp
+from bench import null_identity, null_runs, null_work
 from interlock.api.assembly import assemble
-from interlock.api.http import Request
 from interlock.api.logs import Log
 from interlock.approvals.rules import ApproveJob, Decided, Outcome
-from interlock.identity.model import EVERY_ROLE, Caller, Principal, PrincipalKind
 from interlock.jobs.model import Job, JobState, Verdict
 from interlock.jobs.rules import SubmitJob
 from interlock.kernel.idempotency import Once
-from interlock.runtime.keyring import Known
+from interlock.runtime.listening import Listening
+from interlock.runtime.memory import settle_memory
 from interlock.runtime.service import Service
 from interlock.runtime.settings import settings_from
 from interlock.store.urls import store_for
 
 NOW = datetime.now(UTC)
-ANYONE = Known(
-    Caller(tenant="default", principal="anyone"),
-    Principal(tenant="default", id="anyone", kind=PrincipalKind.PERSON, roles=EVERY_ROLE, created_at=NOW),
-)
 
 
 class NoStore:
@@ -44,6 +36,9 @@ class NoStore:
     def __init__(self, kernel: Any) -> None:
         self.wakes = kernel.wakes
         self._last: Job | None = None
+
+    def check_room(self, weight: int) -> None:
+        pass
 
     async def run(self, command: Any, **_: Any) -> Any:
         if isinstance(command, Once):
@@ -77,27 +72,17 @@ class NoStore:
         )
 
 
-async def _anyone(request: Request, service: Service) -> Known:
-    return ANYONE
-
-
-@contextlib.asynccontextmanager
-async def _opening() -> AsyncGenerator[App[Known, Service]]:
+async def _serve(port: int) -> None:
     settings = settings_from({}, store="memory:")
-    service = Service(store_for(settings.store), settings)
+    store: Any = null_identity.OneKey(null_runs.AnyRun(null_work.AnyLease(store_for(settings.store))))
+    service = Service(store, settings)
     service.kernel = NoStore(service.kernel)  # pyright: ignore[reportAttributeAccessIssue]
-    service.store = null_runs.AnyRun(null_work.AnyLease(service.store))  # pyright: ignore[reportAttributeAccessIssue]
-    yield assemble(service, Log(level="error"), who=_anyone)
+    listening = Listening(assemble(service, Log(level="error")))
+    async with await listening.loop.create_server(listening.connection, "127.0.0.1", port):
+        settle_memory()
+        await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    uvicorn.run(
-        AsgiApp(_opening),
-        port=int(sys.argv[1]),
-        loop="uvloop",
-        http="httptools",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-    )
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(int(sys.argv[1])))

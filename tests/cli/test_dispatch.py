@@ -11,7 +11,7 @@ import pytest
 from interlock.cli.catalogue import entries
 from tests.cli.terminal import Terminal
 
-HEAVY = ("cyclopts", "httpx2", "rich", "uvicorn", "uvloop")
+HEAVY = ("cyclopts", "httpx2", "rich", "httptools", "uvloop")
 IMPORTED = """\
 import sys
 from interlock.cli.main import main

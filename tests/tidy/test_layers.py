@@ -58,7 +58,7 @@ WORLDLY = {
         "socket",
     ),
     *("sqlite3", "ssl", "subprocess", "sys", "tempfile", "threading", "time", "urllib", "uuid", "uuid_utils"),
-    *("uvicorn", "uvloop"),
+    *("httptools", "uvloop"),
 }
 CLOCK_METHODS = {"now", "utcnow", "today"}
 IO_BUILTINS = {"open", "print", "input"}

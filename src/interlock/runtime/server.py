@@ -1,32 +1,32 @@
-"""The server: the API behind uvicorn, with a graceful end.
+"""The server: the API on a socket, with a graceful end.
 
 On SIGTERM or SIGINT it stops accepting, finishes the requests it has read (each ends in a durable answer
-or none), ends streams, and closes the store.
+or none), ends streams, and closes the store. Told a second time, it waits for nobody.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import logging
+import signal
 import socket
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
-import uvicorn
+import uvloop
 
-from interlock.api.app import App
-from interlock.api.asgi import AsgiApp
 from interlock.api.assembly import assemble
 from interlock.api.logs import Form, Level, Log
-from interlock.runtime.keyring import Known
+from interlock.runtime.listening import Listening
 from interlock.runtime.memory import settle_memory
 from interlock.runtime.operating import IssuedKey, activate_policy_file, bootstrap
-from interlock.runtime.protocol import protocol_for
 from interlock.runtime.service import Service, open_service
 from interlock.runtime.settings import Settings
 
 Announce = Callable[[str, IssuedKey | None], None]
+
+_BACKLOG = 2048
 
 
 def serve(settings: Settings, announce: Announce) -> None:
@@ -34,82 +34,56 @@ def serve(settings: Settings, announce: Announce) -> None:
 
     Raises what kept the server from starting: a port in use, a store that cannot be opened, a bad policy.
     """
-    listening = socket.create_server((settings.host, settings.port), backlog=2048)
-    host, port = listening.getsockname()[:2]
-    opening = _Opening(settings, lambda admin: announce(f"http://{host}:{port}", admin))
-    app = AsgiApp(opening.opened, body_bytes_max=settings.body_bytes_max)
-
-    def let_go() -> None:
-        app.end_streams()
-        if opening.service is not None:
-            opening.service.stop_waiting()
-
-    # What goes wrong before the announcement is the caller's to tell, once.
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-    try:
-        _Server(_configuration(app, settings), let_go).run(sockets=[listening])
-    except SystemExit:
-        if opening.trouble is None:
-            raise
-    if opening.trouble is not None:
-        raise opening.trouble
+    listening = socket.create_server((settings.host, settings.port), backlog=_BACKLOG)
+    with listening, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(settings, listening, announce))
 
 
-class _Opening:
-    """Opens the service when uvicorn asks for it. `trouble` is what kept it from opening."""
-
-    def __init__(self, settings: Settings, announce: Callable[[IssuedKey | None], None]) -> None:
-        self.service: Service | None = None
-        self.trouble: Exception | None = None
-        self._settings = settings
-        self._announce = announce
-
-    @contextlib.asynccontextmanager
-    async def opened(self) -> AsyncGenerator[App[Known, Service]]:
-        """The app over the service, while both are open."""
-        async with contextlib.AsyncExitStack() as stack:
-            try:
-                service = await stack.enter_async_context(open_service(self._settings, relaying=True))
-                admin = await bootstrap(service)
-                if self._settings.policy:
-                    await activate_policy_file(service, Path(self._settings.policy))
-            except Exception as error:
-                self.trouble = error
-                raise
-            self.service = service
-            logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-            self._announce(admin)
-            settle_memory()
-            yield assemble(service, _log(self._settings))
+async def _serve(settings: Settings, listening: socket.socket, announce: Announce) -> None:
+    asked = _Asked()
+    async with _opened(settings) as (service, admin):
+        log = Log(form=cast("Form", settings.log_format), level=cast("Level", settings.log_level))
+        clients = Listening(
+            assemble(service, log),
+            body_bytes_max=settings.body_bytes_max,
+            stalled_seconds=settings.stalled_seconds,
+        )
+        accepting = await clients.loop.create_server(clients.connection, sock=listening, backlog=_BACKLOG)
+        host, port = listening.getsockname()[:2]
+        announce(f"http://{host}:{port}", admin)
+        settle_memory()
+        await asked.to_stop.wait()
+        accepting.close()
+        service.stop_waiting()
+        await asked.unless_hurried(clients.drain(settings.drain_seconds))
 
 
-class _Server(uvicorn.Server):
-    """Lets go of those who only wait for news, then finishes the requests of the rest."""
-
-    def __init__(self, config: uvicorn.Config, let_go: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._let_go = let_go
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._let_go()
-        await super().shutdown(sockets)
+@contextlib.asynccontextmanager
+async def _opened(settings: Settings) -> AsyncGenerator[tuple[Service, IssuedKey | None]]:
+    """The service, with whatever an empty store needs, and the key of its first admin if it was made now."""
+    async with open_service(settings, relaying=True) as service:
+        admin = await bootstrap(service)
+        if settings.policy:
+            await activate_policy_file(service, Path(settings.policy))
+        yield service, admin
 
 
-def _configuration(app: AsgiApp, settings: Settings) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        loop="uvloop",
-        http=protocol_for(settings.stalled_seconds),
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=int(settings.drain_seconds) or 1,
-    )
+class _Asked:
+    """What signals have asked for so far."""
 
+    def __init__(self) -> None:
+        self.to_stop = asyncio.Event()
+        self._to_hurry = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._again)
 
-def _log(settings: Settings) -> Log:
-    return Log(form=cast("Form", settings.log_format), level=cast("Level", settings.log_level))
+    async def unless_hurried(self, work: Coroutine[Any, Any, None]) -> None:
+        """Finish the work, or leave it when asked again."""
+        working, hurrying = asyncio.ensure_future(work), asyncio.ensure_future(self._to_hurry.wait())
+        await asyncio.wait({working, hurrying}, return_when=asyncio.FIRST_COMPLETED)
+        working.cancel()
+        hurrying.cancel()
+        await asyncio.gather(working, hurrying, return_exceptions=True)
+
+    def _again(self) -> None:
+        (self._to_hurry if self.to_stop.is_set() else self.to_stop).set()

@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from interlock.api.asgi import AsgiApp
-from tests.api.core.asgi_client import Client, alive, opened
 from tests.api.core.shelf import KEY, Service
+from tests.api.core.wire import Served, Wire, served
+
+BODY_BYTES_MAX = 1000
+HEADER_BYTES_MAX = 2000
 
 
 @pytest.fixture
@@ -30,13 +32,17 @@ def key() -> str:
 
 
 @pytest.fixture
-async def client(service: Service, key: str) -> AsyncIterator[Callable[..., Client]]:
-    asgi = AsgiApp(lambda: opened(service.app), body_bytes_max=1000, header_bytes_max=2000)
+async def server(service: Service, key: str) -> AsyncIterator[Served]:
+    """The shelf on a socket, with small limits."""
+    async with served(
+        service.app, key, body_bytes_max=BODY_BYTES_MAX, header_bytes_max=HEADER_BYTES_MAX
+    ) as one:
+        yield one
+        service.shelf.go_on.set()
 
-    def make(method: str, path: str, *chunks: bytes, **headers: str) -> Client:
-        known = {"authorization": f"Bearer {key}", "content_type": "application/json"}
-        return Client(asgi, method, path, list(chunks), **(known | headers))
 
-    make.asgi = asgi  # pyright: ignore[reportFunctionMemberAccess]
-    async with alive(asgi):
-        yield make
+@pytest.fixture
+async def wire(server: Served) -> AsyncIterator[Wire]:
+    """One connection to it."""
+    async with server.connected() as one:
+        yield one

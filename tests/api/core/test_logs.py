@@ -143,7 +143,7 @@ def test_a_line_break_in_a_value_cannot_forge_a_line() -> None:
 
 def test_records_of_the_standard_library_go_the_same_way() -> None:
     lines: list[str] = []
-    logger = logging.Logger("uvicorn.error")
+    logger = logging.Logger("asyncio")
     logger.addHandler(StandardLogs(Log(write=lines.append, level="debug")))
     logger.info("started on %s", "port")
     try:
@@ -151,7 +151,7 @@ def test_records_of_the_standard_library_go_the_same_way() -> None:
     except ValueError:
         logger.exception("it broke")
     first, second = map(json.loads, lines)
-    assert (first["event"], first["level"], first["logger"]) == ("started on port", "info", "uvicorn.error")
+    assert (first["event"], first["level"], first["logger"]) == ("started on port", "info", "asyncio")
     assert (second["level"], second["exceptions"][0]["type"]) == ("error", "builtins.ValueError")
 
 

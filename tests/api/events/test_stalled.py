@@ -5,15 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any
+from collections.abc import AsyncGenerator
+from typing import Any, cast
 
-import uvicorn
-from uvicorn.server import ServerState
-
-from interlock.api.app import App
-from interlock.api.asgi import AsgiApp
-from interlock.runtime.protocol import BoundedProtocol, protocol_for
+from interlock.runtime.connection import Connection
+from interlock.runtime.listening import Listening
 from tests.api.events.caller import Client, client_of
 from tests.api.events.reading import parse
 from tests.relays.rig import Rig, rigged
@@ -26,25 +22,15 @@ SUBJECT = "s" * 4000
 @contextlib.asynccontextmanager
 async def served(rig: Rig, stalled_seconds: float) -> AsyncGenerator[int]:
     """The rig's API behind real sockets with small buffers; yields the port."""
-
-    @contextlib.asynccontextmanager
-    async def opening() -> AsyncIterator[App[Any, Any]]:
-        yield rig.app
-
-    app = AsgiApp(opening)
-    http = protocol_for(stalled_seconds)
-    server = uvicorn.Server(
-        uvicorn.Config(app, http=http, ws="none", lifespan="on", log_config=None, access_log=False)
-    )
-    listening = socket.create_server(("127.0.0.1", 0))
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
-    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    listening = Listening(rig.app, stalled_seconds=stalled_seconds)
+    bound = socket.create_server(("127.0.0.1", 0))
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
+    accepting = await listening.loop.create_server(listening.connection, sock=bound)
     try:
-        yield listening.getsockname()[1]
+        yield bound.getsockname()[1]
     finally:
-        app.end_streams()
-        server.should_exit = True
-        await asyncio.wait_for(serving, PATIENCE)
+        accepting.close()
+        await asyncio.wait_for(listening.drain(1.0), PATIENCE)
 
 
 class Reading:
@@ -108,6 +94,9 @@ class Clock:
         self.due.append((work, arguments))
         return self
 
+    def time(self) -> float:
+        return 0.0
+
     def cancel(self) -> None:
         self.due.clear()
 
@@ -125,6 +114,15 @@ class Pipe(asyncio.Transport):
         self.unsent_bytes = 100_000
         self.is_cut = False
 
+    def is_closing(self) -> bool:
+        return self.is_cut
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
     def get_write_buffer_size(self) -> int:
         return self.unsent_bytes
 
@@ -132,17 +130,17 @@ class Pipe(asyncio.Transport):
         self.is_cut = True
 
 
-def connected() -> tuple[BoundedProtocol, Pipe, Clock]:
-    config = uvicorn.Config(AsgiApp, http=BoundedProtocol, log_config=None)
-    config.load()
-    clock, pipe = Clock(), Pipe()
-    protocol = BoundedProtocol(config=config, server_state=ServerState(), app_state={}, _loop=clock)  # type: ignore[arg-type]
-    protocol.connection_made(pipe)
-    return protocol, pipe, clock
+async def connected() -> tuple[Connection, Pipe, Clock]:
+    listening = Listening(cast("Any", None))
+    listening.loop = clock = cast("Any", Clock())
+    pipe = Pipe()
+    connection = listening.connection()
+    connection.connection_made(pipe)
+    return connection, pipe, clock
 
 
-def test_a_slow_reader_is_left_alone_as_long_as_it_reads() -> None:
-    protocol, pipe, clock = connected()
+async def test_a_slow_reader_is_left_alone_as_long_as_it_reads() -> None:
+    protocol, pipe, clock = await connected()
     protocol.pause_writing()
     for _ in range(20):
         pipe.unsent_bytes -= 1
@@ -152,8 +150,8 @@ def test_a_slow_reader_is_left_alone_as_long_as_it_reads() -> None:
     assert pipe.is_cut
 
 
-def test_a_reader_that_has_caught_up_is_no_longer_watched() -> None:
-    protocol, pipe, clock = connected()
+async def test_a_reader_that_has_caught_up_is_no_longer_watched() -> None:
+    protocol, pipe, clock = await connected()
     protocol.pause_writing()
     protocol.resume_writing()
     clock.pass_time()

@@ -1,0 +1,100 @@
+"""Everybody who is connected to a server, and what is being answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from interlock.api.app import App
+from interlock.api.http import Request, Response
+from interlock.api.wire import BODY_BYTES_MAX, HEADER_BYTES_MAX
+from interlock.runtime.connection import Connection
+
+KEEP_ALIVE_SECONDS = 75.0
+STALLED_SECONDS = 30.0
+
+
+class Listening:
+    """Makes connections to one app, for as long as its loop runs. The limits are every connection's."""
+
+    def __init__(
+        self,
+        app: App[Any, Any],
+        *,
+        body_bytes_max: int = BODY_BYTES_MAX,
+        header_bytes_max: int = HEADER_BYTES_MAX,
+        stalled_seconds: float = STALLED_SECONDS,
+        keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
+    ) -> None:
+        """Needs a running event loop."""
+        self.app = app
+        self.loop = asyncio.get_running_loop()
+        self.body_bytes_max = body_bytes_max
+        self.header_bytes_max = header_bytes_max
+        self.stalled_seconds = stalled_seconds
+        self.connections: set[Connection] = set()
+        self._answering: set[asyncio.Task[Response]] = set()
+        self._streams: set[asyncio.Task[None]] = set()
+        self._left = asyncio.Event()
+        self._keep_alive_seconds = keep_alive_seconds
+        self._tidying = self.loop.call_later(keep_alive_seconds / 4, self._end_silent)
+
+    def connection(self) -> Connection:
+        """One more connection; what `create_server` asks for."""
+        return Connection(self)
+
+    def lost(self, connection: Connection) -> None:
+        """A connection has ended."""
+        self.connections.discard(connection)
+        self._left.set()
+
+    def answer(self, request: Request, tell: Callable[[Response], None]) -> None:
+        """Let the app respond, to the end whatever becomes of the client, and tell the connection."""
+
+        def finish(answered: asyncio.Task[Response]) -> None:
+            self._answering.discard(answered)
+            if not answered.cancelled():
+                tell(answered.result())
+
+        task = self.loop.create_task(self.app.respond(request))
+        self._answering.add(task)
+        task.add_done_callback(finish)
+
+    def stream(self, sending: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Send a stream, until it ends or the server does."""
+        task = self.loop.create_task(sending)
+        self._streams.add(task)
+        task.add_done_callback(self._streams.discard)
+        return task
+
+    def end_streams(self) -> None:
+        """End every open stream: a server that is shutting down would otherwise wait for them."""
+        for stream in self._streams:
+            stream.cancel()
+
+    async def drain(self, seconds: float) -> None:
+        """Answer every request that was read whole, close every connection; cut what is left after that long."""
+        self._tidying.cancel()
+        self.end_streams()
+        for connection in tuple(self.connections):
+            connection.end()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._until_empty()
+        except TimeoutError:
+            for connection in tuple(self.connections):
+                connection.abort()
+
+    async def _until_empty(self) -> None:
+        while self.connections:
+            self._left.clear()
+            await self._left.wait()
+        if self._answering:
+            await asyncio.wait(self._answering)
+
+    def _end_silent(self) -> None:
+        since = self.loop.time() - self._keep_alive_seconds
+        for connection in tuple(self.connections):
+            connection.end_if_silent(since)
+        self._tidying = self.loop.call_later(self._keep_alive_seconds / 4, self._end_silent)
