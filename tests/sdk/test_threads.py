@@ -33,6 +33,40 @@ for turn in range(300):
 print("alive")
 """
 
+# Faults as they are have no parts, and would not show it; these do.
+FAULTS = """
+import sys, threading
+import msgspec
+from interlock.sdk import outcomes
+from interlock.sdk.problems import Problem
+
+sys.setswitchinterval(1e-6)
+said = {"errors": [{"path": "/a", "place": {"line": 1, "column": 2}}]}
+refused = outcomes.InvalidRequest(Problem(status=400, code="invalid_request", fields=said))
+for turn in range(600):
+    place = msgspec.defstruct(f"Place{turn}", [("line", "int"), ("column", "int | None", None)])
+    outcomes.Fault = msgspec.defstruct(f"Fault{turn}", [("place", place), ("path", "str", "")])
+    together = threading.Barrier(8)
+
+    def read():
+        together.wait()
+        assert refused.errors[0].place.column == 2
+
+    threads = [threading.Thread(target=read) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+print("alive")
+"""
+
+
+def test_threads_that_are_refused_at_once_read_why() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", FAULTS], capture_output=True, text=True, timeout=120, env=clean_env()
+    )
+    assert (run.returncode, run.stdout) == (0, "alive\n"), run.stderr
+
 
 def test_threads_that_get_the_first_answers_of_a_type_at_once_read_them() -> None:
     run = subprocess.run(

@@ -15,6 +15,7 @@ from interlock.cli.options import given, wants_json
 from interlock.cli.spelling import as_commands
 from interlock.sdk.models import Page
 from interlock.sdk.outcomes import Denied, InterlockError, InvalidRequest, Unauthenticated, Unavailable
+from interlock.sdk.reading import converted
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
@@ -80,7 +81,7 @@ def listing(
 def typed(value: object, kind: type[T]) -> T:
     """The service's answer as one of the SDK's types."""
     try:
-        return msgspec.convert(value, kind)
+        return converted(value, kind)
     except msgspec.ValidationError as error:
         advice = "are the server and this program of versions that know each other?"
         raise Failed(f"the answer could not be read: {error}; {advice}", name="unexpected_answer") from None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -14,6 +13,7 @@ from interlock.codec.canonical import NotCanonical, canonical, digest
 from interlock.sdk.flow import Flow, Request, Response
 from interlock.sdk.outcomes import InvalidRequest, UnexpectedAnswer
 from interlock.sdk.problems import Problem
+from interlock.sdk.reading import decoder_of
 from interlock.sdk.session import IDEMPOTENCY_KEY, Session, exchange
 
 if TYPE_CHECKING:
@@ -24,9 +24,6 @@ T = TypeVar("T")
 ROOT = "/api/v1"
 USER_AGENT = "interlock-python"
 KEY_NAME_CHARACTERS_MAX = 4096
-
-_decoders: dict[object, msgspec.json.Decoder[Any]] = {}
-_learning = threading.Lock()
 
 
 def path(*segments: str) -> str:
@@ -134,7 +131,7 @@ def encoded(body: object) -> bytes:
 def decoded(response: Response, kind: type[T]) -> T:
     """The answer as its type."""
     try:
-        return _decoder(kind).decode(response.body)
+        return decoder_of(kind).decode(response.body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         problem = Problem(
             status=response.status,
@@ -144,15 +141,6 @@ def decoded(response: Response, kind: type[T]) -> T:
             "are of versions that know each other",
         )
         raise UnexpectedAnswer(problem) from error
-
-
-def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    """What reads a type. Made by one thread at a time: msgspec crashes where two learn of a type at once."""
-    found = _decoders.get(kind)
-    if found is None:
-        with _learning:
-            found = _decoders[kind] = msgspec.json.Decoder(kind)
-    return found
 
 
 def invalid(detail: str) -> InvalidRequest:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from interlock.sdk.problems import Problem
+from interlock.sdk.reading import converted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +62,7 @@ class InvalidRequest(InterlockError):
     def errors(self) -> tuple[Fault, ...]:
         """Path and reason of each fault, as far as the service listed them."""
         try:
-            return msgspec.convert(self.problem.fields.get("errors", ()), tuple[Fault, ...])
+            return converted(self.problem.fields.get("errors", ()), tuple[Fault, ...])
         except msgspec.ValidationError:
             return ()
 
