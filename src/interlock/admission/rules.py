@@ -37,6 +37,7 @@ from interlock.admission.model import (
     RUNS,
     TENANT_SCOPE,
     TRANSITIONS,
+    Gate,
     Limit,
     Run,
     RunState,
@@ -54,8 +55,11 @@ from interlock.kernel.world import World
 from interlock.outbox.rules import announce
 
 
-class SetLimit(Command[Limit], frozen=True, kw_only=True):
-    """Change how many runs a scope may have. Lowering ends no run; it only stops new ones."""
+class SetLimit(Command[tuple[Limit, Gate]], frozen=True, kw_only=True):
+    """Change how many runs a scope may have. Lowering ends no run; it only stops new ones.
+
+    The result is the limit and the gate that keeps it, which counts the runs it has now.
+    """
 
     caller: Caller
     scope: str
@@ -66,17 +70,18 @@ class SetLimit(Command[Limit], frozen=True, kw_only=True):
         gates = (GATES.key(tenant, TENANT_SCOPE), GATES.key(tenant, gate_id(self.scope)))
         return caller_reads(self.caller) | Reads(own=(*gates, LIMITS.key(tenant, self.scope)))
 
-    def decide(self, world: World) -> Limit:
+    def decide(self, world: World) -> tuple[Limit, Gate]:
         by = require(world, self.caller, Role.OPERATE, Role.ADMIN)
         tenant, most = self.caller.tenant, self.max_concurrent_runs
         gate = gate_of(world, tenant, gate_id(self.scope))
-        world.put(GATES, msgspec.structs.replace(gate, limit=most))
+        gate = world.put(GATES, msgspec.structs.replace(gate, limit=most))
         wake_next(world, tenant)
         audit(world, self.caller, "limit_set", self.scope, {"max_concurrent_runs": most})
-        return world.put(
+        limit = world.put(
             LIMITS,
             Limit(tenant=tenant, id=self.scope, max_concurrent_runs=most, set_by=by.id, set_at=world.now),
         )
+        return limit, gate
 
 
 class ClearLimit(Command[bool], frozen=True, kw_only=True):

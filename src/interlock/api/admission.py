@@ -80,7 +80,7 @@ async def set_limit(call: Asked[None, LimitBody]) -> Answer:
         scope=_named(call, "scope"),
         max_concurrent_runs=call.body.max_concurrent_runs,
     )
-    return await decide(call, command, lambda limit: Reply(200, limit_view(limit)))
+    return await decide(call, command, lambda limited: Reply(200, limit_view(*limited)))
 
 
 async def clear_limit(call: Asked[None, None]) -> Answer:

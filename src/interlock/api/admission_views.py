@@ -71,7 +71,7 @@ class StatsView(msgspec.Struct, frozen=True, kw_only=True):
     workflows: list[StatsRow]
 
 
-def limit_view(limit: Limit, gate: Gate | None = None) -> LimitView:
+def limit_view(limit: Limit, gate: Gate | None) -> LimitView:
     return LimitView(
         scope=limit.id,
         max_concurrent_runs=limit.max_concurrent_runs,

@@ -131,12 +131,16 @@ def _target_of(target: TargetBody) -> TargetRef:
 
 
 def _check(body: SubmitBody) -> None:
-    """Refuse evidence that shows nothing."""
+    """Refuse evidence that shows nothing, and a job that would be over before it began."""
     faults = [
         Fault(f"/evidence/{place}", "needs content or url; without either there is nothing to look at")
         for place, each in enumerate(body.evidence)
         if each.content is None and each.url is None
     ]
+    if body.expires_in is not None and duration_seconds(body.expires_in) == 0:
+        faults.append(
+            Fault("/expires_in", "must be at least a second; leave it out for a job without an end")
+        )
     if faults:
         raise invalid(*faults)
 

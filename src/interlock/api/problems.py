@@ -61,6 +61,7 @@ CODES_OF: Mapping[type[Exception], str] = {
     admission.RunOver: "not_actionable",
     workflows.BadSteps: "invalid_request",
     workflows.StepNotRerunnable: "not_actionable",
+    workflows.RunUnderWay: "not_actionable",
     leases.LeaseHeld: "lock_busy",
     leases.LeaseFenceStale: "fence_stale",
     leases.LeaseNotActionable: "not_actionable",
@@ -90,6 +91,15 @@ CODES_OF: Mapping[type[Exception], str] = {
     StoreDown: "store_unavailable",
     OutcomeUnknown: "outcome_unknown",
     Overloaded: "overloaded",
+}
+
+# Where the fault is that a rule found in a request, for `errors`.
+_PLACES: Mapping[type[Exception], str] = {
+    workflows.BadSteps: "/steps",
+    leases.ResourceTooDeep: "/resource",
+    leases.ResourceUnclear: "/resource",
+    grants.BadGrantTime: "/expires_in",
+    grants.NotAPublicKey: "/public_key",
 }
 
 _MEMBERS: Mapping[str, str] = {
@@ -160,6 +170,8 @@ def _members(error: Exception) -> dict[str, Any]:
             members[member] = value
     if "at" in members and "decided_by" in members:
         members["decided_at"] = members.pop("at")
+    if type(error) in _PLACES:
+        members["errors"] = [{"path": _PLACES[type(error)], "reason": str(error)}]
     return {name: _plain(value) for name, value in members.items()}
 
 

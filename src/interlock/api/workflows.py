@@ -7,15 +7,27 @@ from typing import Annotated, Any
 
 import msgspec
 
+from interlock.admission.model import Run, RunState
 from interlock.admission.queries import read_run
 from interlock.admission.rules import StartRun
 from interlock.api.admission_views import RunView, run_view
 from interlock.api.approvals import ApproveBody, DecidedView, approve_by_id
 from interlock.api.audit import EntryView, entry_view
-from interlock.api.jobs import READERS, Text, Topic
+from interlock.api.jobs import READERS
 from interlock.api.listing import PageQuery
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.service_calls import Asked, caller_of, decide
+from interlock.api.workflow_views import (
+    RunWithSteps,
+    StepBody,
+    StepId,
+    TimelineView,
+    WorkflowsView,
+    WorkflowView,
+    step_of,
+    steps_view,
+    workflow_view,
+)
 from interlock.audit import queries as audit_queries
 from interlock.identity.refusals import NotFound
 from interlock.kernel.ids import new_id
@@ -23,33 +35,12 @@ from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
 from interlock.store.contract import cut
 from interlock.workflows import queries
-from interlock.workflows.model import Progress, Step, StepKind
-from interlock.workflows.model import Workflow as Definition
+from interlock.workflows.advancing import AdvanceRun
 from interlock.workflows.rerunning import RerunFrom
-from interlock.workflows.rules import DefineWorkflow, DeleteWorkflow
+from interlock.workflows.rules import DefineWorkflow, DeleteRun, DeleteWorkflow
 
 _TIMELINE_MAX = 200
 _SLOT_SECONDS = 86_400
-
-StepId = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_\-]+$")]
-
-
-class RetryBody(Body, frozen=True, kw_only=True):
-    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
-
-
-class StepBody(Body, frozen=True, kw_only=True):
-    """A `worker` step is a job on `topic`; an `approval` step asks people."""
-
-    id: StepId
-    kind: StepKind = StepKind.WORKER
-    topic: Topic | None = None
-    env: Text = ""
-    depends_on: Annotated[list[StepId], msgspec.Meta(max_length=50)] = []
-    retry: RetryBody = RetryBody()
-    timeout_seconds: Annotated[int, msgspec.Meta(ge=1, le=30 * 86_400)] = 3600
-    quorum: Annotated[int, msgspec.Meta(ge=1, le=50)] = 1
-    groups: Annotated[list[Text], msgspec.Meta(max_length=50)] = []
 
 
 class DefineBody(Body, frozen=True, kw_only=True):
@@ -62,53 +53,17 @@ class RerunBody(Body, frozen=True, kw_only=True):
     from_step: StepId
 
 
-class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
-    id: str
-    steps: list[Step]
-    defined_by: str
-    defined_at: datetime
-    version: int
-
-
-class WorkflowsView(msgspec.Struct, frozen=True, kw_only=True):
-    items: list[WorkflowView]
-    next_cursor: str | None = None
-
-
-class StepView(msgspec.Struct, frozen=True, kw_only=True):
-    id: str
-    kind: str
-    state: str
-    depends_on: list[str]
-    job_id: str | None
-    started_at: datetime | None
-    ended_at: datetime | None
-    why: str
-
-
-class RunWithSteps(RunView, frozen=True, kw_only=True):
-    """A run with how far its steps have come; a run that is only a slot has none."""
-
-    steps: list[StepView]
-
-
-class TimelineView(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened to a run and its jobs, oldest first."""
-
-    items: list[EntryView]
-
-
 async def define(call: Asked[None, DefineBody]) -> Answer:
-    steps = tuple(_step(body) for body in call.body.steps)
+    steps = tuple(step_of(body) for body in call.body.steps)
     command = DefineWorkflow(caller=caller_of(call), workflow=call.path["workflow"], steps=steps)
-    return await decide(call, command, lambda known: Reply(200, _workflow_view(known)))
+    return await decide(call, command, lambda known: Reply(200, workflow_view(known)))
 
 
 async def read_definition(call: Asked[None, None]) -> Reply:
     known = await queries.read_workflow(call.services.store, call.caller.tenant, call.path["workflow"])
     if known is None:
         raise NotFound("workflow", call.path["workflow"])
-    return Reply(200, _workflow_view(known))
+    return Reply(200, workflow_view(known))
 
 
 async def list_definitions(call: Asked[PageQuery, None]) -> Reply:
@@ -117,12 +72,12 @@ async def list_definitions(call: Asked[PageQuery, None]) -> Reply:
         call.services.store, call.caller.tenant, after=query.cursor, limit=query.limit + 1
     )
     page, cursor = cut(found, query.limit, lambda workflow: workflow.id)
-    return Reply(200, WorkflowsView(items=[_workflow_view(each) for each in page], next_cursor=cursor))
+    return Reply(200, WorkflowsView(items=[workflow_view(each) for each in page], next_cursor=cursor))
 
 
 async def delete(call: Asked[None, None]) -> Answer:
     command = DeleteWorkflow(caller=caller_of(call), workflow=call.path["workflow"])
-    return await decide(call, command, lambda known: Reply(200, _workflow_view(known)))
+    return await decide(call, command, lambda known: Reply(200, workflow_view(known)))
 
 
 async def read(call: Asked[None, None]) -> Reply:
@@ -131,7 +86,7 @@ async def read(call: Asked[None, None]) -> Reply:
         raise NotFound("run", call.path["run_id"])
     progress = await queries.read_progress(call.services.store, run.tenant, run.id)
     shown = msgspec.structs.asdict(run_view(run, datetime.now(UTC)))
-    return Reply(200, RunWithSteps(**shown, steps=_steps_view(progress)))
+    return Reply(200, RunWithSteps(**shown, steps=steps_view(progress)))
 
 
 async def timeline(call: Asked[None, None]) -> Reply:
@@ -155,10 +110,14 @@ async def approve_step(call: Asked[None, ApproveBody]) -> Answer:
     return await approve_by_id(call, step.job_id)
 
 
+async def delete_run(call: Asked[None, None]) -> Answer:
+    run = await _settled(call)
+    command = DeleteRun(caller=caller_of(call), run_id=run.id)
+    return await decide(call, command, lambda gone: Reply(200, run_view(gone)))
+
+
 async def rerun(call: Asked[None, RerunBody]) -> Answer:
-    old = await read_run(call.services.store, call.caller.tenant, call.path["run_id"])
-    if old is None:
-        raise NotFound("run", call.path["run_id"])
+    old = await _settled(call)
     start = StartRun(
         caller=caller_of(call),
         workflow=old.workflow,
@@ -170,47 +129,17 @@ async def rerun(call: Asked[None, RerunBody]) -> Answer:
     return await decide(call, command, lambda run: Reply(201, run_view(run)))
 
 
-def _step(body: StepBody) -> Step:
-    return Step(
-        id=body.id,
-        kind=body.kind,
-        topic=body.topic or "",
-        env=body.env,
-        depends_on=tuple(body.depends_on),
-        max_attempts=body.retry.max_attempts,
-        timeout_seconds=body.timeout_seconds,
-        quorum=body.quorum,
-        groups=tuple(body.groups),
-    )
-
-
-def _workflow_view(known: Definition) -> WorkflowView:
-    return WorkflowView(
-        id=known.id,
-        steps=list(known.steps),
-        defined_by=known.defined_by,
-        defined_at=known.defined_at,
-        version=known.version,
-    )
-
-
-def _steps_view(progress: Progress | None) -> list[StepView]:
-    if progress is None:
-        return []
-    kinds = {step.id: step for step in progress.definition}
-    return [
-        StepView(
-            id=step.id,
-            kind=kinds[step.id].kind.value,
-            state=step.state.value,
-            depends_on=list(kinds[step.id].depends_on),
-            job_id=step.job_id,
-            started_at=step.started_at,
-            ended_at=step.ended_at,
-            why=step.why,
+async def _settled(call: Asked[None, Any]) -> Run:
+    """The run that the path names; one that was cancelled just now has its steps stopped first."""
+    run = await read_run(call.services.store, call.caller.tenant, call.path["run_id"])
+    if run is None:
+        raise NotFound("run", call.path["run_id"])
+    if run.state is not RunState.RUNNING:
+        looked = AdvanceRun(
+            tenant=run.tenant, run_id=run.id, workflow=run.workflow, started_by=run.started_by
         )
-        for step in progress.steps
-    ]
+        await call.services.kernel.run(looked)
+    return run
 
 
 _TAG = "Workflows"
@@ -240,6 +169,11 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         id="get_run", method="GET", path="/api/v1/workflow-runs/{run_id}", tag=_TAG, roles=READERS,
         parameters=_RUN_ID, summary="Read a run and how far its steps have come",
         answers={200: RunWithSteps}, answer=read,
+    ),
+    Operation(
+        id="delete_run", method="DELETE", path="/api/v1/workflow-runs/{run_id}", tag=_TAG, roles=_OPERATORS,
+        parameters=_RUN_ID, summary="Forget a run that is over", answers={200: RunView}, answer=delete_run,
+        problems=("not_actionable",),
     ),
     Operation(
         id="run_timeline", method="GET", path="/api/v1/workflow-runs/{run_id}/timeline", tag=_TAG, roles=READERS,

@@ -23,14 +23,14 @@ def declare_workflow() -> Parser:
     """The options of `interlock workflow`."""
     parser = Parser(
         "interlock workflow",
-        description="Define, show and delete workflows; show how far a run came, approve a step, run it again.",
+        description="Define, show and delete workflows; show how far a run came, approve a step, repeat or forget it.",
         examples=(
             "interlock workflow define nightly steps.yaml",
             "interlock workflow run RUN_ID",
             "interlock workflow rerun RUN_ID --from send",
         ),
     )
-    verbs = ("define", "show", "delete", "run", "timeline", "approve", "rerun")
+    verbs = ("define", "show", "delete", "run", "timeline", "approve", "rerun", "forget")
     parser.add_argument("verb", choices=verbs, metavar="VERB", help=", ".join(verbs))
     parser.add_argument("id", metavar="ID", help="the workflow's id, or the run's")
     parser.add_argument(
@@ -78,6 +78,8 @@ def run_workflow(args: Namespace) -> int:
             found = client.delete_workflow(args.id)
         elif args.verb == "run":
             found = client.call("GET", "workflow-runs", args.id)
+        elif args.verb == "forget":
+            found = client.call("DELETE", "workflow-runs", args.id)
         elif args.verb == "timeline":
             found = client.run_timeline(args.id)
         elif args.verb == "approve":
@@ -116,6 +118,8 @@ def _told(args: Namespace, found: dict[str, Any]) -> list[str]:
             return [
                 f"{entry['at']}  {entry['actor']}  {entry['action']}  {entry['subject']}" for entry in entries
             ]
+        case "forget":
+            return [f"{found['run_id']} is forgotten; it was {found['state']}"]
         case "approve":
             return [f"{args.file}: {found['outcome']}"]
         case _:
@@ -125,7 +129,7 @@ def _told(args: Namespace, found: dict[str, Any]) -> list[str]:
 def _step_line(step: dict[str, Any]) -> str:
     needs: list[str] = step.get("depends_on") or []
     after = f"  after {', '.join(needs)}" if needs else ""
-    return f"{step['id']}  {step.get('kind', 'worker')}  {step.get('topic', '')}{after}"
+    return f"{step['id']}  {step.get('kind', 'worker')}  {step.get('topic') or ''}{after}"
 
 
 def _step(args: Namespace) -> str:

@@ -87,6 +87,7 @@ class AsyncInterlock(ClientBase):
     workflow = awaited(on_workflows.workflow)
     workflows = awaited(on_workflows.workflows)
     delete_workflow = awaited(on_workflows.delete_workflow)
+    delete_run = awaited(on_workflows.delete_run)
     run_timeline = awaited(on_workflows.run_timeline)
     approve_step = awaited(on_workflows.approve_step)
     rerun = awaited(on_workflows.rerun)

@@ -90,6 +90,7 @@ class Interlock(ClientBase):
     workflow = blocking(on_workflows.workflow)
     workflows = blocking(on_workflows.workflows)
     delete_workflow = blocking(on_workflows.delete_workflow)
+    delete_run = blocking(on_workflows.delete_run)
     run_timeline = blocking(on_workflows.run_timeline)
     approve_step = blocking(on_workflows.approve_step)
     rerun = blocking(on_workflows.rerun)

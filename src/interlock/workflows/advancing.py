@@ -199,18 +199,17 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
         steps = tuple(self._stopped(world, step) for step in progress.steps)
         world.put(PROGRESS, msgspec.structs.replace(progress, steps=steps, is_over=True))
         why = next((f"{step.id}: {step.why}" for step in steps if step.why), "")
-        note(
-            world,
-            Note(
-                tenant=run.tenant,
-                actor="interlock",
-                action=f"run_{state.value}",
-                subject=run.id,
-                details={"workflow": run.workflow, "why": why},
-            ),
-        )
         if run.state is not RunState.RUNNING:
+            # It was cancelled or lost, and whoever saw to that has said so.
             return run
+        ended = Note(
+            tenant=run.tenant,
+            actor="interlock",
+            action=f"run_{state.value}",
+            subject=run.id,
+            details={"workflow": run.workflow, "why": why},
+        )
+        note(world, ended)
         return end_run(world, run, state, error=why)
 
     def _stopped(self, world: World, step: StepRun) -> StepRun:

@@ -1,4 +1,4 @@
-"""Why a workflow cannot be defined, or a step not be rerun."""
+"""Why a workflow cannot be defined, a step not be rerun, or a run not be forgotten."""
 
 from __future__ import annotations
 
@@ -14,3 +14,11 @@ class StepNotRerunnable(Refusal):
     def __init__(self, run_id: str, why: str) -> None:
         super().__init__(f"run {run_id} cannot be run again from there: {why}")
         self.state = "not_rerunnable"
+
+
+class RunUnderWay(Refusal):
+    def __init__(self, run_id: str, state: str) -> None:
+        super().__init__(
+            f"run {run_id} is {state} and not over; cancel it, or wait for its end, then delete it"
+        )
+        self.state = state

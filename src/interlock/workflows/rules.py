@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from interlock.admission.model import Run
+from interlock.admission.model import RUNS, Run, RunState
 from interlock.admission.rules import StartRun
 from interlock.audit.rules import Note, note
 from interlock.identity.model import Caller, Role
@@ -17,6 +17,7 @@ from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 from interlock.workflows.model import PROGRESS, WORKFLOWS, Progress, Step, StepRun, Workflow
 from interlock.workflows.ordering import check_steps
+from interlock.workflows.refusals import RunUnderWay
 
 
 class DefineWorkflow(Command[Workflow], frozen=True, kw_only=True):
@@ -60,6 +61,33 @@ class DeleteWorkflow(Command[Workflow], frozen=True, kw_only=True):
         _audit(world, self.caller, "workflow_delete", self.workflow)
         world.delete(WORKFLOWS, known)
         return known
+
+
+class DeleteRun(Command[Run], frozen=True, kw_only=True):
+    """Forget a run that is over, and how its steps went. Its jobs and what the audit says of it stay."""
+
+    caller: Caller
+    run_id: str
+
+    def reads(self) -> Reads:
+        tenant = self.caller.tenant
+        own = (RUNS.key(tenant, self.run_id), PROGRESS.key(tenant, self.run_id))
+        return caller_reads(self.caller) | Reads(own=own)
+
+    def decide(self, world: World) -> Run:
+        require(world, self.caller, Role.OPERATE, Role.ADMIN)
+        run = world.get(RUNS, self.caller.tenant, self.run_id)
+        if run is None:
+            raise NotFound("run", self.run_id)
+        progress = world.get(PROGRESS, self.caller.tenant, self.run_id)
+        # A run that is only past its time still counts at the gate: a sweep settles it first.
+        if run.state is RunState.RUNNING or (progress and not progress.is_over):
+            raise RunUnderWay(run.id, run.state_at(world.now).value)
+        _audit(world, self.caller, "run_delete", run.id)
+        world.delete(RUNS, run)
+        if progress:
+            world.delete(PROGRESS, progress)
+        return run
 
 
 class StartWorkflowRun(Command[Run], frozen=True, kw_only=True):

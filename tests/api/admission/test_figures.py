@@ -37,6 +37,15 @@ async def test_stats_and_metrics_count_each_outcome_by_tenant_and_workflow(hall:
     assert await hall.stage.metric(line.format("b", "unavailable")) == 1
 
 
+async def test_setting_a_limit_tells_how_many_runs_it_counts_now(hall: Hall) -> None:
+    await hall.start("a")
+    for scope in ("tenant", "a"):
+        limited = await hall.stage.call(
+            "PUT", f"limits/{scope}", hall.stage.admin, {"max_concurrent_runs": 5}
+        )
+        assert (limited.document["scope"], limited.document["active"]) == (scope, 1)
+
+
 async def test_another_tenants_starts_are_not_shown(hall: Hall) -> None:
     other = await hall.stage.agent("bot", tenant="other")
     await hall.stage.call("POST", "workflows/w/runs", other, {})

@@ -87,3 +87,26 @@ async def test_a_cursor_that_no_list_returned_is_refused(stage: Stage, path: str
     refused = await stage.call("GET", f"{path}?cursor=zz", stage.admin)
     assert (refused.status, refused.word) == (400, "invalid_request")
     assert refused.document["errors"][0]["path"] == "query/cursor"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "place"),
+    [
+        ("POST", "leases", {"resource": "a/**/b"}, "/resource"),
+        ("POST", "leases", {"resource": "/".join("a" * 60)}, "/resource"),
+        ("POST", "grants", {"task": "t", "expires_in": 0}, "/expires_in"),
+        ("POST", "signers", {"public_key": "x"}, "/public_key"),
+        ("PUT", "workflows/w", {"steps": [{"id": "a"}]}, "/steps"),
+        ("POST", "jobs", {"topic": "t", "payload": 1, "expires_in": "0s"}, "/expires_in"),
+        ("POST", "jobs", {"topic": "t", "payload": 1, "expires_in": 0}, "/expires_in"),
+    ],
+)
+async def test_a_rule_that_finds_a_fault_in_a_request_says_where(
+    stage: Stage, method: str, path: str, body: object, place: str
+) -> None:
+    root = await stage.key("root", "person", "submit,review,admin")
+    refused = await stage.call(method, path, root, body)
+    assert (refused.status, refused.word) == (400, "invalid_request")
+    [fault] = refused.document["errors"]
+    assert fault["path"] == place
+    assert fault["reason"]

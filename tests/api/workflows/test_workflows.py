@@ -164,6 +164,52 @@ async def test_a_rerun_from_nowhere_is_refused(stage: Stage, step: str) -> None:
     assert (again.status, again.word) == (409, "not_actionable")
 
 
+async def test_a_run_that_was_cancelled_just_now_can_be_forgotten_and_leaves_no_job_behind(
+    stage: Stage,
+) -> None:
+    run_id = await set_up(stage)
+    early = await stage.call("DELETE", f"workflow-runs/{run_id}", stage.admin)
+    assert (early.status, early.word, early.document["state"]) == (409, "not_actionable", "running")
+    await stage.call("POST", f"workflow-runs/{run_id}/cancel", stage.admin, {})
+
+    gone = await stage.call("DELETE", f"workflow-runs/{run_id}", stage.admin)
+
+    assert (gone.status, gone.document["run_id"], gone.document["state"]) == (200, run_id, "cancelled")
+    for method in ("GET", "DELETE"):
+        assert (await stage.call(method, f"workflow-runs/{run_id}", stage.admin)).status == 404
+    assert (await stage.get("workflow-runs"))["items"] == []
+    assert [job["state"] for job in (await stage.get("jobs"))["items"]] == ["CANCELLED"]
+    assert (await stage.get("limits"))["active"] == 0
+    assert "run_delete" in [
+        entry["action"] for entry in (await stage.get(f"audit?subject={run_id}"))["items"]
+    ]
+
+
+async def test_only_an_operator_forgets_a_run(stage: Stage) -> None:
+    run_id = await set_up(stage)
+    await stage.call("POST", f"workflow-runs/{run_id}/cancel", stage.admin, {})
+    refused = await stage.call("DELETE", f"workflow-runs/{run_id}", await stage.agent())
+    assert (refused.status, refused.word) == (403, "forbidden")
+
+
+async def test_the_audit_says_of_a_cancelled_run_that_it_was_cancelled_and_not_that_it_failed(
+    stage: Stage,
+) -> None:
+    run_id = await set_up(stage)
+    await stage.call("POST", f"workflow-runs/{run_id}/cancel", stage.admin, {})
+    await stage.service.workflows.advance_all()
+    said = [entry["action"] for entry in (await stage.get(f"audit?subject={run_id}"))["items"]]
+    assert said == ["run_cancel", "run_start"]
+
+
+async def test_a_workflow_is_shown_as_it_can_be_sent_again(stage: Stage) -> None:
+    steps = [*STEPS, {"id": "last", "topic": "t.last", "retry": {"max_attempts": 7}, "timeout_seconds": 5}]
+    first = (await stage.call("PUT", "workflows/w", stage.admin, {"steps": steps})).document["steps"]
+    again = await stage.call("PUT", "workflows/w", stage.admin, {"steps": first})
+    assert (again.status, again.document["steps"]) == (200, first)
+    assert (first[3]["retry"], first[0]["kind"]) == ({"max_attempts": 7}, "worker")
+
+
 async def test_the_timeline_tells_it_in_order(stage: Stage) -> None:
     run_id = await set_up(stage, [{"id": "a", "topic": "t.a"}])
     await work(stage)

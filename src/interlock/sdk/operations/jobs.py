@@ -92,7 +92,7 @@ def history(
 
 def call(
     session: Session,
-    method: Literal["GET", "POST", "PUT"],
+    method: Literal["GET", "POST", "PUT", "DELETE"],
     *segments: str,
     query: Mapping[str, str | int | None] | None = None,
     body: Mapping[str, object] | None = None,

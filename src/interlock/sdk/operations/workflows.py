@@ -34,6 +34,11 @@ def delete_workflow(session: Session, workflow: str) -> Flow[Any]:
     return (yield from change(session, path("workflows", workflow), object, key=None, method="DELETE"))
 
 
+def delete_run(session: Session, run_id: str) -> Flow[Run]:
+    """Forget a run that is over; its jobs and what the audit says of it stay."""
+    return (yield from change(session, path("workflow-runs", run_id), Run, key=None, method="DELETE"))
+
+
 def run_timeline(session: Session, run_id: str) -> Flow[Any]:
     """What happened to a run and its jobs, oldest first."""
     return (yield from fetch(session, path("workflow-runs", run_id, "timeline"), object))
