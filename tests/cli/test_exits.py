@@ -123,6 +123,18 @@ def test_a_service_out_of_reach_ends_with_six_and_asks_whether_it_runs(terminal:
     assert "Is `interlock serve` running" in said.err
 
 
+def test_a_rule_that_cannot_be_evaluated_ends_with_six_and_does_not_blame_the_service(
+    house: Terminal,
+) -> None:
+    rule = "{id: a, when: {topic: a}, if: payload.b.c > 1, decision: allow}"
+    house("policy", "apply", house.file("broken.yaml", f"version: v1\nrules:\n  - {rule}\n"))
+    ended = house("submit", "a", "--patience", "0s")
+    assert ended.code == 6
+    assert "Correct the rule" in ended.err
+    assert "doctor" not in ended.err
+    assert "serve" not in ended.err
+
+
 def test_a_store_that_cannot_be_opened_ends_with_six(terminal: Terminal) -> None:
     said = terminal("jobs", "--store", "sqlite:////proc/nowhere/interlock.db", "--patience", "0s")
     assert said.code == 6

@@ -90,6 +90,7 @@ def test_an_admin_makes_lists_and_ends_keys_through_a_server(
     listed = terminal("key", "list", "--json").json["items"]
     assert made["key_id"] in {each["key_id"] for each in listed}
     assert datetime.fromisoformat(listed[0]["created_at"]) <= datetime.now(UTC)
+    assert listed == terminal("key", "list", "--store", sqlite_url, "--json").json["items"]
     assert terminal("key", "list").code == 0
     assert terminal("key", "revoke", made["key_id"]).code == 0
     assert terminal("jobs", "--key", made["key"]).code == 1

@@ -44,6 +44,8 @@ class KeyView(msgspec.Struct, frozen=True, kw_only=True):
     principal: str
     kind: str
     roles: list[str]
+    groups: list[str]
+    owner: str | None
     created_at: datetime
     created_by: str
     revoked_at: datetime | None
@@ -211,6 +213,8 @@ def _key_view(key: ApiKey, principal: Principal) -> KeyView:
         principal=key.principal,
         kind=principal.kind.value,
         roles=[role.value for role in principal.roles],
+        groups=list(principal.groups),
+        owner=principal.owner,
         created_at=key.created_at,
         created_by=key.created_by,
         revoked_at=key.revoked_at,

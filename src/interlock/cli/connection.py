@@ -124,7 +124,7 @@ def _paragraph(outcome: InterlockError, args: Namespace) -> str:
         return f"{text.partition(';')[0]}; {advice}"
     if isinstance(outcome, Denied) and outcome.job_id:
         return f"{text}. The request is kept as {outcome.job_id}"
-    if isinstance(outcome, Unavailable):
+    if isinstance(outcome, Unavailable) and outcome.code != "policy_unavailable":
         return f"{text}. {_where(args)}"
     if isinstance(outcome, InvalidRequest) and len(outcome.errors) > 1:
         return "\n  ".join([text, *(f"{fault.path}: {fault.reason}" for fault in outcome.errors)])

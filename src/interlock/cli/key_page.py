@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from msgspec import to_builtins
+
 from interlock.cli.output import Cell, Column, say_table
 from interlock.cli.wording import listed, safe, when
 
@@ -15,17 +17,19 @@ if TYPE_CHECKING:
 
 def key_fields(key: ApiKey, principal: Principal) -> dict[str, Any]:
     """A key without its secret."""
-    return {
+    fields = {
         "key_id": key.id,
         "principal": key.principal,
         "kind": principal.kind.value,
         "roles": [role.value for role in principal.roles],
         "groups": list(principal.groups),
         "owner": principal.owner,
-        "created_at": key.created_at.isoformat(),
+        "created_at": key.created_at,
         "created_by": key.created_by,
-        "revoked_at": key.revoked_at.isoformat() if key.revoked_at else None,
+        "revoked_at": key.revoked_at,
     }
+    # As a server spells it, moments included.
+    return to_builtins(fields)
 
 
 def say_keys(keys: Sequence[Mapping[str, Any]]) -> None:

@@ -79,6 +79,8 @@ def _changes(args: Namespace) -> list[dict[str, str]]:
         named = {"key": args.target, "version": args.version, "summary": args.summary}
         started = args.previous_version
         return [{**named, "previous_version": started} if started else named]
+    if args.version or args.previous_version:
+        raise Failed("--version goes with --key: what files and commits hold is their version", Exit.USAGE)
     if args.files:
         found = changes_of_files(args.files, args.repo)
     else:

@@ -201,4 +201,4 @@ def _nearest(name: str, options: Collection[str]) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(name.lower(), options, n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return f"; did you mean {str(near[0])!r}?" if near else ""
