@@ -72,14 +72,26 @@ class RequestReader:
             return
         heads = self._heads
         try:
-            self._parser.feed_data(data)
-        except _httptools.HttpParserUpgrade:
-            self.is_over = True  # The request is served, and nothing but HTTP/1.1 is spoken here.
+            self._parse(data)
         except _httptools.HttpParserError:
             self._refuse_all(_not_http())
         self._head_bytes = self._head_bytes + len(data) if self._is_in_head and self._heads == heads else 0
         if self._head_bytes > HEAD_BYTES_MAX and not self.is_over:
             self._refuse_all(_too_long(is_path=not self._pairs and len(self._url) > PATH_BYTES_MAX))
+
+    def _parse(self, data: bytes) -> None:
+        """Nothing but HTTP/1.1 is spoken here, so a wish to go over to something else is not heard.
+
+        The parser passes over the body of such a request: it is read again without the wish. CONNECT is the end.
+        """
+        try:
+            self._parser.feed_data(data)
+        except _httptools.HttpParserUpgrade as wish:
+            if not self._is_to_be_read_again():
+                self.is_over = True
+                return
+            plain, self._parser = self._without_upgrade(), _httptools.HttpRequestParser(self)
+            self._parse(plain + data[wish.args[0] :])
 
     def on_message_begin(self) -> None:
         """Another request begins."""
@@ -96,6 +108,8 @@ class RequestReader:
 
     def on_headers_complete(self) -> None:
         """Judge the head."""
+        if self._is_to_be_read_again():
+            return
         self._is_in_head = False
         self._heads += 1
         self._head = head = Request(method=self._parser.get_method().decode("latin-1"), path="")
@@ -120,11 +134,22 @@ class RequestReader:
 
     def on_message_complete(self) -> None:
         """The request is whole."""
+        if self._is_to_be_read_again():
+            return
         self._is_in_head = True
         head, self._head = self._head, None
         if head is not None:
             body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
             self._ask(self._asked(_with_body(head, body), None))
+
+    def _is_to_be_read_again(self) -> bool:
+        return self._parser.should_upgrade() and any(name.lower() == b"upgrade" for name, _ in self._pairs)
+
+    def _without_upgrade(self) -> bytes:
+        version = self._parser.get_http_version().encode()
+        first = self._parser.get_method() + b" " + self._url + b" HTTP/" + version
+        kept = (name + b": " + value for name, value in self._pairs if name.lower() != b"upgrade")
+        return b"\r\n".join((first, *kept, b"", b""))
 
     def _read_head(self, method: str) -> Request:
         headers = read_headers(self._pairs, self._header_bytes_max)

@@ -187,9 +187,24 @@ async def test_an_older_client_is_answered_and_left(wire: Wire) -> None:
 
 
 async def test_whoever_wants_to_speak_something_else_is_answered_in_http(wire: Wire) -> None:
-    answered = await wire.ask("GET", "/healthz", b"", "Connection: Upgrade", "Upgrade: websocket")
-    assert (answered.status, answered.headers["connection"]) == (200, "close")
+    for _ in range(2):
+        answered = await wire.ask("GET", "/healthz", b"", "Connection: Upgrade", "Upgrade: websocket")
+        assert (answered.status, answered.headers.get("connection")) == (200, None)
+    answered = await wire.ask("CONNECT", "/healthz", b"", "Connection: Upgrade", "Upgrade: websocket")
+    assert (answered.status, answered.headers["connection"]) == (405, "close")
     assert await wire.rest() == b""
+
+
+async def test_the_body_of_whoever_wants_to_speak_something_else_is_read(wire: Wire) -> None:
+    wish = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk")
+    whole = wire.head("POST", "/api/v1/things", f"Content-Length: {len(VASE)}", *wish) + VASE
+    pieces = (whole + whole, whole[:-4], whole[-4:], *(bytes((byte,)) for byte in whole))
+    for piece in pieces:
+        wire.say(piece)
+        await asyncio.sleep(0)
+    for _ in range(4):
+        answered = await wire.answer()
+        assert (answered.status, json.loads(answered.body)["name"]) == (201, "vase")
 
 
 async def test_a_head_request_has_the_length_and_no_body(wire: Wire) -> None:
