@@ -21,6 +21,7 @@ import inspect
 import logging
 import random
 import signal
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -90,7 +91,7 @@ class Worker:
         return register
 
     def run(self) -> None:
-        """Work until SIGTERM, Ctrl-C or `stop()`; then finish what was begun."""
+        """Work until SIGTERM, Ctrl-C or `stop()`; then finish what was begun. In a thread, only `stop()` ends it."""
         asyncio.run(self.serve(signals=True))
 
     async def serve(self, *, signals: bool = False) -> None:
@@ -99,7 +100,8 @@ class Worker:
             raise ValueError("this worker has no handler; add one with @worker.handler(topic)")
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="interlock-work")
-        if signals:
+        # Signals are the main thread's; elsewhere there is `stop`.
+        if signals and threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._loop.add_signal_handler(number, self._stopping.set)
         try:
@@ -113,7 +115,9 @@ class Worker:
         """Claim nothing more, and end when what was begun is done. Any thread may call it."""
         if self._loop is None:
             self._stopping.set()
-        else:
+            return
+        # A loop that is closed has nothing left to stop.
+        with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._stopping.set)
 
     async def _claim_until_stopped(self) -> None:
