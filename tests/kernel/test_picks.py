@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from interlock.kernel.record import PICKED_MAX, Reads, merge_reads, micros
 from interlock.kernel.world import World
@@ -66,6 +67,34 @@ async def test_what_a_refused_command_took_can_be_picked_again() -> None:
         refused, taken = await b.outcomes(TakeAndRegret(who="v", most=2), Take(who="w", most=2))
         assert isinstance(refused, Gone)
         assert taken == ("c0", "c1")
+
+
+class MoveAndLook(Plan, frozen=True, kw_only=True):
+    """Moves a chore, looks at what is due, and refuses if told to."""
+
+    regrets: bool
+
+    def reads(self) -> Reads:
+        return super().reads() | Reads(picks=(DueChores(limit=3, own=False),))
+
+    def decide(self, world: World) -> Any:
+        super().decide(world)
+        seen = tuple(chore.id for chore in world.pick(DueChores(limit=3, own=False)))
+        if self.regrets:
+            raise Gone
+        return seen
+
+
+@in_virtual_time
+async def test_what_was_seen_before_a_refusal_is_not_seen_after_it() -> None:
+    async with bench() as b:
+        await plan(b, 3)
+        refused, seen = await b.outcomes(
+            MoveAndLook(name="c0", due=FAR_OFF, regrets=True),
+            MoveAndLook(name="c1", due=FAR_OFF, regrets=False),
+        )
+        assert isinstance(refused, Gone)
+        assert seen == ("c0", "c2")
 
 
 @in_virtual_time

@@ -55,7 +55,7 @@ class Batch:
         for member in self.members:
             if member.asks_more and not self._waits(member):
                 self._ask(member, world)
-        return self._unread(world)
+        return self._unread(world, alone=loaded.alone)
 
     def decide(self, loaded: Loaded | None) -> Changes:
         """Decide every command; `loaded` is what the second reads found, if there were any."""
@@ -92,7 +92,7 @@ class Batch:
         except Exception as error:  # noqa: BLE001 - a bug in one command must not fail its neighbours
             self.outcomes[member] = _broken(member, error)
 
-    def _unread(self, world: World) -> Reads:
+    def _unread(self, world: World, *, alone: bool) -> Reads:
         """What was asked for and is not there yet; a record seen so far may be asked for to own."""
         if not self._more:
             return NOTHING
@@ -103,8 +103,12 @@ class Batch:
             again = (pick for member in self.members for pick in member.reads.picks)
             shared = Reads(picks=tuple(pick for pick in again if pick.unlimited() in asked))
             wanted = merge_reads((wanted, shared))
+        own = [key for key in wanted.own if not world.owns(key) and key not in self._busy]
+        if alone:
+            world.own(key for key in own if world.knows(key))
+            own = [key for key in own if not world.knows(key)]
         return Reads(
-            tuple(key for key in wanted.own if not world.owns(key) and key not in self._busy),
+            tuple(own),
             tuple(key for key in wanted.see if not world.knows(key)),
             wanted.picks,
         )

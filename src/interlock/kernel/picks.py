@@ -27,11 +27,15 @@ class Candidates(Generic[R]):
         self._skip = 0
         self._read = 0
         self._changed: dict[Key, None] = {}
+        # Many commands of a batch ask before any of them changes something; all get the same answer.
+        self._chosen: list[R] = []
+        self._chosen_at = (-1, -1)
 
     def start_over(self) -> None:
         """Forget what was learned of changes: some were undone."""
         self._skip = self._read = 0
         self._changed.clear()
+        self._chosen_at = (-1, -1)
 
     def choose(
         self,
@@ -40,8 +44,22 @@ class Candidates(Generic[R]):
         staged: Mapping[Key, object],
         changes: Sequence[Key],
         now: datetime,
-    ) -> list[R]:
+    ) -> Sequence[R]:
         """The first `pick.limit` that match now. `changes` is the batch's log of changed keys."""
+        asked_at = (pick.limit, len(changes))
+        if asked_at != self._chosen_at:
+            self._chosen = self._choose(pick, records, staged, changes, now)
+            self._chosen_at = asked_at
+        return self._chosen
+
+    def _choose(
+        self,
+        pick: Pick[R],
+        records: Mapping[Key, Any],
+        staged: Mapping[Key, object],
+        changes: Sequence[Key],
+        now: datetime,
+    ) -> list[R]:
         self._learn(pick, records, changes, now)
         while self._skip < len(self._keys) and self._keys[self._skip] in staged:
             self._skip += 1

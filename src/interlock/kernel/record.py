@@ -88,14 +88,20 @@ class Kind(Generic[R]):
 
     def row(self, record: R) -> tuple[ColumnValue, ...]:
         """A record as tenant, id, version, body and then its own columns."""
-        body = self._encoder.encode(record).decode()
-        return (
-            record.tenant,
-            record.id,
-            record.version,
-            body,
-            *[value(record) for value in self._column_values],
-        )
+        return (*self.head(record), *[value(record) for value in self._column_values])
+
+    def head(self, record: R) -> tuple[str, str, int, str]:
+        """The part of a row that every kind has."""
+        return (record.tenant, record.id, record.version, self._encoder.encode(record).decode())
+
+    def changed(self, before: R, after: R) -> dict[str, ColumnValue]:
+        """Those of the kind's own columns that are not as they were, with their values now."""
+        found: dict[str, ColumnValue] = {}
+        for name, value in self.columns.items():
+            now = value(after)
+            if now != value(before):
+                found[name] = now
+        return found
 
     def key(self, tenant: str, record_id: str) -> Key:
         return Key(self, tenant, record_id)

@@ -15,13 +15,15 @@ from interlock.kernel.world import Changes
 class Loaded(msgspec.Struct, frozen=True):
     """What a load found, as last committed; an absent key maps to None.
 
-    `busy` are keys to own that somebody else holds. Whoever only sees them finds them in `records`.
+    `busy` are keys to own that somebody else holds. Whoever only sees them finds them in `records`. `alone` says
+    that nobody else can write until this batch ends, so that to have seen a record is as good as to own it.
     """
 
     now: datetime
     records: Mapping[Key, Record | None]
     picked: Sequence[tuple[Pick[Any], Sequence[Record]]] = ()
     busy: frozenset[Key] = frozenset()
+    alone: bool = False
 
 
 class Transaction(msgspec.Struct, frozen=True):

@@ -31,11 +31,12 @@ class NotLoaded(LookupError):
 
 
 class Update(msgspec.Struct, frozen=True):
-    """A changed record and the version that it must still have in the store."""
+    """A changed record and the version that it must still have in the store; `before` says what has changed."""
 
     kind: Kind[Any]
     record: Record
     version_before: int
+    before: Record | None = None
 
 
 class Changes(msgspec.Struct, frozen=True):
@@ -150,6 +151,10 @@ class World:
     def owns(self, key: Key) -> bool:
         return key in self._owned
 
+    def own(self, keys: Iterable[Key]) -> None:
+        """Let commands change what they have only seen so far; the store says that nobody else can."""
+        self._owned.update(keys)
+
     def begin(self) -> None:
         """Start one command's staging."""
         self._undo.clear()
@@ -192,7 +197,7 @@ class World:
             elif after is None:
                 deletes.append((key, before.version))
             else:
-                updates.append(Update(key.kind, after, before.version))
+                updates.append(Update(key.kind, after, before.version, before))
         # Two servers that insert the same new keys in the same order wait for each other, not in a ring.
         owned.sort(key=lambda key: key.rank)
         inserts = [

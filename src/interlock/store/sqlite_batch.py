@@ -8,7 +8,7 @@ from typing import Any
 
 from interlock.kernel.record import Key, Kind, Reads, Record, from_micros, micros
 from interlock.kernel.storage import Loaded, Transaction, WriteConflict
-from interlock.kernel.world import Changes
+from interlock.kernel.world import Changes, Update
 from interlock.store import statements
 from interlock.store.clock import Clock
 from interlock.store.immutable import KeptImmutables
@@ -60,7 +60,7 @@ class SqliteBatches:
             values = {**pick.params(now), "limit": pick.limit}
             rows = self._cursor.execute(named_sql(pick.query).sql, values).fetchall()
             picked.append((pick, [pick.kind.decode(row[0]) for row in rows]))
-        return Loaded(now, records, picked)
+        return Loaded(now, records, picked, alone=True)  # BEGIN IMMEDIATE has the file's one writer lock.
 
     def _find(self, key: Key) -> Record | None:
         kind = key.kind
@@ -77,12 +77,21 @@ class SqliteBatches:
         for kind, record in changes.inserts:
             cursor.execute(statements.insert_one(kind), kind.row(record))
         for update in changes.updates:
-            row = update.kind.row(update.record)
-            cursor.execute(statements.update_one(update.kind), (*row, update.version_before))
+            self._update(update)
             self._expect_one()
         for key, version in changes.deletes:
             cursor.execute(statements.delete_one(key.kind), (key.tenant, key.id, version))
             self._expect_one()
+
+    def _update(self, update: Update) -> None:
+        kind = update.kind
+        if update.before is None:
+            values = (*kind.row(update.record), update.version_before)
+            self._cursor.execute(statements.update_one(kind), values)
+        else:
+            changed = kind.changed(update.before, update.record)
+            values = (*kind.head(update.record), *changed.values(), update.version_before)
+            self._cursor.execute(statements.update_some(kind, tuple(changed)), values)
 
     def _expect_one(self) -> None:
         if self._database.changes() != 1:

@@ -35,5 +35,16 @@ def update_one(kind: Kind[Any]) -> str:
 
 
 @cache
+def update_some(kind: Kind[Any], changed: tuple[str, ...]) -> str:
+    """Takes tenant, id, version and body, the changed columns, then the version that the row must still have.
+
+    An index is written again if any of its columns is set, even to what it was.
+    """
+    names = ("version", "body", *changed)
+    sets = ", ".join(f"{name} = ?{n}" for n, name in enumerate(names, start=3))
+    return f"UPDATE {kind.table} SET {sets} WHERE tenant = ?1 AND id = ?2 AND version = ?{len(names) + 3}"
+
+
+@cache
 def delete_one(kind: Kind[Any]) -> str:
     return f"DELETE FROM {kind.table} WHERE tenant = ? AND id = ? AND version = ?"
