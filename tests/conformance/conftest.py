@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from interlock.store.contract import Store
 from tests.conformance.places import MemoryPlace, Place, PostgresPlace, SqlitePlace
 from tests.harness.postgres import PostgresServer
 from tests.harness.proxy import PostgresProxy
@@ -27,6 +28,15 @@ async def place(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
     found = _place(request.param, request)
     yield found
     await found.close()
+
+
+@pytest.fixture
+async def store(place: Place) -> AsyncIterator[Store]:
+    """Each store in turn, open."""
+    opened = place.store()
+    await opened.open()
+    yield opened
+    await opened.close()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -67,14 +67,6 @@ def counter(name: str, count: int = 1, version: int = 1) -> tuple[Any, Counter]:
     return COUNTERS, Counter(tenant=TENANT, id=name, count=count, version=version)
 
 
-@pytest.fixture
-async def store(place: Place) -> Any:
-    opened = place.store()
-    await opened.open()
-    yield opened
-    await opened.close()
-
-
 async def test_what_is_written_is_read_back_as_it_was(store: Store) -> None:
     record = Counter(tenant="tén🎉", id="ключ'\"\\", count=-(2**40), leads_to="日本", version=1)
     await store.transact(carrying(changes((COUNTERS, record))))
