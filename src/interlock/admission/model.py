@@ -110,7 +110,26 @@ class Run(Record, frozen=True, kw_only=True):
         return RunState.LOST if overdue else self.state
 
 
+class Tallied(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the starts of one workflow ended."""
+
+    workflow: str
+    admitted: int = 0
+    full: int = 0
+    unavailable: int = 0
+
+
+class Tally(Record, frozen=True, kw_only=True):
+    """What one server counted in the few seconds from `at` on. The id names the server and those seconds."""
+
+    at: datetime
+    rows: tuple[Tallied, ...]
+
+
 LIMITS = Kind("limit", Limit, table="limits")
+TALLIES = Kind(
+    "admission_tally", Tally, table="admission_tallies", columns={"at": lambda tally: micros(tally.at)}
+)
 GATES = Kind("gate", Gate, table="gates")
 RUNS = Kind(
     "run",

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from interlock.admission.model import GATES, LIMITS, RUNS, TENANT_SCOPE, Gate, Limit, Run, RunState
+from interlock.admission.model import (
+    GATES,
+    LIMITS,
+    RUNS,
+    TALLIES,
+    TENANT_SCOPE,
+    Gate,
+    Limit,
+    Run,
+    RunState,
+    Tally,
+)
 from interlock.kernel.record import micros
 from interlock.store.contract import Store
 from interlock.store.paging import Records, page_of
@@ -50,6 +61,13 @@ async def tenant_gate(store: Store, tenant: str) -> tuple[Gate, int]:
     if not rows:
         return Gate(tenant=tenant, id=TENANT_SCOPE), 0
     return GATES.decode(rows[0][0]), int(rows[0][1] or 0)
+
+
+async def tallies_since(store: Store, tenant: str, since: datetime, *, but: str, limit: int) -> list[Tally]:
+    """What the servers of a tenant have counted since then, but for one of them."""
+    own = {"own_first": f"{but}.", "own_last": f"{but}/"}
+    params = {"tenant": tenant, "since": micros(since), **own, "limit": limit}
+    return [TALLIES.decode(row[0]) for row in await store.query("admission.tallies_since", params)]
 
 
 async def tenants_with_expired_runs(store: Store, now_micros: int, *, limit: int) -> list[str]:

@@ -70,3 +70,13 @@ WHERE limits.tenant = :tenant AND limits.id > :after ORDER BY limits.id LIMIT :l
 -- A tenant's gate, and how many runs there are that it should count.
 SELECT gates.body, (SELECT count(*) FROM runs WHERE runs.tenant = :tenant AND runs.state = 'running')
 FROM gates WHERE gates.tenant = :tenant AND gates.id = 'tenant' LIMIT 1;
+
+-- name: tallies_since
+-- What the servers of a tenant but one have counted since a moment.
+SELECT body FROM admission_tallies
+WHERE tenant = :tenant AND at >= :since AND (id < :own_first OR id > :own_last)
+ORDER BY at DESC LIMIT :limit;
+
+-- name: old_tallies
+-- Tallies from before a moment, in every tenant, the oldest first.
+SELECT body FROM admission_tallies WHERE at < :before ORDER BY at, tenant, id LIMIT :limit;

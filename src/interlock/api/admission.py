@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import msgspec
@@ -36,6 +36,8 @@ from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
 from interlock.store.contract import cut
 
+_WINDOW_SECONDS_MAX = 24 * 3600
+_TALLIES_MAX = 20_000
 _NAME = r"[A-Za-z0-9_.:\-]{1,200}"
 
 Workflow = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=f"^{_NAME}$")]
@@ -155,16 +157,7 @@ async def listed(call: Asked[RunsQuery, None]) -> Reply:
 
 
 async def stats(call: Asked[StatsQuery, None]) -> Reply:
-    counted = call.services.admission_stats.of(call.caller.tenant, duration_seconds(call.query.window))
-    rows = [
-        StatsRow(
-            workflow=workflow,
-            admitted=row["admitted"],
-            full_429=row["full"],
-            unavailable_503=row["unavailable"],
-        )
-        for workflow, row in sorted(counted.items())
-    ]
+    rows = await _counted(call)
     return Reply(
         200,
         StatsView(
@@ -176,6 +169,29 @@ async def stats(call: Asked[StatsQuery, None]) -> Reply:
             workflows=rows,
         ),
     )
+
+
+async def _counted(call: Asked[StatsQuery, None]) -> list[StatsRow]:
+    """By workflow, what this server has counted, and what the others have handed in."""
+    service, tenant, seconds = call.services, call.caller.tenant, duration_seconds(call.query.window)
+    counted = service.admission_stats.of(tenant, seconds)
+    since = datetime.now(UTC) - timedelta(seconds=min(seconds, _WINDOW_SECONDS_MAX))
+    server = service.admission_stats.server
+    for tally in await queries.tallies_since(service.store, tenant, since, but=server, limit=_TALLIES_MAX):
+        for row in tally.rows:
+            sums = counted.setdefault(row.workflow, {"admitted": 0, "full": 0, "unavailable": 0})
+            sums["admitted"] += row.admitted
+            sums["full"] += row.full
+            sums["unavailable"] += row.unavailable
+    return [
+        StatsRow(
+            workflow=workflow,
+            admitted=row["admitted"],
+            full_429=row["full"],
+            unavailable_503=row["unavailable"],
+        )
+        for workflow, row in sorted(counted.items())
+    ]
 
 
 async def _read(call: Asked[Any, Any]) -> Run:

@@ -61,7 +61,7 @@ class StatsRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatsView(msgspec.Struct, frozen=True, kw_only=True):
-    """How starts ended on this server within the window."""
+    """How starts ended within the window on all servers; of the others' last moments some may be missing."""
 
     tenant: str
     window: str

@@ -33,7 +33,7 @@ def declare_limits() -> Parser:
     setting.add_argument("most", metavar="N", type=_number, help="how many runs at once; 0 stops new ones")
     clearing = verbs.add_parser("clear", help="take a limit away")
     clearing.add_argument("scope", metavar="SCOPE", help="`tenant`, or a workflow's id")
-    telling = verbs.add_parser("stats", help="show how starts ended on the server that answers")
+    telling = verbs.add_parser("stats", help="show how starts ended, on all servers")
     telling.add_argument("--window", metavar="1h", default="1h", help="how far back to look (default 1h)")
     for verb, run in ((setting, run_set), (clearing, run_clear), (telling, run_stats)):
         as_json(verb)

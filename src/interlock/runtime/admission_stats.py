@@ -1,15 +1,20 @@
 """How starts of runs ended on this server, by tenant and workflow: as metrics, and over a sliding window.
 
-Kept in memory, because a 503 means that the store could not be asked; a restart begins anew.
+Counted in memory, because a 503 means that the store could not be asked, and handed in to the store from there.
 """
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
+from interlock.admission.model import Tallied, Tally
 from interlock.api.metrics import OTHER, Registry
+from interlock.kernel.ids import new_id
 
 OUTCOMES = ("admitted", "full", "unavailable")
 _GRAIN_SECONDS = 5
@@ -26,6 +31,9 @@ class AdmissionStats:
     """Counts in grains of a few seconds. What would take too much room is counted as `other`, or forgotten."""
 
     def __init__(self, registry: Registry, clock: Callable[[], float] = time.monotonic) -> None:
+        self.server = new_id("srv")
+        self.has_news = asyncio.Event()
+        self._news: set[tuple[int, str]] = set()
         self._clock = clock
         self._grains: deque[tuple[int, Counter[tuple[str, str, str]]]] = deque()
         self._entries = 0
@@ -44,6 +52,8 @@ class AdmissionStats:
         key = (tenant, workflow if known else OTHER, outcome)
         self._entries += key not in counts
         counts[key] += 1
+        self._news.add((self._grains[-1][0], tenant))
+        self.has_news.set()
 
     def of(self, tenant: str, window_seconds: int) -> dict[str, dict[str, int]]:
         """For each workflow of a tenant, how many starts were admitted, found it full, or could not ask."""
@@ -57,6 +67,32 @@ class AdmissionStats:
                     row = found.setdefault(workflow, dict.fromkeys(OUTCOMES, 0))
                     row[outcome] += number
         return found
+
+    def unreported(self) -> list[Tally]:
+        """What was counted since this was asked last; each record says all that is known of its seconds."""
+        news, self._news = self._news, set()
+        self.has_news.clear()
+        oldest = min((grain for grain, _ in news), default=0)
+        recent = itertools.takewhile(lambda each: each[0] >= oldest, reversed(self._grains))
+        return [
+            self._tally(grain, tenant, counts)
+            for grain, counts in recent
+            for tenant in sorted(owner for told, owner in news if told == grain)
+        ]
+
+    def report_again(self, tally: Tally) -> None:
+        """Take note that this could not be handed in."""
+        self._news.add((int(tally.id.rpartition(".")[2]), tally.tenant))
+        self.has_news.set()
+
+    def _tally(self, grain: int, tenant: str, counts: Counter[tuple[str, str, str]]) -> Tally:
+        ended: dict[str, dict[str, int]] = {}
+        for (owner, workflow, outcome), number in counts.items():
+            if owner == tenant:
+                ended.setdefault(workflow, {})[outcome] = number
+        ago = timedelta(seconds=self._clock() - grain * _GRAIN_SECONDS)
+        rows = tuple(Tallied(workflow=workflow, **ended[workflow]) for workflow in sorted(ended))
+        return Tally(tenant=tenant, id=f"{self.server}.{grain}", at=datetime.now(UTC) - ago, rows=rows)
 
     def _current(self) -> Counter[tuple[str, str, str]]:
         grain = int(self._clock() // _GRAIN_SECONDS)

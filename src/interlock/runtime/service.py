@@ -17,6 +17,7 @@ from interlock.runtime.permits import PermitSigner
 from interlock.runtime.relay_measures import RelayMeasures
 from interlock.runtime.settings import Settings
 from interlock.runtime.sweeps import Sweeps
+from interlock.runtime.tallying import Tallying
 from interlock.runtime.workflows import WorkflowEngine
 from interlock.store.contract import Store
 from interlock.store.urls import store_for
@@ -47,6 +48,7 @@ class Service:
         self.relay_measures = RelayMeasures(self.registry)
         self._relaying: Relaying | None = None
         self.workflows = WorkflowEngine(self.kernel, store)
+        self.tallying = Tallying(self.kernel, self.admission_stats)
         self.sweeps = Sweeps(self.kernel, store, self.measures, every_seconds=settings.sweep_seconds)
 
     async def open(self, *, sweeping: bool = True, relaying: bool = False) -> None:
@@ -57,6 +59,7 @@ class Service:
         if sweeping:
             self.sweeps.start()
             self.workflows.start()
+            self.tallying.start()
         if relaying and self.settings.relay:
             self._start_relaying()
 
@@ -73,6 +76,7 @@ class Service:
         await self.feed.close()
         await self.workflows.close()
         await self.sweeps.close()
+        await self.tallying.close()
         await self.kernel.close()
         await self.store.close()
 

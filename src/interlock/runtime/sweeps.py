@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from interlock.admission.ending import RECLAIM_MAX
 from interlock.admission.queries import tenants_with_expired_runs
 from interlock.admission.rules import ReclaimSlots
+from interlock.admission.tallies import ForgetTallies
 from interlock.approvals.sweeping import SweepDueJobs
 from interlock.effects.sweeping import SweepOverdueEffects
 from interlock.grants.rules import SweepOverdueGrants
@@ -79,7 +80,7 @@ class Sweeps:
 
     async def forget_once(self) -> None:
         """One pass over what nobody needs any more."""
-        for forget in (self._prune, self._forget_full_buckets):
+        for forget in (self._prune, self._forget_full_buckets, self._forget_tallies):
             await self._surely(forget)
 
     async def _surely(self, sweep: Callable[[], Awaitable[None]]) -> None:
@@ -111,6 +112,9 @@ class Sweeps:
 
     async def _forget_full_buckets(self) -> None:
         await self._until_few("full_buckets", ForgetFullBuckets(most=_PASS_MAX))
+
+    async def _forget_tallies(self) -> None:
+        await self._until_few("old_tallies", ForgetTallies(most=_PASS_MAX))
 
     async def _count_dead_letters(self) -> None:
         self._measures.work.dead_letters = await count_dead(self._store)

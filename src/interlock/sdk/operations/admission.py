@@ -96,5 +96,5 @@ def limits(session: Session) -> Flow[Limits]:
 
 
 def admission_stats(session: Session, *, window: str = "1h") -> Flow[AdmissionStats]:
-    """How starts ended lately on the server that answers: admitted, full, could not be evaluated."""
+    """How starts ended lately on all servers: admitted, full, could not be evaluated."""
     return (yield from fetch(session, path("admission", "stats"), AdmissionStats, {"window": window}))

@@ -1,0 +1,119 @@
+"""What one server counted at the gate, every server tells."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from interlock.admission.model import Tallied, Tally
+from interlock.admission.tallies import KEPT, ForgetTallies, KeepTally
+from interlock.api.metrics import Registry
+from interlock.kernel.refusal import StoreUnavailable
+from interlock.runtime.admission_stats import AdmissionStats
+from interlock.runtime.service import Service
+from interlock.runtime.tallying import Tallying
+from interlock.store.urls import store_for
+from tests.api.rooms.stage import Stage, open_stage
+
+
+async def figures(stage: Stage, window: str = "10m") -> tuple[int, int, int]:
+    told = await stage.get(f"admission/stats?window={window}")
+    return told["admitted"], told["full_429"], told["unavailable_503"]
+
+
+async def play(first: Stage, second: Stage) -> None:
+    """One start that is admitted on the first server, two that find it full on the second."""
+    await first.call("PUT", "limits/w", first.admin, {"max_concurrent_runs": 1})
+    for stage in (first, second, second):
+        await stage.call("POST", "workflows/w/runs", await stage.agent(), {})
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    """A service on an empty memory store with a virtual clock."""
+    async with open_stage() as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"])
+async def test_every_server_tells_what_all_of_them_counted(
+    url: str, sqlite_url: str, request: pytest.FixtureRequest
+) -> None:
+    where = sqlite_url if url == "sqlite" else request.getfixturevalue("postgres_url")
+    async with open_stage(store_for(where)) as first, open_stage(store_for(where)) as second:
+        await play(first, second)
+        assert (await figures(first), await figures(second)) == ((1, 0, 0), (0, 2, 0))
+
+        for _ in range(2):
+            await first.service.tallying.hand_in()
+            await second.service.tallying.hand_in()
+
+        assert await figures(first) == await figures(second) == (1, 2, 0)
+        told = (await first.get("admission/stats"))["workflows"]
+        assert told == [{"workflow": "w", "admitted": 1, "full_429": 2, "unavailable_503": 0}]
+
+
+async def test_counts_are_handed_in_by_themselves_and_at_the_end() -> None:
+    handed: list[Tally] = []
+
+    class Listening:
+        async def run(self, command: KeepTally) -> Tally:
+            handed.append(command.tally)
+            return command.tally
+
+    kernel: Any = Listening()
+    stats = AdmissionStats(Registry())
+    tallying = Tallying(kernel, stats)
+    tallying.start()
+    stats.count("t", "w", "full")
+    async with asyncio.timeout(30):
+        while not handed:
+            await asyncio.sleep(0.01)
+    stats.count("t", "w", "admitted")
+    await tallying.close()
+
+    assert (handed[0].tenant, handed[0].rows) == ("t", (Tallied(workflow="w", full=1),))
+    assert sum(row.admitted for tally in handed for row in tally.rows) == 1
+    assert stats.unreported() == []
+
+
+async def test_what_could_not_be_handed_in_is_handed_in_later(stage: Stage) -> None:
+    service: Service = stage.service
+    service.admission_stats.count("default", "w", "unavailable")
+    kernel: Any = service.kernel
+    run = kernel.run
+
+    async def broken(*_: Any) -> Any:
+        raise StoreUnavailable("gone")
+
+    kernel.run = broken
+    with pytest.raises(StoreUnavailable):
+        await service.tallying.hand_in()
+    kernel.run = run
+
+    assert [tally.rows for tally in service.admission_stats.unreported()] == [
+        (Tallied(workflow="w", unavailable=1),)
+    ]
+
+
+async def test_a_window_leaves_out_what_another_server_counted_before_it_and_a_sweep_forgets_it(
+    stage: Stage,
+) -> None:
+    for hours in (0, 2):
+        tally = Tally(
+            tenant="default",
+            id=f"srv_other.{hours}",
+            at=datetime.now(UTC) - timedelta(hours=hours),
+            rows=(Tallied(workflow="w", admitted=1),),
+        )
+        await stage.service.kernel.run(KeepTally(tally=tally))
+    assert await figures(stage, "1h") == (1, 0, 0)
+    assert await figures(stage, "3h") == (2, 0, 0)
+
+    stage.clock.now = datetime.now(UTC) + KEPT + timedelta(seconds=1)
+    assert [await stage.service.kernel.run(ForgetTallies(most=1)) for _ in range(3)] == [1, 1, 0]
+    assert await figures(stage, "24h") == (0, 0, 0)
