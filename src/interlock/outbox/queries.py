@@ -55,6 +55,12 @@ async def every_event_after(store: Store, after: int, *, limit: int) -> list[Pla
     return _placed(await store.query("outbox.every_event_after", {"after": after, "limit": limit}))
 
 
+async def places_after(store: Store, after: int, *, limit: int) -> list[tuple[int, str]]:
+    """The positions of all tenants' events after one, and the tenants, oldest first."""
+    rows = await store.query("outbox.places_after", {"after": after, "limit": limit})
+    return [(int(row[0]), str(row[1])) for row in rows]
+
+
 async def forgettable(store: Store, *, before: datetime, up_to: int, limit: int) -> tuple[Key, ...]:
     """Events from before a time that no relay needs any more."""
     params = {"before": micros(before), "up_to": up_to, "limit": limit}

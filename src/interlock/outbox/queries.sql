@@ -22,6 +22,10 @@ SELECT position, body FROM events WHERE tenant = :tenant AND position > 0 ORDER 
 -- Events of all tenants after a position, oldest first.
 SELECT position, body FROM events WHERE position > :after ORDER BY position LIMIT :limit;
 
+-- name: places_after
+-- Where events of all tenants after a position are, and whose, oldest first.
+SELECT position, tenant FROM events WHERE position > :after ORDER BY position LIMIT :limit;
+
 -- name: forgettable_events
 -- Of the oldest events up to a position, those from before a time.
 SELECT tenant, id FROM (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from functools import lru_cache
 
 import msgspec
 
@@ -39,8 +40,12 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def signing_input(permit: Permit, kid: str) -> bytes:
     """Header and claims as they are signed."""
-    header = Header(alg=ALGORITHM, kid=kid, typ=TYPE)
-    return b".".join(b64encode(spelled(part)).encode() for part in (header, permit))
+    return f"{_header(kid)}.{b64encode(spelled(permit))}".encode()
+
+
+@lru_cache(maxsize=16)
+def _header(kid: str) -> str:
+    return b64encode(spelled(Header(alg=ALGORITHM, kid=kid, typ=TYPE)))
 
 
 def spelled(part: msgspec.Struct) -> bytes:

@@ -197,6 +197,7 @@ class Connection(asyncio.Protocol):
             self._expect_reading()
         else:
             log.info("a client read nothing for %s s; its connection is cut", self._listening.stalled_seconds)
+            self._listening.cut.add()
             self._transport.abort()
 
     def _end_stall(self) -> None:

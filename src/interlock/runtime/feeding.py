@@ -12,7 +12,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from interlock.api.metrics import Registry
 from interlock.kernel.refusal import Overloaded
@@ -167,26 +167,36 @@ class EventFeed:
         sequenced = await queries.sequence(self._store)
         if sequenced > 0:
             self._sequenced.add(amount=sequenced)
-        page = await queries.every_event_after(self._store, self.position, limit=PAGE)
+        page = await self._pass_on()
         self.read_at = time.monotonic()
-        if page:
-            self._pass_on(page)
         if sequenced == queries.BUSY:
             # Another server gives positions just now, perhaps too early to have seen what woke this one.
             return _BUSY_SECONDS
-        if len(page) == PAGE:
+        if page == PAGE:
             return 0.0
         if sequenced > 0 or page:
             return _REST_SECONDS if self._readers else _UNREAD_REST_SECONDS
         return _POLL_SECONDS
 
-    def _pass_on(self, page: list[Placed]) -> None:
+    async def _pass_on(self) -> int:
+        """Give readers what is new, and wake whoever waits for it; returns how many there were."""
+        if not self._readers:
+            places = await queries.places_after(self._store, self.position, limit=PAGE)
+            # Somebody who came meanwhile wants the events themselves.
+            if not self._readers:
+                return self._moved_on(places)
+        page = await queries.every_event_after(self._store, self.position, limit=PAGE)
         for placed in page:
             for reader in self._readers.get(placed.event.tenant, ()):
                 reader.offer(placed)
-        self.position = page[-1].position
-        self._passed_on.add(amount=len(page))
-        self._wakes.publish({POSITIONS_TOPIC, *(events_topic(placed.event.tenant) for placed in page)})
+        return self._moved_on([(placed.position, placed.event.tenant) for placed in page])
+
+    def _moved_on(self, places: Sequence[tuple[int, str]]) -> int:
+        if places:
+            self.position = places[-1][0]
+            self._passed_on.add(amount=len(places))
+            self._wakes.publish({POSITIONS_TOPIC, *(events_topic(tenant) for _, tenant in places)})
+        return len(places)
 
     def _every_reader(self) -> Iterable[Reader]:
         return [reader for readers in self._readers.values() for reader in readers]

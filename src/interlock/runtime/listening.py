@@ -8,6 +8,7 @@ from typing import Any
 
 from interlock.api.app import App
 from interlock.api.http import Request, Response
+from interlock.api.metrics import Registry
 from interlock.api.wire import BODY_BYTES_MAX, HEADER_BYTES_MAX
 from interlock.runtime.connection import Connection
 
@@ -26,14 +27,21 @@ class Listening:
         header_bytes_max: int = HEADER_BYTES_MAX,
         stalled_seconds: float = STALLED_SECONDS,
         keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
+        registry: Registry | None = None,
     ) -> None:
-        """Needs a running event loop."""
+        """Needs a running event loop. What there is to count is counted in the registry."""
         self.app = app
         self.loop = asyncio.get_running_loop()
         self.body_bytes_max = body_bytes_max
         self.header_bytes_max = header_bytes_max
         self.stalled_seconds = stalled_seconds
         self.connections: set[Connection] = set()
+        registry = registry or Registry()
+        registry.gauge("interlock_connections", "Open connections.", lambda: len(self.connections))
+        self.cut = registry.counter(
+            "interlock_connections_cut_total",
+            "Connections cut because their client read nothing for too long.",
+        )
         self._answering: set[asyncio.Task[Response]] = set()
         self._streams: set[asyncio.Task[None]] = set()
         self._left = asyncio.Event()

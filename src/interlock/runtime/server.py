@@ -47,6 +47,7 @@ async def _serve(settings: Settings, listening: socket.socket, announce: Announc
             assemble(service, log),
             body_bytes_max=settings.body_bytes_max,
             stalled_seconds=settings.stalled_seconds,
+            registry=service.registry,
         )
         accepting = await clients.loop.create_server(clients.connection, sock=listening, backlog=_BACKLOG)
         host, port = listening.getsockname()[:2]

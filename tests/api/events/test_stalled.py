@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncGenerator
 from typing import Any, cast
 
+from interlock.api.metrics import Registry
 from interlock.runtime.connection import Connection
 from interlock.runtime.listening import Listening
 from tests.api.events.caller import Client, client_of
@@ -20,9 +21,9 @@ SUBJECT = "s" * 4000
 
 
 @contextlib.asynccontextmanager
-async def served(rig: Rig, stalled_seconds: float) -> AsyncGenerator[int]:
+async def served(rig: Rig, stalled_seconds: float, registry: Registry | None = None) -> AsyncGenerator[int]:
     """The rig's API behind real sockets with small buffers; yields the port."""
-    listening = Listening(rig.app, stalled_seconds=stalled_seconds)
+    listening = Listening(rig.app, stalled_seconds=stalled_seconds, registry=registry)
     bound = socket.create_server(("127.0.0.1", 0))
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
     accepting = await listening.loop.create_server(listening.connection, sock=bound)
@@ -70,13 +71,15 @@ async def test_a_reader_that_stops_reading_is_cut_off_and_misses_nothing(sqlite_
         client = await client_of(rig)
         await rig.tell(SUBJECT, times=100)
         await rig.until_placed(100)
-        async with served(rig, stalled_seconds=0.5) as port, streaming(port, client, 0) as stalling:
+        counted = Registry()
+        async with served(rig, 0.5, counted) as port, streaming(port, client, 0) as stalling:
             await stalling.read(up_to=3)
             async with asyncio.timeout(PATIENCE):
                 while rig.service.feed._count_readers():
                     await asyncio.sleep(0.01)
             # What was on its way when the connection was cut may still be read; then it ends.
             await stalling.read(up_to=100)
+            assert "interlock_connections_cut_total 1" in counted.exposition()
         assert len(stalling.seen) < 100
         last = max(stalling.seen, default=0)
         async with served(rig, stalled_seconds=PATIENCE) as port, streaming(port, client, last) as back:
