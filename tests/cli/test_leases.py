@@ -57,3 +57,11 @@ def test_the_board_shows_owners_waiters_collisions_and_runs(house: Terminal) -> 
     frame = house("board", "--once", "--json").json
     assert [lease["resource"] for lease in frame["leases"]] == ["repo:a"]
     assert {"waiting", "conflicts", "runs"} <= set(frame)
+
+
+def test_a_plain_number_is_a_duration_in_seconds(house: Terminal) -> None:
+    held = house("lease", "acquire", "plain", "--ttl", "90", "--json").json
+    assert held["ttl_seconds"] == 90
+    submitted = house("submit", "knowledge.read", "--expires-in", "3600", "--json")
+    assert (submitted.code, submitted.json["expires_at"] is None) == (0, False)
+    assert house("lease", "acquire", "plain", "--ttl", "9o").code == 2

@@ -29,6 +29,12 @@ def test_a_dead_letter_is_put_back_and_can_be_done(house: Terminal) -> None:
     assert (ended["state"], ended["result"], ended["attempt"]) == ("SUCCEEDED", "done", 1)
 
 
+def test_a_worker_without_a_topic_takes_any_job(house: Terminal) -> None:
+    job = house.submit(FREE)
+    assert house("worker", "--exec", "cat", "--once").code == 0
+    assert house("job", job["id"], "--json").json["state"] == "SUCCEEDED"
+
+
 def test_a_retry_has_one_winner(house: Terminal) -> None:
     job = dead_letter(house)
     assert house("retry", job, "--json").json["state"] == "PENDING"

@@ -23,7 +23,13 @@ def declare_approve() -> Parser:
     parser.add_argument("id", metavar="ID", help="the job's id")
     parser.add_argument("--reason", help="why; the submitter sees it")
     parser.add_argument("--note", help="a note for other reviewers")
-    parser.add_argument("--hash", metavar="SHA256", help="the hash that `interlock approval ID` showed")
+    parser.add_argument(
+        "--hash",
+        "--job-hash",
+        dest="hash",
+        metavar="SHA256",
+        help="the hash that `interlock approval ID` showed",
+    )
     return _finished(parser, run_approve)
 
 

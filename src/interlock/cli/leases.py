@@ -11,6 +11,7 @@ from interlock.cli.values import json_value, seconds
 
 REASONS = ("waiting_on_review", "paused_by_policy")
 PARTS = ("partial", "evidence", "validation", "open_questions")
+_MEANINGS = ("what is half done", "what shows it", "how it was checked", "what is not clear yet")
 _VERBS = (
     ("renew", "keep it for another period"),
     ("suspend", "wait for a person without renewing"),
@@ -217,9 +218,9 @@ def _saving(parser: ArgumentParser, *, fence_required: bool) -> None:
     parser.add_argument(
         "--done", type=json_value, required=fence_required, metavar="JSON", help="what is done"
     )
-    for part in PARTS:
+    for part, meaning in zip(PARTS, _MEANINGS, strict=True):
         option = f"--{part.replace('_', '-')}"
-        parser.add_argument(option, dest=part, type=json_value, metavar="JSON", help="see the how-to")
+        parser.add_argument(option, dest=part, type=json_value, metavar="JSON", help=meaning)
     _finish(parser, run_checkpoint)
 
 

@@ -14,17 +14,21 @@ if TYPE_CHECKING:
 def duration(text: str) -> str:
     """A duration as the service takes it."""
     seconds(text)
-    return text
+    return _with_unit(text)
 
 
 def seconds(text: str) -> int:
-    """A duration in seconds."""
+    """A duration in seconds; a plain number is one."""
     from interlock.codec.durations import seconds_of
 
     try:
-        return seconds_of(text)
+        return seconds_of(_with_unit(text))
     except ValueError as error:
         raise ArgumentTypeError(str(error)) from None
+
+
+def _with_unit(text: str) -> str:
+    return f"{text}s" if text.isascii() and text.isdigit() else text
 
 
 def pair(text: str) -> tuple[str, str]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from interlock.sdk.models import HeldJob
     from interlock.sdk.worker_settling import Settled
 
+_EVERY_TOPIC = ("**",)
 _MORE = """\
 the command gets:
   stdin                   the payload, as JSON
@@ -44,7 +45,7 @@ def declare_worker() -> Parser:
         more=_MORE,
     )
     parser.add_argument(
-        "--topic", action="append", required=True, metavar="TOPIC", help="exact or a glob; repeat it"
+        "--topic", action="append", metavar="TOPIC", help="exact or a glob; repeat it (default: every topic)"
     )
     parser.add_argument("--exec", dest="command", required=True, metavar="CMD", help="a shell command")
     parser.add_argument("--concurrency", type=int, default=1, metavar="N", help="jobs at a time (default 1)")
@@ -87,7 +88,7 @@ def run_worker(args: Namespace) -> int:
                 jobs_max=1 if args.once else None,
                 on_settled=settled,
             )
-            worker.handler(*args.topic)(run_command(args.command, retry_any=args.retry_any))
+            worker.handler(*(args.topic or _EVERY_TOPIC))(run_command(args.command, retry_any=args.retry_any))
         except ValueError as error:
             raise Failed(str(error), Exit.USAGE) from None
         worker.run()

@@ -13,7 +13,7 @@ from interlock.runtime.admission_stats import AdmissionStats
 
 log = logging.getLogger(__name__)
 
-_PAUSE_SECONDS = 0.25
+_PAUSE_SECONDS = 0.1
 _TROUBLE_SECONDS = 2.0
 
 
