@@ -181,6 +181,8 @@ BAD = [
     ("exec", "unknown"),
     ("exec", "--tasks", "missing.yaml", "mark"),
     ("exec", "--", "no-such-program-anywhere"),
+    ("exec", "--wiat", "10m", "--", "true"),
+    ("exec", "-x", "mark"),
 ]
 
 

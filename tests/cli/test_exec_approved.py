@@ -45,7 +45,7 @@ def asked(yard: Terminal, *words: str) -> str:
     """Run a task that has to be approved; returns the id to resume it with."""
     said = yard("exec", *words, "--json")
     assert said.code == 4, said.err
-    problem = yard_problem(said)
+    problem = said.problem
     assert problem["resume"] == f"interlock exec --resume {problem['job_id']} --wait 10m"
     return str(problem["job_id"])
 

@@ -44,11 +44,11 @@ class _ExecParser(Parser):
         while head:
             word = head.pop(0)
             name, equals, _ = word.partition("=")
-            if name not in takes_value:
+            if name not in takes_value and (words or not word.startswith("-")):
                 words.append(word)
                 continue
             ours.append(word)
-            if takes_value[name] and not equals and head:
+            if takes_value.get(name) and not equals and head:
                 ours.append(head.pop(0))
         return ours, words, tail if dashes else []
 

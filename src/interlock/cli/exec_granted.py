@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from interlock.cli.exec_preparing import Prepared, embedded_folder
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import given
+from interlock.cli.options import given, wants_json
 from interlock.execution.gate import Needed, NotGranted
 from interlock.execution.once import Ended, begin, replayed, run_begun
 
@@ -46,7 +46,8 @@ def claim_and_run(gate: Gate, args: Namespace, prepared: Prepared, execution_id:
     except NotGranted as missing:
         if needed.grant_id or needed.signed:
             raise _refused(prepared, str(missing)) from None
-        _tell_asking(str(missing))
+        if not wants_json(args):
+            _tell_asking(str(missing))
         return None
     if begun.replayed:
         return replayed(execution_id, begun.result)
