@@ -15,6 +15,11 @@ def test_a_payload_can_be_written_out_in_a_file_or_on_stdin(house: Terminal) -> 
     assert written["job_hash"] == from_file["job_hash"] == from_stdin["job_hash"]
 
 
+def test_null_is_a_payload(house: Terminal) -> None:
+    job = house("submit", "knowledge.read", "--payload", "null", "--run-id", "run_1", "--json").json
+    assert (job["payload"], job["run_id"]) == (None, "run_1")
+
+
 def test_a_payload_that_reads_two_ways_is_refused_before_anything_is_sent(house: Terminal) -> None:
     said = house("submit", "knowledge.read", "--payload", '{"page": 7, "page": 8}')
     assert said.code == 2

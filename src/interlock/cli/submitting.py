@@ -65,6 +65,7 @@ def _declare_extras(parser: Parser) -> None:
     )
     parser.add_argument("--expires-in", type=duration, metavar="4h", help="it is of no use after this long")
     parser.add_argument("--max-attempts", type=int, metavar="N", help="how often workers may try it")
+    parser.add_argument("--run-id", metavar="ID", help="the run that it belongs to")
     parser.add_argument(
         "--key",
         "--idempotency-key",
@@ -103,6 +104,7 @@ def _submitted(client: Interlock, args: Namespace) -> Job:
         evidence=args.evidence or None,
         expires_in=args.expires_in,
         max_attempts=args.max_attempts,
+        run_id=args.run_id,
         key=args.intent,
     )
 

@@ -84,12 +84,13 @@ def change_answered(
 
     `key` names the caller's intent: the same name on the same path and scope is the same request, also
     after a restart of this process. Without one the call gets a name of its own. Fields that are None
-    are left out of the body. Times as for `exchange`.
+    are left out of the body, but for a payload, of which null is one. Times as for `exchange`.
     """
     name = fresh_name() if key is None else _checked_name(key)
     headers = _headers(session) | {IDEMPOTENCY_KEY: derived_key(where, scope, name)}
     content = b""
-    if present := {field: value for field, value in (body or {}).items() if value is not None}:
+    named = (body or {}).items()
+    if present := {field: value for field, value in named if value is not None or field == "payload"}:
         headers["content-type"], content = "application/json", encoded(present)
     request = Request(method=method, path=where, headers=headers, body=content)
     return (yield from exchange(session, request, name=name, hold_seconds=hold_seconds))
