@@ -88,6 +88,9 @@ class BadSetting(Exception):
     """A setting cannot be used; the message names it and says what is allowed."""
 
 
+_WANTED = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+
+
 def settings_from(environ: dict[str, str] | None = None, **given: object) -> Settings:
     """Settings from what was given, then from the environment, then the defaults."""
     environ = dict(os.environ) if environ is None else environ
@@ -101,9 +104,16 @@ def settings_from(environ: dict[str, str] | None = None, **given: object) -> Set
     try:
         settings = msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
-        raise BadSetting(f"{error}; see `interlock serve --help`") from error
+        raise BadSetting(f"{_reason(str(error), values)}; see `interlock serve --help`") from error
     _check(settings)
     return settings
+
+
+def _reason(found: str, values: dict[str, object]) -> str:
+    """What is wrong with which setting, as a person would say it."""
+    name = found.rpartition("$.")[2].rstrip("`")
+    wanted = next((words for kind, words in _WANTED.items() if f"Expected `{kind}" in found), None)
+    return f"{name} must be {wanted}, not {values[name]!r}" if wanted and name in values else found
 
 
 def _check(settings: Settings) -> None:

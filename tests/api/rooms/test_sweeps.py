@@ -73,3 +73,17 @@ async def test_old_batches_and_expired_answers_are_forgotten(tmp_path: Path) -> 
 def test_a_setting_that_cannot_be_meant_is_refused_by_name(given: dict[str, object]) -> None:
     with pytest.raises(BadSetting, match=next(iter(given))):
         settings_from({}, **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"port": "x"}, "port must be a whole number, not 'x'"),
+        ({"sweep_seconds": "soon"}, "sweep_seconds must be a number, not 'soon'"),
+        ({"relay": "maybe"}, "relay must be true or false, not 'maybe'"),
+    ],
+    ids=str,
+)
+def test_a_setting_of_the_wrong_kind_is_refused_in_plain_words(given: dict[str, object], said: str) -> None:
+    with pytest.raises(BadSetting, match=said):
+        settings_from({}, **given)
