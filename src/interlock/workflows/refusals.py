@@ -11,9 +11,9 @@ class BadSteps(Refusal):
 
 
 class StepNotRerunnable(Refusal):
-    def __init__(self, run_id: str, why: str) -> None:
+    def __init__(self, run_id: str, state: str, why: str) -> None:
         super().__init__(f"run {run_id} cannot be run again from there: {why}")
-        self.state = "not_rerunnable"
+        self.state = state
 
 
 class RunUnderWay(Refusal):

@@ -161,7 +161,7 @@ async def test_a_rerun_from_nowhere_is_refused(stage: Stage, step: str) -> None:
     )
     await work(stage, fail=True)
     again = await stage.call("POST", f"workflow-runs/{run_id}/rerun", stage.admin, {"from_step": step})
-    assert (again.status, again.word) == (409, "not_actionable")
+    assert (again.status, again.word, again.document["state"]) == (409, "not_actionable", "failed")
 
 
 async def test_a_run_that_was_cancelled_just_now_can_be_forgotten_and_leaves_no_job_behind(
