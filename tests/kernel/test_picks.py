@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
+from interlock.kernel.batch import Batch
+from interlock.kernel.command import Command
+from interlock.kernel.pending import Pending
 from interlock.kernel.record import PICKED_MAX, Reads, merge_reads, micros
+from interlock.kernel.storage import Loaded
 from interlock.kernel.world import World
-from tests.kernel.counters import CountDue, DueChores, Gone, Plan, PlanFresh, Take
+from tests.kernel.counters import CHORES, TENANT, Chore, CountDue, DueChores, Gone, Plan, PlanFresh, Take
 from tests.kernel.scripted import START, Bench, bench
 from tests.kernel.virtual import in_virtual_time
 
@@ -156,3 +160,30 @@ def test_owning_picks_add_up_to_a_bound_and_looks_share() -> None:
     assert limits(DueChores(limit=2), DueChores(limit=3, own=False)) == [2, 3]
     assert limits(*(DueChores(limit=100) for _ in range(256))) == [PICKED_MAX]
     assert limits(DueChores(limit=2 * PICKED_MAX), DueChores(limit=1)) == [2 * PICKED_MAX]
+
+
+class LookThenOwn(Command[tuple[str, ...]], frozen=True, kw_only=True):
+    """Sees what is due, owns it in its second reads, and says what is due then."""
+
+    pick: DueChores
+
+    def reads(self) -> Reads:
+        return Reads(picks=(self.pick,))
+
+    def more(self, world: World) -> Reads:
+        return Reads(own=tuple(CHORES.key_of(chore) for chore in world.pick(self.pick)))
+
+    def decide(self, world: World) -> tuple[str, ...]:
+        return tuple(chore.id for chore in world.pick(self.pick))
+
+
+def test_what_somebody_took_before_it_was_owned_is_no_longer_picked() -> None:
+    pick = DueChores(limit=3, own=False)
+    seen = [Chore(tenant=TENANT, id=name, due=LONG_AGO, version=1) for name in ("a", "b")]
+    member = Pending(LookThenOwn(pick=pick), cast("Any", None), now=0.0, budget=1.0, weight=0)
+    batch = Batch("batch_1", [member], str)
+    wanted = batch.more(Loaded(START, {}, [(pick, seen)]))
+    taken = Chore(tenant=TENANT, id="a", due=None, taken_by="w", version=2)
+    assert set(wanted.own) == {CHORES.key_of(chore) for chore in seen}
+    batch.decide(Loaded(START, {CHORES.key_of(taken): taken, CHORES.key_of(seen[1]): seen[1]}))
+    assert batch.outcomes[member] == ("b",)

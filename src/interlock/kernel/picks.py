@@ -32,7 +32,7 @@ class Candidates(Generic[R]):
         self._chosen_at = (-1, -1)
 
     def start_over(self) -> None:
-        """Forget what was learned of changes: some were undone."""
+        """Forget what was learned of changes: some were undone, or more was loaded."""
         self._skip = self._read = 0
         self._changed.clear()
         self._chosen_at = (-1, -1)

@@ -131,6 +131,7 @@ class World:
         """Take in what a load returned; a key that is absent in the store maps to None."""
         self._records.update(records)
         self._owned.update(owned)
+        self._pick_afresh()
 
     def admit_pick(self, pick: Pick[R], records: Sequence[R]) -> None:
         """Take in what a pick loaded. What it owns is newer than what somebody only saw."""
@@ -143,6 +144,7 @@ class World:
                 self._owned.add(key)
             else:
                 self._records.setdefault(key, record)
+        self._pick_afresh()
 
     def knows(self, key: Key) -> bool:
         """Whether the record, or its absence, was loaded."""
@@ -175,8 +177,7 @@ class World:
         del self._wakes[wakes:]
         if len(self._changed) > changed:
             del self._changed[changed:]
-            for candidates in self._picks.values():
-                candidates.start_over()
+            self._pick_afresh()
 
     @property
     def is_as_loaded(self) -> bool:
@@ -220,6 +221,11 @@ class World:
         self._records[key] = record
         if key.kind in self._picked_kinds:
             self._changed.append(key)
+
+    def _pick_afresh(self) -> None:
+        """Some changes were undone, or what was picked may have changed before it was owned."""
+        for candidates in self._picks.values():
+            candidates.start_over()
 
     def _early(self, what: str) -> Exception:
         return NotLoaded(f"{what}; declare it there") if self.is_as_loaded else Deferred(what)
