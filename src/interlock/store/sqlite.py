@@ -35,7 +35,9 @@ from interlock.store.sqlite_driver import (
     connect_durably,
     reading,
     roll_back,
+    try_to_begin,
 )
+from interlock.store.turns import Turns
 
 R = TypeVar("R", bound=Record)
 Heard = Callable[[frozenset[str] | None], None]
@@ -60,6 +62,7 @@ class SqliteStore:
         self._reader: Database | None = None
         self._commits = ThreadPoolExecutor(1, thread_name_prefix="sqlite-commit")
         self._queries = QueryThreads(self._path)
+        self._turns = Turns(self._path)
         self._heard: Heard | None = None
         self._seen_version: int | None = None
         self._watcher: asyncio.Task[None] | None = None
@@ -87,6 +90,7 @@ class SqliteStore:
         for database in (self._reader, self._writer):
             if database:
                 database.close()
+        self._turns.close()
         self._reader = self._writer = self._batches = None
 
     async def transact(self, transaction: Transaction) -> None:
@@ -154,7 +158,7 @@ class SqliteStore:
         while True:
             try:
                 roll_back(writer)
-                writer.execute("BEGIN IMMEDIATE")
+                try_to_begin(writer)
                 return
             except BUSY:
                 if time.monotonic() >= deadline:
@@ -175,6 +179,7 @@ class SqliteStore:
             raise StoreDown("the disk is full; make room") from error
         except Exception as error:
             raise CommitUnknown(str(error)) from error
+        self._turns.pass_on()
 
     def _opened(self) -> tuple[Database, SqliteBatches]:
         if self._writer is None or self._batches is None:

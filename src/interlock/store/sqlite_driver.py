@@ -92,6 +92,18 @@ def is_taken(error: BaseException) -> bool:
     return isinstance(error, apsw.ConstraintError) and cast("Any", error).extendedresult in _TAKEN
 
 
+def try_to_begin(database: Database) -> None:
+    """Take the file's one writer lock if it is free, and say `BUSY` at once if not.
+
+    To wait for it in SQLite's own handler would mean to look again after longer and longer pauses, up to 100 ms.
+    """
+    database.set_busy_timeout(0)
+    try:
+        database.execute("BEGIN IMMEDIATE")
+    finally:
+        database.set_busy_timeout(_READ_BUSY_MS)
+
+
 def roll_back(database: Database) -> None:
     """End whatever transaction is open."""
     if database.in_transaction:
