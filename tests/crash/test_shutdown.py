@@ -37,7 +37,7 @@ async def test_everything_accepted_before_sigterm_is_answered(
                 timeout_seconds=HANG_SECONDS,
             )
         )
-        await queued(server, ACCEPTED)
+        await accepted(server, ACCEPTED + 1)
         ending = asyncio.create_task(asyncio.to_thread(server.terminate))
         (poll,) = await waiting
         assert not asking.done()
@@ -109,14 +109,13 @@ async def test_the_log_names_requests_and_callers_but_holds_no_secret(
     assert not re.search("il_[0-9a-f]{16}_", log)
 
 
-async def queued(server: InterlockServer, count: int) -> None:
-    """Return once the server has this many commands in its queue or in flight."""
+async def accepted(server: InterlockServer, count: int) -> None:
+    """Return once the server is answering this many requests, besides the one that asks."""
     async with asyncio.timeout(HANG_SECONDS):
         while True:
             (metrics,) = await fire(server.url, [get("/metrics")])
-            found = re.search(rb"^interlock_queue_depth (\d+)", metrics.body, re.MULTILINE)
-            # What a lane tries just now is not in the queue; the lane puts it back each time it fails.
-            if found and int(found[1]) >= count:
+            found = re.search(rb"^interlock_requests_in_flight (\d+)", metrics.body, re.MULTILINE)
+            if found and int(found[1]) > count:
                 return
             await asyncio.sleep(0.01)
 

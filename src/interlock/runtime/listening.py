@@ -38,6 +38,9 @@ class Listening:
         self.connections: set[Connection] = set()
         registry = registry or Registry()
         registry.gauge("interlock_connections", "Open connections.", lambda: len(self.connections))
+        registry.gauge(
+            "interlock_requests_in_flight", "Requests that are being answered.", lambda: len(self._answering)
+        )
         self.cut = registry.counter(
             "interlock_connections_cut_total",
             "Connections cut because their client read nothing for too long.",
