@@ -5,6 +5,7 @@ What is refused by its head is handed on before its body arrives, and the body i
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, cast
 
@@ -84,14 +85,18 @@ class RequestReader:
 
         The parser passes over the body of such a request: it is read again without the wish. CONNECT is the end.
         """
-        try:
-            self._parser.feed_data(data)
-        except _httptools.HttpParserUpgrade as wish:
-            if not self._is_to_be_read_again():
-                self.is_over = True
-                return
-            plain, self._parser = self._without_upgrade(), _httptools.HttpRequestParser(self)
-            self._parse(plain + data[wish.args[0] :])
+        left = deque((memoryview(data),))
+        while left:
+            piece = left.popleft()
+            try:
+                self._parser.feed_data(piece)
+            except _httptools.HttpParserUpgrade as wish:
+                if not self._is_to_be_read_again():
+                    self.is_over = True
+                    return
+                left.appendleft(piece[wish.args[0] :])
+                left.appendleft(memoryview(self._without_upgrade()))
+                self._parser = _httptools.HttpRequestParser(self)
 
     def on_message_begin(self) -> None:
         """Another request begins."""

@@ -207,6 +207,12 @@ async def test_the_body_of_whoever_wants_to_speak_something_else_is_read(wire: W
         assert (answered.status, json.loads(answered.body)["name"]) == (201, "vase")
 
 
+async def test_thousands_of_wishes_for_another_protocol_at_once_are_answered_in_http(wire: Wire) -> None:
+    many = 3000
+    wire.say(wire.head("GET", "/healthz", "Connection: Upgrade", "Upgrade: h2c") * many)
+    assert {(await wire.answer()).status for _ in range(many)} == {200}
+
+
 async def test_a_head_request_has_the_length_and_no_body(wire: Wire) -> None:
     wire.say(wire.head("HEAD", "/healthz") + wire.head("GET", "/healthz"))
     first = (await wire.until(b"\r\n\r\n")).decode().lower()
