@@ -151,6 +151,8 @@ class Connection(asyncio.Protocol):
     def _finish(self, asked: Asked) -> None:
         self._now = None
         if not self._stays(asked):
+            self._is_ending = True
+            self._line.clear()  # Nobody would hear the answers.
             self._transport.close()
 
     def _stays(self, asked: Asked) -> bool:

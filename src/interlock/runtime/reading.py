@@ -75,7 +75,8 @@ class RequestReader:
         try:
             self._parse(data)
         except _httptools.HttpParserError:
-            self._refuse_all(_not_http())
+            if not self.is_over:
+                self._refuse_all(_not_http())
         self._head_bytes = self._head_bytes + len(data) if self._is_in_head and self._heads == heads else 0
         if self._head_bytes > HEAD_BYTES_MAX and not self.is_over:
             self._refuse_all(_too_long(is_path=not self._pairs and len(self._url) > PATH_BYTES_MAX))
@@ -112,8 +113,8 @@ class RequestReader:
         self._pairs.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """Judge the head."""
-        if self._is_to_be_read_again():
+        """Judge the head, unless it comes after the last one."""
+        if self.is_over or self._is_to_be_read_again():
             return
         self._is_in_head = False
         self._heads += 1

@@ -186,6 +186,14 @@ async def test_an_older_client_is_answered_and_left(wire: Wire) -> None:
     assert await wire.rest() == b""
 
 
+async def test_nothing_is_done_that_nobody_would_hear_the_answer_to(wire: Wire, service: Service) -> None:
+    old = wire.head("POST", "/api/v1/things", "Connection: keep-alive", f"Content-Length: {len(VASE)}") + VASE
+    wire.say(old.replace(b"HTTP/1.1", b"HTTP/1.0") * 3)
+    assert (await wire.answer()).status == 201
+    assert await wire.rest() == b""
+    assert len(service.shelf.placed) == 1
+
+
 async def test_whoever_wants_to_speak_something_else_is_answered_in_http(wire: Wire) -> None:
     for _ in range(2):
         answered = await wire.ask("GET", "/healthz", b"", "Connection: Upgrade", "Upgrade: websocket")
