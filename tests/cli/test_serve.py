@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from urllib.request import urlopen
 
 import apsw
 import pytest
@@ -77,6 +78,23 @@ def test_the_first_start_announces_an_address_and_one_admin_key(
     assert (
         terminal("key", "list", "--url", url, "--key", key, "--json").json["items"][0]["principal"] == "admin"
     )
+
+
+def _has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6")
+def test_an_ipv6_address_is_announced_as_it_is_asked_for(started: Callable[..., Started]) -> None:
+    server = started("--host", "::1", "--port", "0", "--json")
+    address = json.loads(server.line())["url"]
+    assert address.startswith("http://[::1]:")
+    with urlopen(f"{address}/healthz", timeout=HANG_SECONDS) as answer:
+        assert answer.status == 200
 
 
 def test_a_later_start_announces_no_key(terminal: Terminal, started: Callable[..., Started]) -> None:

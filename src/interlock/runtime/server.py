@@ -34,7 +34,8 @@ def serve(settings: Settings, announce: Announce) -> None:
 
     Raises what kept the server from starting: a port in use, a store that cannot be opened, a bad policy.
     """
-    listening = socket.create_server((settings.host, settings.port), backlog=_BACKLOG)
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
     with listening, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, listening, announce))
 
@@ -50,13 +51,17 @@ async def _serve(settings: Settings, listening: socket.socket, announce: Announc
             registry=service.registry,
         )
         accepting = await clients.loop.create_server(clients.connection, sock=listening, backlog=_BACKLOG)
-        host, port = listening.getsockname()[:2]
-        announce(f"http://{host}:{port}", admin)
+        announce(_address(listening), admin)
         settle_memory()
         await asked.to_stop.wait()
         accepting.close()
         service.stop_waiting()
         await asked.unless_hurried(clients.drain(settings.drain_seconds))
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 @contextlib.asynccontextmanager
