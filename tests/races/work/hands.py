@@ -35,11 +35,14 @@ class Journal:
         self._file.write(f"{what} {job} {fence}\n")
 
 
-def act(payload: Any) -> None:
-    """The work: a moment of time, or the death of whoever tries."""
+def act(payload: Any, fence: int) -> None:
+    """The work: a moment of time, or the death of whoever tries.
+
+    A successor takes longer, so that whoever had the job before comes back while it is still at it.
+    """
     if payload.get("poison"):
         os._exit(POISONED)
-    time.sleep(random.uniform(0.01, 0.12))
+    time.sleep(random.uniform(0.01, 0.12) if fence == 1 else random.uniform(0.5, 1.5))
 
 
 def careful(url: str, journal: Journal) -> None:
@@ -53,7 +56,7 @@ def careful(url: str, journal: Journal) -> None:
     @worker.handler(*TOPICS)
     def work(work: Work) -> int:
         journal.note("begin", work.id, work.fence)
-        act(work.payload)
+        act(work.payload, work.fence)
         return work.fence
 
     worker.run()
@@ -69,7 +72,7 @@ def careless(url: str, journal: Journal) -> None:
             continue
         for job in jobs:
             journal.note("begin", job.id, job.fence)
-            act(job.payload)
+            act(job.payload, job.fence)
             if random.random() < STALL_SHARE:
                 time.sleep(LEASE_SECONDS * random.uniform(1.2, 2))
             say_done(il, job, journal)
