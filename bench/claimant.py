@@ -46,14 +46,21 @@ def _lock_file(task: str, log: Path) -> Callable[[float], Claimed]:
 
 
 def _embedded(task: str, place: str) -> Callable[[float], Claimed]:
-    from interlock.execution.direct import DirectGate
+    """As `interlock exec` asks its own store, without the effect that it begins with it."""
+    import msgspec
+
+    from interlock.grants.claiming import ClaimGrant
+    from interlock.grants.model import GrantUse
     from interlock.kernel.refusal import Fault
     from interlock.runtime.direct import DirectStore
 
-    gate = DirectGate(DirectStore(place))
+    store, nothing = DirectStore(place), msgspec.Raw(b"{}")
 
     def claim() -> bool:
-        return gate.claim(task, {}, new_id("exec"), grant_id=None, signed=False).claimed
+        command = ClaimGrant(
+            caller=store.caller, task=task, args=nothing, execution_id=new_id("exec"), first_look=2
+        )
+        return isinstance(store.run(command), GrantUse)
 
     return lambda seconds: _until(seconds, claim, Fault)
 

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import apsw
@@ -111,6 +112,27 @@ def test_a_stop_that_was_asked_for_is_no_failure(
     server = started("--port", "0", "--json")
     server.line()
     assert server.end(number) == 0
+
+
+def test_a_server_that_waits_for_a_client_stops_at_once_when_told_again(
+    started: Callable[..., Started],
+) -> None:
+    patient = {"INTERLOCK_DRAIN_SECONDS": "3600", "INTERLOCK_STALLED_SECONDS": "3600"}
+    server = started("--port", "0", "--json", env=patient)
+    address = urlsplit(json.loads(server.line())["url"])
+    with socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.connect((address.hostname, address.port))
+        deaf.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: test\r\n\r\n" * 100)
+        deaf.recv(1)
+        server.process.send_signal(signal.SIGTERM)
+        while True:  # until it accepts nobody any more
+            try:
+                socket.create_connection((address.hostname, address.port), HANG_SECONDS).close()
+            except ConnectionError:
+                break
+        assert server.process.poll() is None
+        assert server.end(signal.SIGTERM) == 0
 
 
 def test_a_setting_from_the_environment_counts_and_an_option_counts_more(

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from interlock.codec.canonical import canonical
 from interlock.execution.gate import Begun, Needed, NotGranted
 from interlock.grants.claiming import ClaimGrant, LookFurther
-from interlock.grants.model import GrantUse
-from interlock.kernel.command import Command
 from interlock.runtime.direct import DirectStore
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from interlock.effects.rules import BeginEffect
+    from interlock.effects.rules import Begun as BegunEffect
 
 _LOOKS_MAX = 64
 # Nobody shares a batch with this claim, so the oldest few will do; more are loaded only if none of them fits.
 _FIRST_LOOK = 2
-
-
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a use of a grant was consumed, and if not why."""
-
-    claimed: bool
-    grant_id: str | None = None
-    use: int | None = None
-    reason: str | None = None
 
 
 class DirectGate:
@@ -35,16 +25,6 @@ class DirectGate:
 
     def __init__(self, store: DirectStore) -> None:
         self._store = store
-
-    def claim(
-        self, task: str, args: dict[str, Any], execution_id: str, *, grant_id: str | None, signed: bool
-    ) -> Claim:
-        """Find a grant that fits and consume one use, for whoever runs nothing under it yet."""
-        needed = Needed(task=task, args=args, execution_id=execution_id, grant_id=grant_id, signed=signed)
-        found = self._look(self._claim_of(needed), lambda claim: claim)
-        if isinstance(found, GrantUse):
-            return Claim(claimed=True, grant_id=found.grant_id, use=found.use)
-        return Claim(claimed=False, reason=found.reason)
 
     def begin(
         self,
@@ -66,14 +46,10 @@ class DirectGate:
             ttl_seconds=ttl_seconds,
             job_id=job_id,
         )
-        if grant is None:
-            begun = self._store.run(command)
-        else:
-            claim = msgspec.structs.replace(self._claim_of(grant), action_id=action_id)
-            try:
-                begun = self._look(claim, lambda claim: msgspec.structs.replace(command, grant=claim))
-            except GrantMissing as missing:
-                raise NotGranted(missing.reason) from missing
+        try:
+            begun = self._store.run(command) if grant is None else self._begin_under(command, grant)
+        except GrantMissing as missing:
+            raise NotGranted(missing.reason) from missing
         effect = begun.effect
         return Begun(
             fence=effect.fence,
@@ -109,23 +85,25 @@ class DirectGate:
             )
         )
 
-    def _claim_of(self, needed: Needed) -> ClaimGrant:
+    def _begin_under(self, command: BeginEffect, needed: Needed) -> BegunEffect:
+        """Begin with a claim; while the oldest grants do not fit and there are more, look further."""
+        claim = self._claim_of(needed, command.action_id)
+        for look in range(_LOOKS_MAX):
+            claim = msgspec.structs.replace(claim, is_last_look=look == _LOOKS_MAX - 1)
+            try:
+                return self._store.run(msgspec.structs.replace(command, grant=claim))
+            except LookFurther as further:
+                claim = claim.looking_further(further)
+        raise AssertionError("the last look always answers")
+
+    def _claim_of(self, needed: Needed, action_id: str) -> ClaimGrant:
         return ClaimGrant(
             caller=self._store.caller,
             task=needed.task,
             args=msgspec.Raw(canonical(needed.args)),
             execution_id=needed.execution_id,
+            action_id=action_id,
             grant_id=needed.grant_id,
             signed_only=needed.signed,
             first_look=_FIRST_LOOK,
         )
-
-    def _look(self, claim: ClaimGrant, command_of: Callable[[ClaimGrant], Command[T]]) -> T:
-        """Run a command with a claim in it; while the oldest grants do not fit and there are more, look further."""
-        for look in range(_LOOKS_MAX):
-            claim = msgspec.structs.replace(claim, is_last_look=look == _LOOKS_MAX - 1)
-            try:
-                return self._store.run(command_of(claim))
-            except LookFurther as further:
-                claim = claim.looking_further(further)
-        raise AssertionError("the last look always answers")

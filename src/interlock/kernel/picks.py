@@ -47,19 +47,8 @@ class Candidates(Generic[R]):
     ) -> Sequence[R]:
         """The first `pick.limit` that match now. `changes` is the batch's log of changed keys."""
         asked_at = (pick.limit, len(changes))
-        if asked_at != self._chosen_at:
-            self._chosen = self._choose(pick, records, staged, changes, now)
-            self._chosen_at = asked_at
-        return self._chosen
-
-    def _choose(
-        self,
-        pick: Pick[R],
-        records: Mapping[Key, Any],
-        staged: Mapping[Key, object],
-        changes: Sequence[Key],
-        now: datetime,
-    ) -> list[R]:
+        if asked_at == self._chosen_at:
+            return self._chosen
         self._learn(pick, records, changes, now)
         while self._skip < len(self._keys) and self._keys[self._skip] in staged:
             self._skip += 1
@@ -69,7 +58,8 @@ class Candidates(Generic[R]):
         if self._changed:
             found.extend(records[key] for key in self._changed)
             found.sort(key=pick.sort_key)
-        return found[: pick.limit]
+        self._chosen, self._chosen_at = found[: pick.limit], asked_at
+        return self._chosen
 
     def _learn(
         self, pick: Pick[R], records: Mapping[Key, Any], changes: Sequence[Key], now: datetime

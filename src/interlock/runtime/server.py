@@ -85,11 +85,12 @@ class _Asked:
 
     async def unless_hurried(self, work: Coroutine[Any, Any, None]) -> None:
         """Finish the work, or leave it when asked again."""
-        working, hurrying = asyncio.ensure_future(work), asyncio.ensure_future(self._to_hurry.wait())
+        working, hurrying = asyncio.create_task(work), asyncio.create_task(self._to_hurry.wait())
         await asyncio.wait({working, hurrying}, return_when=asyncio.FIRST_COMPLETED)
-        working.cancel()
         hurrying.cancel()
-        await asyncio.gather(working, hurrying, return_exceptions=True)
+        working.cancel()  # If it is done, that does nothing.
+        with contextlib.suppress(asyncio.CancelledError):
+            await working
 
     def _again(self) -> None:
         (self._to_hurry if self.to_stop.is_set() else self.to_stop).set()

@@ -15,8 +15,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from interlock import NO_RETRIES, Interlock, InterlockError
-from interlock.execution.direct import DirectGate
+from interlock.grants.claiming import ClaimGrant, NotClaimed
 from interlock.kernel.refusal import Fault
 from interlock.runtime.direct import DirectStore
 
@@ -49,14 +51,19 @@ def _through_server(url: str, key: str | None) -> Callable[[dict[str, Any]], dic
 
 
 def _on_store(place: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    gate = DirectGate(DirectStore(place))
+    store = DirectStore(place)
 
     def claim_at(claim: dict[str, Any]) -> dict[str, Any]:
+        task, execution_id = claim["task"], claim["execution_id"]
         try:
-            found = gate.claim(claim["task"], {}, claim["execution_id"], grant_id=None, signed=False)
+            found = store.run(
+                ClaimGrant(caller=store.caller, task=task, args=msgspec.Raw(b"{}"), execution_id=execution_id)
+            )
         except Fault as fault:
             return {"error": type(fault).__name__}
-        return {"claimed": found.claimed, "grant_id": found.grant_id, "use": found.use}
+        if isinstance(found, NotClaimed):
+            return {"claimed": False, "grant_id": None, "use": None}
+        return {"claimed": True, "grant_id": found.grant_id, "use": found.use}
 
     return claim_at
 
