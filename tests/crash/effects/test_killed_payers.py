@@ -12,6 +12,7 @@ import pytest
 
 from interlock import Ambiguous, Interlock
 from interlock.sdk.retry import NO_RETRIES
+from interlock.sdk.shared_work import Effect
 from tests.crash.effects import payer
 from tests.crash.effects.remote import Remote
 from tests.harness.server import InterlockServer, clean_env
@@ -106,15 +107,24 @@ def _kill_at_every_boundary(made: Payers) -> list[str]:
 
 def _wait_until_none_is_in_progress(person: Interlock) -> None:
     deadline = time.monotonic() + HANG_SECONDS
-    while any(each.state == "IN_PROGRESS" for each in person.effects(limit=200).items):
+    while any(each.state == "IN_PROGRESS" for each in _every_effect(person)):
         assert time.monotonic() < deadline, "effects stay in progress past their time"
         time.sleep(0.2)
 
 
 def _is_ambiguous(person: Interlock, name: str) -> bool:
     # Not by `state=`: that finds what a sweep has marked, and this must not wait for one.
-    every = person.effects(limit=200).items
-    return any(each.action_id == name and each.state == "AMBIGUOUS" for each in every)
+    return any(each.action_id == name and each.state == "AMBIGUOUS" for each in _every_effect(person))
+
+
+def _every_effect(person: Interlock) -> Iterator[Effect]:
+    cursor: str | None = None
+    while True:
+        page = person.effects(limit=200, cursor=cursor)
+        yield from page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            return
 
 
 def _settle(agent: Interlock, person: Interlock, remote: Remote, name: str) -> None:
