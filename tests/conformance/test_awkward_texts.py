@@ -11,7 +11,9 @@ from tests.conformance.places import Place
 from tests.conformance.test_stores import carrying, changes
 from tests.kernel.counters import TENANT, Counter
 
-AWKWARD = Kind("awkward", Counter, table="principals", columns={"kind": lambda counter: counter.id})
+AWKWARD = Kind(
+    "awkward", Counter, table="principals", columns=("kind",), values=lambda counter: (counter.id,)
+)
 
 
 @pytest.mark.parametrize(

@@ -230,7 +230,7 @@ async def test_a_batch_with_second_reads_has_one_clock(place: Place) -> None:
         assert before == after
 
 
-NAMELESS = Kind("nameless", Counter, table="principals", columns={"kind": lambda _: None})
+NAMELESS = Kind("nameless", Counter, table="principals", columns=("kind",), values=lambda _: (None,))
 
 
 class MakeNameless(Command[Counter], frozen=True, kw_only=True):

@@ -40,18 +40,20 @@ class Chore(Record, frozen=True, kw_only=True):
     taken_by: str | None = None
 
 
-COUNTERS = Kind("counter", Counter, table="principals", columns={"kind": lambda _: "counter"})
+COUNTERS = Kind("counter", Counter, table="principals", columns=("kind",), values=lambda _: ("counter",))
 NOTES = Kind(
     "note",
     Note,
     table="events",
-    columns={"at": lambda note: micros(note.at), "type": lambda _: "note", "subject": lambda note: note.text},
+    columns=("at", "type", "subject"),
+    values=lambda note: (micros(note.at), "note", note.text),
 )
 CHORES = Kind(
     "chore",
     Chore,
     table="jobs",
-    columns={"state": lambda _: "CHORE", "topic": lambda _: "chores", "due_at": lambda chore: chore.due},
+    columns=("state", "topic", "due_at"),
+    values=lambda chore: ("CHORE", "chores", chore.due),
 )
 
 

@@ -39,7 +39,7 @@ class Count(Record, frozen=True, kw_only=True):
 
 
 # Borrows a table: what matters is that telling about a subject owns a record, as every job's events do.
-COUNTS = Kind("count", Count, table="policy_buckets", columns={"full_at": lambda count: count.n})
+COUNTS = Kind("count", Count, table="policy_buckets", columns=("full_at",), values=lambda count: (count.n,))
 
 
 class Tell(Command[int], frozen=True, kw_only=True):

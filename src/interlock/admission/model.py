@@ -128,18 +128,23 @@ class Tally(Record, frozen=True, kw_only=True):
 
 LIMITS = Kind("limit", Limit, table="limits")
 TALLIES = Kind(
-    "admission_tally", Tally, table="admission_tallies", columns={"at": lambda tally: micros(tally.at)}
+    "admission_tally",
+    Tally,
+    table="admission_tallies",
+    columns=("at",),
+    values=lambda tally: (micros(tally.at),),
 )
 GATES = Kind("gate", Gate, table="gates")
 RUNS = Kind(
     "run",
     Run,
     table="runs",
-    columns={
-        "workflow": lambda run: run.workflow,
-        "state": lambda run: run.state.value,
-        "slot_expires_at": lambda run: micros(run.slot_expires_at) if run.state is RunState.RUNNING else None,
-    },
+    columns=("workflow", "state", "slot_expires_at"),
+    values=lambda run: (
+        run.workflow,
+        run.state,
+        micros(run.slot_expires_at) if run.state is RunState.RUNNING else None,
+    ),
 )
 
 

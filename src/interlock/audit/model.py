@@ -27,10 +27,6 @@ AUDIT = Kind(
     "audit",
     AuditEntry,
     table="audit_entries",
-    columns={
-        "at": lambda entry: micros(entry.at),
-        "actor": lambda entry: entry.actor,
-        "action": lambda entry: entry.action,
-        "subject": lambda entry: entry.subject,
-    },
+    columns=("at", "actor", "action", "subject"),
+    values=lambda entry: (micros(entry.at), entry.actor, entry.action, entry.subject),
 )

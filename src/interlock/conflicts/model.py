@@ -204,20 +204,14 @@ CONFLICTS = Kind(
     "conflict",
     Conflict,
     table="conflicts",
-    columns={
-        "state": lambda conflict: conflict.state.value,
-        "kind": lambda conflict: conflict.kind.value,
-        "target": lambda conflict: conflict.target,
-    },
+    columns=("state", "kind", "target"),
+    values=lambda conflict: (conflict.state, conflict.kind, conflict.target),
 )
 GROUPS = Kind(
     # Locks are taken by the kinds' names. A refusal counts itself into a group with all else in hand, so it is last.
     "unsettled_conflicts",
     Group,
     table="conflict_groups",
-    columns={
-        "conflict_id": lambda group: group.conflict_id,
-        "repeats": lambda group: group.count,
-        "last_seen_at": lambda group: micros(group.last_seen_at),
-    },
+    columns=("conflict_id", "repeats", "last_seen_at"),
+    values=lambda group: (group.conflict_id, group.count, micros(group.last_seen_at)),
 )

@@ -157,12 +157,11 @@ EFFECTS = Kind(
     "effect",
     Effect,
     table="effects",
-    columns={
-        "uid": lambda effect: effect.uid,
-        "state": lambda effect: effect.state.value,
-        "overdue_at": lambda effect: (
-            micros(effect.expires_at) if effect.state is EffectState.IN_PROGRESS else None
-        ),
-    },
+    columns=("uid", "state", "overdue_at"),
+    values=lambda effect: (
+        effect.uid,
+        effect.state,
+        micros(effect.expires_at) if effect.state is EffectState.IN_PROGRESS else None,
+    ),
 )
 RESULTS = Kind("effect_result", EffectResult, table="effect_results")

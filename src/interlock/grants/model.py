@@ -151,16 +151,19 @@ GRANTS = Kind(
     "grant",
     Grant,
     table="grants",
-    columns={
-        "task": lambda grant: grant.task,
-        "state": lambda grant: grant.state.value,
-        "standing": lambda grant: int(grant.standing),
-        "issued_at": lambda grant: micros(grant.issued_at),
-        "open_until": lambda grant: micros(grant.expires_at) if grant.state is GrantState.OPEN else None,
-    },
+    columns=("task", "state", "standing", "issued_at", "open_until"),
+    values=lambda grant: (
+        grant.task,
+        grant.state,
+        int(grant.standing),
+        micros(grant.issued_at),
+        micros(grant.expires_at) if grant.state is GrantState.OPEN else None,
+    ),
 )
-GRANT_USES = Kind("grant_use", GrantUse, table="grant_uses", columns={"grant_id": lambda use: use.grant_id})
-SIGNERS = Kind("signer", Signer, table="signers", columns={"person": lambda signer: signer.person})
+GRANT_USES = Kind(
+    "grant_use", GrantUse, table="grant_uses", columns=("grant_id",), values=lambda use: (use.grant_id,)
+)
+SIGNERS = Kind("signer", Signer, table="signers", columns=("person",), values=lambda signer: (signer.person,))
 GRANT_TERMS = Kind("grant_terms", GrantTerms, table="grant_terms")
 
 

@@ -81,6 +81,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PRINCIPALS = Kind(
-    "principal", Principal, table="principals", columns={"kind": lambda principal: principal.kind.value}
+    "principal", Principal, table="principals", columns=("kind",), values=lambda principal: (principal.kind,)
 )
-API_KEYS = Kind("api_key", ApiKey, table="api_keys", columns={"principal": lambda key: key.principal})
+API_KEYS = Kind(
+    "api_key", ApiKey, table="api_keys", columns=("principal",), values=lambda key: (key.principal,)
+)

@@ -42,7 +42,11 @@ class KeptAnswer(Record, frozen=True, kw_only=True):
 
 
 KEPT_ANSWERS = Kind(
-    "answer", KeptAnswer, table="answers", columns={"expires_at": lambda answer: micros(answer.expires_at)}
+    "answer",
+    KeptAnswer,
+    table="answers",
+    columns=("expires_at",),
+    values=lambda answer: (micros(answer.expires_at),),
 )
 
 

@@ -46,12 +46,13 @@ R = TypeVar("R", bound=Record)
 class Kind(Generic[R]):
     """One type of record: its name, its table, its columns.
 
-    The body is the whole record as JSON; columns are copies of fields that are looked up or sorted by.
+    The body is the whole record as JSON; `columns` are copies of what is looked up or sorted by, and `values` says
+    what a record has in them, in their order. It is asked for every row that is written, so it is one function.
     An immutable kind never changes once written (it is addressed by its content), so a store may keep
     decoded copies.
     """
 
-    __slots__ = ("_column_values", "_decoder", "_encoder", "columns", "immutable", "name", "record", "table")
+    __slots__ = ("_decoder", "_encoder", "columns", "immutable", "name", "record", "table", "values")
 
     def __init__(
         self,
@@ -59,15 +60,16 @@ class Kind(Generic[R]):
         record: type[R],
         *,
         table: str,
-        columns: Mapping[str, Callable[[R], ColumnValue]] | None = None,
+        columns: tuple[str, ...] = (),
+        values: Callable[[R], tuple[ColumnValue, ...]] = lambda _: (),
         immutable: bool = False,
     ) -> None:
         self.name = name
         self.record = record
         self.table = table
-        self.columns: Mapping[str, Callable[[R], ColumnValue]] = columns or {}
+        self.columns = columns
+        self.values = values
         self.immutable = immutable
-        self._column_values = tuple(self.columns.values())
         self._encoder = msgspec.json.Encoder()
 
     def __getattr__(self, name: str) -> Any:
@@ -88,7 +90,7 @@ class Kind(Generic[R]):
 
     def row(self, record: R) -> tuple[ColumnValue, ...]:
         """A record as tenant, id, version, body and then its own columns."""
-        return (*self.head(record), *[value(record) for value in self._column_values])
+        return (*self.head(record), *self.values(record))
 
     def head(self, record: R) -> tuple[str, str, int, str]:
         """The part of a row that every kind has."""
@@ -96,12 +98,8 @@ class Kind(Generic[R]):
 
     def changed(self, before: R, after: R) -> dict[str, ColumnValue]:
         """Those of the kind's own columns that are not as they were, with their values now."""
-        found: dict[str, ColumnValue] = {}
-        for name, value in self.columns.items():
-            now = value(after)
-            if now != value(before):
-                found[name] = now
-        return found
+        pairs = zip(self.columns, self.values(before), self.values(after), strict=True)
+        return {name: now for name, then, now in pairs if now != then}
 
     def key(self, tenant: str, record_id: str) -> Key:
         return Key(self, tenant, record_id)

@@ -183,21 +183,25 @@ LEASES = Kind(
     "lease",
     Lease,
     table="leases",
-    columns={
-        "resource": lambda lease: lease.resource,
-        "owner": lambda lease: lease.owner,
-        "state": lambda lease: lease.state.value,
-        "mode": lambda lease: lease.mode.value,
-        "live_until": lambda lease: micros(lease.expires_at) if lease.is_held else None,
-    },
+    columns=("resource", "owner", "state", "mode", "live_until"),
+    values=lambda lease: (
+        lease.resource,
+        lease.owner,
+        lease.state,
+        lease.mode,
+        micros(lease.expires_at) if lease.is_held else None,
+    ),
 )
-NODES = Kind("lease_node", Node, table="lease_nodes", columns={"waiting": lambda node: len(node.line)})
+NODES = Kind(
+    "lease_node", Node, table="lease_nodes", columns=("waiting",), values=lambda node: (len(node.line),)
+)
 TERMS = Kind("lease_terms", LeaseTerms, table="lease_terms")
 CHECKPOINTS = Kind(
     "lease_checkpoint",
     SavedCheckpoint,
     table="lease_checkpoints",
-    columns={"lease": lambda saved: saved.lease_id, "number": lambda saved: saved.checkpoint.number},
+    columns=("lease", "number"),
+    values=lambda saved: (saved.lease_id, saved.checkpoint.number),
 )
 
 

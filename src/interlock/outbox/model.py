@@ -21,9 +21,6 @@ EVENTS = Kind(
     "event",
     Event,
     table="events",
-    columns={
-        "at": lambda event: micros(event.at),
-        "type": lambda event: event.type,
-        "subject": lambda event: event.subject,
-    },
+    columns=("at", "type", "subject"),
+    values=lambda event: (micros(event.at), event.type, event.subject),
 )

@@ -21,9 +21,17 @@ class Placed(msgspec.Struct, frozen=True):
     event: Event
 
 
+class News(msgspec.Struct, frozen=True):
+    """How many events there are after a position, where the last of them is, and whose they are."""
+
+    count: int
+    position: int
+    tenants: frozenset[str]
+
+
 async def sequence(store: Store) -> int:
     """Give committed events their positions; how many, or `BUSY` if another server is doing it."""
-    rows = await store.query("outbox.sequence_events", {})
+    rows = await store.glance("outbox.sequence_events", {})
     return int(rows[0][0])
 
 
@@ -55,10 +63,14 @@ async def every_event_after(store: Store, after: int, *, limit: int) -> list[Pla
     return _placed(await store.query("outbox.every_event_after", {"after": after, "limit": limit}))
 
 
-async def places_after(store: Store, after: int, *, limit: int) -> list[tuple[int, str]]:
-    """The positions of all tenants' events after one, and the tenants, oldest first."""
-    rows = await store.query("outbox.places_after", {"after": after, "limit": limit})
-    return [(int(row[0]), str(row[1])) for row in rows]
+async def news_after(store: Store, after: int, *, limit: int) -> News:
+    """What is new after a position, without the events themselves."""
+    rows = await store.glance("outbox.news_after", {"after": after, "limit": limit})
+    return News(
+        count=sum(int(row[1]) for row in rows),
+        position=max((int(row[2]) for row in rows), default=after),
+        tenants=frozenset(str(row[0]) for row in rows),
+    )
 
 
 async def forgettable(store: Store, *, before: datetime, up_to: int, limit: int) -> tuple[Key, ...]:

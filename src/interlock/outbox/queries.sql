@@ -22,9 +22,11 @@ SELECT position, body FROM events WHERE tenant = :tenant AND position > 0 ORDER 
 -- Events of all tenants after a position, oldest first.
 SELECT position, body FROM events WHERE position > :after ORDER BY position LIMIT :limit;
 
--- name: places_after
--- Where events of all tenants after a position are, and whose, oldest first.
-SELECT position, tenant FROM events WHERE position > :after ORDER BY position LIMIT :limit;
+-- name: news_after
+-- Whose the next events after a position are, and for each tenant how many and up to which position.
+SELECT tenant, count(*), max(position) FROM (
+  SELECT position, tenant FROM events WHERE position > :after ORDER BY position LIMIT :limit
+) AS news GROUP BY tenant;
 
 -- name: forgettable_events
 -- Of the oldest events up to a position, those from before a time.

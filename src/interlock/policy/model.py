@@ -42,5 +42,6 @@ BUCKETS = Kind(
     "policy_bucket",
     PolicyBucket,
     table="policy_buckets",
-    columns={"full_at": lambda bucket: micros(bucket.full_at)},
+    columns=("full_at",),
+    values=lambda bucket: (micros(bucket.full_at),),
 )

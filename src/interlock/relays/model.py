@@ -106,19 +106,13 @@ RELAYS = Kind(
     "relay",
     Relay,
     table="relays",
-    columns={
-        "position": lambda relay: relay.position,
-        "free_at": lambda relay: micros(relay.held_until) if relay.held_until else _NEVER_HELD,
-    },
+    columns=("position", "free_at"),
+    values=lambda relay: (relay.position, micros(relay.held_until) if relay.held_until else _NEVER_HELD),
 )
 DELIVERIES = Kind(
     "delivery",
     Delivery,
     table="deliveries",
-    columns={
-        "webhook": lambda delivery: delivery.webhook,
-        "state": lambda delivery: delivery.state.value,
-        "position": lambda delivery: delivery.position,
-        "at": lambda delivery: micros(delivery.since),
-    },
+    columns=("webhook", "state", "position", "at"),
+    values=lambda delivery: (delivery.webhook, delivery.state, delivery.position, micros(delivery.since)),
 )

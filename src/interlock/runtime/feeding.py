@@ -12,7 +12,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from interlock.api.metrics import Registry
 from interlock.kernel.refusal import Overloaded
@@ -20,7 +20,7 @@ from interlock.kernel.storage import StoreDown
 from interlock.kernel.wakes import Wakes
 from interlock.outbox import queries
 from interlock.outbox.filtering import wants
-from interlock.outbox.queries import Placed
+from interlock.outbox.queries import News, Placed
 from interlock.outbox.rules import EVENTS_TOPIC, POSITIONS_TOPIC, events_topic
 from interlock.store.contract import Store
 
@@ -181,22 +181,23 @@ class EventFeed:
     async def _pass_on(self) -> int:
         """Give readers what is new, and wake whoever waits for it; returns how many there were."""
         if not self._readers:
-            places = await queries.places_after(self._store, self.position, limit=PAGE)
+            news = await queries.news_after(self._store, self.position, limit=PAGE)
             # Somebody who came meanwhile wants the events themselves.
             if not self._readers:
-                return self._moved_on(places)
+                return self._moved_on(news)
         page = await queries.every_event_after(self._store, self.position, limit=PAGE)
         for placed in page:
             for reader in self._readers.get(placed.event.tenant, ()):
                 reader.offer(placed)
-        return self._moved_on([(placed.position, placed.event.tenant) for placed in page])
+        position = page[-1].position if page else self.position
+        return self._moved_on(News(len(page), position, frozenset(placed.event.tenant for placed in page)))
 
-    def _moved_on(self, places: Sequence[tuple[int, str]]) -> int:
-        if places:
-            self.position = places[-1][0]
-            self._passed_on.add(amount=len(places))
-            self._wakes.publish({POSITIONS_TOPIC, *(events_topic(tenant) for _, tenant in places)})
-        return len(places)
+    def _moved_on(self, news: News) -> int:
+        if news.count:
+            self.position = news.position
+            self._passed_on.add(amount=news.count)
+            self._wakes.publish({POSITIONS_TOPIC, *map(events_topic, news.tenants)})
+        return news.count
 
     def _every_reader(self) -> Iterable[Reader]:
         return [reader for readers in self._readers.values() for reader in readers]

@@ -1,7 +1,8 @@
-"""The store contract: everything a store must do, in nine verbs.
+"""The store contract: everything a store must do, in ten verbs.
 
-`open`, `transact`, `committed` (settle a lost COMMIT), `get` and `query` (plain reads for people),
-`listen`, `ping`, `prune`, `close`. Stores differ in where records live and in nothing a caller can see.
+`open`, `transact`, `committed` (settle a lost COMMIT), `get` and `query` (plain reads for people), `glance` (one
+that a loop repeats all the time), `listen`, `ping`, `prune`, `close`. Stores differ in where records live and in
+nothing a caller can see.
 """
 
 from __future__ import annotations
@@ -34,6 +35,13 @@ class Store(BatchStore, Protocol):
 
     async def query(self, name: str, params: Params) -> list[Row]:
         """Run a named, bounded query of a room (`room.block`)."""
+        ...
+
+    async def glance(self, name: str, params: Params) -> list[Row]:
+        """Run a named query that follows an index to a handful of rows, and takes no longer than a `get`.
+
+        A store may run it in the middle of everything else, where handing it to somebody would cost more.
+        """
         ...
 
     async def listen(self, heard: Callable[[frozenset[str] | None], None]) -> None:

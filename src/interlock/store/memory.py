@@ -65,6 +65,9 @@ class MemoryStore:
     async def query(self, name: str, params: Params) -> list[Row]:
         return list(self._mirror.execute(named_sql(name).sql, dict(params)).fetchall())
 
+    async def glance(self, name: str, params: Params) -> list[Row]:
+        return await self.query(name, params)
+
     async def listen(self, heard: Callable[[frozenset[str] | None], None]) -> None:
         """Nobody else can reach this store, so there is nothing to hear."""
 

@@ -92,6 +92,9 @@ class PostgresStore:
         rows = await self._connections.read(block.dollar_sql, [params[p] for p in block.positional])
         return [tuple(row) for row in rows]
 
+    async def glance(self, name: str, params: Params) -> list[Row]:
+        return await self.query(name, params)
+
     async def listen(self, heard: Callable[[frozenset[str] | None], None]) -> None:
         self._hints.start(heard)
 

@@ -94,10 +94,8 @@ PROGRESS = Kind(
     "run_progress",
     Progress,
     table="run_progress",
-    columns={
-        "is_over": lambda progress: int(progress.is_over),
-        "workflow": lambda progress: progress.workflow,
-    },
+    columns=("is_over", "workflow"),
+    values=lambda progress: (int(progress.is_over), progress.workflow),
 )
 
 
