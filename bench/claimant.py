@@ -6,7 +6,6 @@ every won claim took, and how many ended in a fault.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import time
@@ -14,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from bench.line import Line, Refused
 from interlock.kernel.ids import new_id
 
 
@@ -82,28 +82,15 @@ def _until(seconds: float, claim: Callable[[], bool], fault: type[Exception]) ->
 
 
 def _through_service(task: str, url: str, key: str) -> Callable[[float], Claimed]:
-    from tests.harness.load import Connection, post
+    """Over one kept connection, with as little of the machine as a caller can do with."""
+    line = Line(url, {"Authorization": f"Bearer {key}"})
 
-    loop = asyncio.new_event_loop()
-    line = Connection(url)
+    def claim() -> bool:
+        return bool(
+            line.post("/api/v1/grants/claim", {"task": task, "execution_id": new_id("exec")})["claimed"]
+        )
 
-    async def claims(seconds: float) -> Claimed:
-        took: list[float] = []
-        faults = 0
-        until = time.perf_counter() + seconds
-        while time.perf_counter() < until:
-            body = {"task": task, "execution_id": new_id("exec")}
-            request = post("/api/v1/grants/claim", body, headers={"Authorization": f"Bearer {key}"})
-            answer = await line.send(request.encode())
-            if answer.status != 200:
-                faults += 1
-            elif answer.json()["claimed"]:
-                took.append(answer.seconds)
-            else:
-                raise SystemExit("the grants of the benchmark ran out")
-        return Claimed(took, faults)
-
-    return lambda seconds: loop.run_until_complete(claims(seconds))
+    return lambda seconds: _until(seconds, claim, Refused)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import msgspec
 from interlock.approvals.model import Approval, ApprovalState, Requirement
 from interlock.codec.canonical import canonical
 from interlock.jobs.holds import JobLease
-from interlock.kernel.record import Kind, Record, micros
+from interlock.kernel.record import ColumnValue, Kind, Record, micros
 
 
 class JobState(StrEnum):
@@ -262,37 +262,23 @@ def _micros(moment: datetime | None) -> int | None:
     return None if moment is None else micros(moment)
 
 
-JOBS = Kind(
-    "job",
-    Job,
-    table="jobs",
-    columns=(
-        "state",
-        "topic",
-        "approval_state",
-        "due_at",
-        "observed",
-        "rank",
-        "runnable_at",
-        "lease_until",
-        "offer_again_at",
-        "target",
-        "target_version",
-    ),
-    values=lambda job: (
-        job.state,
-        job.action.topic,
-        _approval_state(job),
-        _micros(job.due_at()),
-        job.verdict.observed,
-        RANKS[job.priority],
-        _micros(job.runnable_at),
-        _micros(job.lease_until),
-        _micros(job.offer_again_at),
-        job.action.target.key if job.action.target else None,
-        job.action.target.version if job.action.target else None,
-    ),
-)
+def _values(job: Job) -> tuple[ColumnValue, ...]:
+    target = job.action.target
+    return (
+        job.state, job.action.topic, _approval_state(job),
+        _micros(job.due_at()), job.verdict.observed, RANKS[job.priority],
+        _micros(job.runnable_at), _micros(job.lease_until), _micros(job.offer_again_at),
+        target.key if target else None, target.version if target else None,
+    )  # fmt: skip
+
+
+_COLUMNS = (
+    "state", "topic", "approval_state",
+    "due_at", "observed", "rank",
+    "runnable_at", "lease_until", "offer_again_at",
+    "target", "target_version",
+)  # fmt: skip
+JOBS = Kind("job", Job, table="jobs", columns=_COLUMNS, values=_values)
 
 
 # What the loop that advances workflow runs listens on.

@@ -26,7 +26,7 @@ SELECT position, body FROM events WHERE position > :after ORDER BY position LIMI
 -- Whose the next events after a position are, and for each tenant how many and up to which position.
 SELECT tenant, count(*), max(position) FROM (
   SELECT position, tenant FROM events WHERE position > :after ORDER BY position LIMIT :limit
-) AS news GROUP BY tenant;
+) AS news GROUP BY tenant LIMIT :limit;
 
 -- name: forgettable_events
 -- Of the oldest events up to a position, those from before a time.

@@ -1,7 +1,7 @@
 """SQLite: the embedded default. WAL, `synchronous=FULL`, `BEGIN IMMEDIATE`, several processes on one file.
 
 One connection writes. Its statements are short and run on the event loop; only COMMIT, which waits for
-the disk, runs on a thread (decision 0003). Another process may hold the file's one writer lock, so BEGIN
+the disk, runs on a thread (decisions 0003 and 0026). Another process may hold the file's one writer lock, so BEGIN
 is tried again with a short jitter until the given time is over: waiting in `busy_timeout` starves.
 """
 
@@ -21,6 +21,7 @@ from interlock.kernel.record import Kind, Params, Record, micros
 from interlock.kernel.storage import CommitUnknown, LockTimeout, StoreDown, Transaction
 from interlock.store import pruning
 from interlock.store.clock import Clock, utc_now
+from interlock.store.committing import Committing
 from interlock.store.contract import Row
 from interlock.store.migrations import pending
 from interlock.store.named_sql import named_sql
@@ -60,7 +61,7 @@ class SqliteStore:
         self._writer: Database | None = None
         self._batches: SqliteBatches | None = None
         self._reader: Database | None = None
-        self._commits = ThreadPoolExecutor(1, thread_name_prefix="sqlite-commit")
+        self._commits = Committing()
         self._queries = QueryThreads(self._path)
         self._turns = Turns(self._path)
         self._heard: Heard | None = None
@@ -85,7 +86,7 @@ class SqliteStore:
             self._watcher.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watcher
-        await asyncio.to_thread(self._commits.shutdown)
+        await self._commits.close()
         await asyncio.to_thread(self._queries.close)
         for database in (self._reader, self._writer):
             if database:
@@ -169,12 +170,8 @@ class SqliteStore:
             await asyncio.sleep(random.uniform(*_BUSY_JITTER_SECONDS))
 
     async def _commit(self, writer: Database) -> None:
-        commit = asyncio.get_running_loop().run_in_executor(self._commits, writer.execute, "COMMIT")
         try:
-            await asyncio.shield(commit)
-        except asyncio.CancelledError:
-            await asyncio.wait([commit])  # The connection is the thread's until it is done.
-            raise
+            await self._commits.run(lambda: writer.execute("COMMIT"))
         except FULL as error:
             # No room for the frame that makes a commit, so there is none.
             raise StoreDown("the disk is full; make room") from error
