@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 from urllib.request import urlopen
 
@@ -38,11 +38,20 @@ def burst(url: str, requests: Sequence[Request], connections: int) -> Burst:
     return Burst(answers, seconds)
 
 
-@contextmanager
-def without_a_store() -> Generator[str]:
+def without_a_store() -> AbstractContextManager[str]:
     """The URL of the same server on the same routes, with the kernel and the store left out."""
+    return _served("bench.null_server")
+
+
+def without_a_memory() -> AbstractContextManager[str]:
+    """The URL of the same server with its kernel and its rules, with the store alone left out."""
+    return _served("bench.forgetful_server")
+
+
+@contextmanager
+def _served(module: str) -> Generator[str]:
     port = pick_port()
-    process = subprocess.Popen([sys.executable, "-m", "bench.null_server", str(port)])
+    process = subprocess.Popen([sys.executable, "-m", module, str(port)])
     try:
         url = f"http://127.0.0.1:{port}"
         _wait(url)

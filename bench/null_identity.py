@@ -5,8 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from interlock.identity.keys import digest_of
 from interlock.identity.model import API_KEYS, EVERY_ROLE, PRINCIPALS, ApiKey, Principal, PrincipalKind
+from interlock.kernel.command import Command
+from interlock.kernel.record import Reads
+from interlock.kernel.world import World
 
 _TEXT = f"il_{'0' * 16}_bench"
 _NOW = datetime.now(UTC)
@@ -21,6 +26,17 @@ _KEY = ApiKey(
 )
 
 HEADERS = {"Authorization": f"Bearer {_TEXT}"}
+
+
+class Introduce(Command[None], frozen=True, kw_only=True):
+    """Keep that key, and whose it is, in a store that can."""
+
+    def reads(self) -> Reads:
+        return Reads(own=(PRINCIPALS.key_of(_WHO), API_KEYS.key_of(_KEY)))
+
+    def decide(self, world: World) -> None:
+        world.put(PRINCIPALS, msgspec.structs.replace(_WHO, keys_live=1))
+        world.put(API_KEYS, _KEY)
 
 
 class OneKey:
