@@ -106,9 +106,10 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def next_step_at(self) -> datetime | None:
         """When the sweep should look at this request: its next escalation not yet announced, or its end."""
+        if self.state is not ApprovalState.PENDING:
+            return None
         steps = self.requirement.escalate[self.steps_announced :]
-        ahead = [self._opens_at(step) for step in steps]
-        return min([*ahead, self.ends_at]) if self.state is ApprovalState.PENDING else None
+        return min([*map(self._opens_at, steps), self.ends_at]) if steps else self.ends_at
 
     def _is_open(self, step: Step, now: datetime) -> bool:
         return now >= self._opens_at(step)

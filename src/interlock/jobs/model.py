@@ -215,11 +215,14 @@ class Job(Record, frozen=True, kw_only=True):
 
     def due_at(self) -> datetime | None:
         """When a sweep must look at this job: its own end, its approval's end or next escalation."""
-        if self.state not in (JobState.APPROVAL, JobState.PENDING):
+        if self.state is JobState.PENDING:
+            return self.expires_at
+        if self.state is not JobState.APPROVAL:
             return None
-        waiting = self.approval.next_step_at() if self.approval and self.state is JobState.APPROVAL else None
-        moments = [moment for moment in (waiting, self.expires_at) if moment is not None]
-        return min(moments, default=None)
+        waiting = self.approval.next_step_at() if self.approval else None
+        if waiting is None or self.expires_at is None:
+            return waiting or self.expires_at
+        return min(waiting, self.expires_at)
 
     @property
     def released_at(self) -> datetime:
@@ -253,9 +256,8 @@ class Job(Record, frozen=True, kw_only=True):
 
 
 def _approval_state(job: Job) -> str | None:
-    if job.approval is None or job.approval.state is ApprovalState.WITHDRAWN:
-        return None
-    return job.approval.state.value
+    state = job.approval.state if job.approval else None
+    return None if state is ApprovalState.WITHDRAWN else state
 
 
 def _micros(moment: datetime | None) -> int | None:
