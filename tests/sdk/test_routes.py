@@ -50,6 +50,7 @@ def test_submit_sends_what_it_was_given_and_reads_what_it_knows(kind: str) -> No
 REVIEW = success(outcome="approved", state="PENDING", job_id="job_1", votes=1, quorum=1)
 PAGE = success(items=[], next_cursor=None)
 POLICY = success(snapshot="sha256:1")
+KEYS = success(keys=[])
 
 ROUTES: list[tuple[str, tuple[Any, ...], dict[str, Any], Response, tuple[str, str, str, Any]]] = [
     ("job", ("job_1",), {}, JOB, ("GET", "/api/v1/jobs/job_1", "", None)),
@@ -102,6 +103,14 @@ ROUTES: list[tuple[str, tuple[Any, ...], dict[str, Any], Response, tuple[str, st
         {},
         POLICY,
         ("POST", "/api/v1/policy/rollback", "", {"snapshot": "sha256:1"}),
+    ),
+    ("permit_keys", (), {}, KEYS, ("GET", "/api/v1/keys", "", None)),
+    (
+        "rotate_permit_keys",
+        (),
+        {"revoke": True},
+        KEYS,
+        ("POST", "/api/v1/keys/rotate", "", {"lead_seconds": 300, "revoke": True}),
     ),
     ("audit", (), {"subject": "job_1"}, PAGE, ("GET", "/api/v1/audit", "subject=job_1", None)),
     ("health", (), {}, success(status="ready"), ("GET", "/readyz", "", None)),

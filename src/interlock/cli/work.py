@@ -64,10 +64,9 @@ def run_keys(args: Namespace) -> int:
 
     with connected(args) as client:
         if args.verb == "rotate":
-            body = {"lead_seconds": args.lead_seconds, "revoke": args.revoke}
-            found = client.call("POST", "keys", "rotate", body=body)
+            found = client.rotate_permit_keys(lead_seconds=args.lead_seconds, revoke=args.revoke)
         else:
-            found = client.call("GET", "keys")
+            found = client.permit_keys()
     if wants_json(args):
         say_json(found)
     else:

@@ -49,6 +49,7 @@ class AsyncInterlock(ClientBase):
     fail = awaited(on_work.fail)
     release = awaited(on_work.release)
     permit_keys = awaited(on_work.permit_keys)
+    rotate_permit_keys = awaited(on_work.rotate_permit_keys)
     approvals = awaited(on_approvals.approvals)
     approval = awaited(on_approvals.approval)
     approve = awaited(on_approvals.approve)

@@ -52,6 +52,7 @@ class Interlock(ClientBase):
     fail = blocking(on_work.fail)
     release = blocking(on_work.release)
     permit_keys = blocking(on_work.permit_keys)
+    rotate_permit_keys = blocking(on_work.rotate_permit_keys)
     approvals = blocking(on_approvals.approvals)
     approval = blocking(on_approvals.approval)
     approve = blocking(on_approvals.approve)

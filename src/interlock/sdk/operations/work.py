@@ -84,3 +84,14 @@ def release(
 def permit_keys(session: Session) -> Flow[Any]:
     """The public keys for `verify_permit`; read them now and then, and whenever a key is unknown."""
     return (yield from fetch(session, path("keys"), object))
+
+
+def rotate_permit_keys(
+    session: Session, *, lead_seconds: int = 300, revoke: bool = False, key: str | None = None
+) -> Flow[Any]:
+    """Sign permits with a new key, published at once and used after `lead_seconds`; returns all public keys.
+
+    `revoke` is for a stolen key: every other is withdrawn at once, and with it the permits that it signed.
+    """
+    body = {"lead_seconds": lead_seconds, "revoke": revoke}
+    return (yield from change(session, path("keys", "rotate"), object, body, key=key))
