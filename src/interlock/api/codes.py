@@ -118,7 +118,7 @@ _RETRYABLE = (
         "rate_limited",
         429,
         "Too many requests",
-        "You are sending faster than your quota.",
+        "You send faster than your quota: the word of a gateway in front of Interlock, which itself never sends it.",
         "Wait as long as `Retry-After` says, then repeat the call.",
         retryable=True,
     ),
