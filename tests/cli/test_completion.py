@@ -29,6 +29,8 @@ printf '%s\\n' "${COMPREPLY[@]}"
         (["policy", "rollb"], {"rollback"}),
         (["approve", "job_1", "--ha"], {"--hash"}),
         (["submit", "x", "--payload", ""], set[str]()),
+        (["runs", ""], {"start", "renew", "complete", "fail", "cancel"}),
+        (["runs", "start", "nightly", "--wa"], {"--wait"}),
         (["completion", ""], {"bash", "zsh", "fish"}),
         (["serve", "--lock"], {"--lock-busy-status"}),
     ],

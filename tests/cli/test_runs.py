@@ -46,3 +46,62 @@ def test_the_doctor_counts_slots_and_notices_a_gate_that_does_not(house: Termina
     assert [each["text"] for each in findings if each["about"] == "runs"] == ["1 run active"]
     (drifted,) = miscounted_slots(Limits(items=(), active=3, running=2))
     assert drifted.level == "wrong"
+
+
+ONCE = ("--patience", "0s")
+
+
+def test_a_run_is_started_renewed_and_ended_from_a_terminal(house: Terminal) -> None:
+    run = house("runs", "start", "nightly", "--input", '{"n": 1}', "--ttl", "5m", "--json").json
+    assert (run["state"], run["input"], run["ttl_seconds"]) == ("running", {"n": 1}, 300)
+    held = ("--fence", str(run["fence"]))
+    renewed = house("runs", "renew", run["run_id"], *held, "--json").json
+    assert renewed["slot_expires_at"] > run["slot_expires_at"]
+    assert "holds its slot until" in house("runs", "renew", run["run_id"], *held).out
+    ended = house("runs", "complete", run["run_id"], *held, "--result", "[7]", "--json").json
+    assert (ended["state"], ended["result"]) == ("succeeded", [7])
+
+
+def test_a_start_says_how_to_go_on_and_the_words_work(house: Terminal) -> None:
+    said = house("runs", "start", "nightly")
+    renew, complete, fail = said.out.splitlines()[1:]
+    assert house(*renew.split()[1:]).code == 0
+    assert "is failed; its slot is free" in house(*fail.split()[1:]).out
+    again = house(*complete.replace(" [--result JSON]", "").split()[1:], "--json")
+    assert (again.code, again.problem["code"]) == (1, "not_actionable")
+
+
+def test_an_operator_cancels_without_a_fence_and_others_need_one(house: Terminal) -> None:
+    run = house("runs", "start", "nightly", "--json").json["run_id"]
+    assert house("runs", "complete", run).code == 2
+    stale = house("runs", "complete", run, "--fence", "0", "--json")
+    assert (stale.code, stale.problem["code"]) == (1, "fence_stale")
+    cancelled = house("runs", "cancel", run, "--reason", "by mistake", "--json").json
+    assert (cancelled["state"], cancelled["error"]) == ("cancelled", "by mistake")
+
+
+def test_full_is_5_and_a_store_that_cannot_be_asked_is_6(house: Terminal) -> None:
+    house("limits", "set", "nightly", "1")
+    assert house("runs", "start", "nightly").code == 0
+    full = house("runs", "start", "nightly", *ONCE, "--json")
+    assert (full.code, full.problem["code"], full.problem["limit"]) == (5, "max_concurrent_runs", 1)
+    waited = house("runs", "start", "nightly", "--wait", "1s", *ONCE)
+    assert (waited.code, "nightly" in waited.err) == (5, True)
+    broken = house("runs", "start", "nightly", *ONCE, "--url", "http://127.0.0.1:9")
+    assert broken.code == 6
+
+
+def test_a_named_start_finds_its_run_and_is_3_once_that_is_over(house: Terminal) -> None:
+    first = house("runs", "start", "nightly", "--key", "monday", "--json").json
+    again = house("runs", "start", "nightly", "--key", "monday", "--json")
+    assert (again.code, again.json["run_id"]) == (0, first["run_id"])
+    house("runs", "complete", first["run_id"], "--fence", str(first["fence"]))
+    over = house("runs", "start", "nightly", "--key", "monday")
+    assert over.code == 3
+    assert "started before under this key and is succeeded" in over.out
+    assert (
+        house(
+            "runs", "start", "nightly", "--key", house.key("kim", "--kind", "person", "--roles", "work")
+        ).code
+        == 2
+    )

@@ -6,7 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -24,11 +24,20 @@ ASKS = 'version: v1\nrules:\n  - {id: ask, when: {topic: "drill.**"}, decision: 
 Serve = Callable[..., InterlockServer]
 
 
-def drill(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def drill(
+    *words: str, folder: Path, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run `interlock drill …` in a process of its own."""
-    command = [sys.executable, "-m", "interlock", "drill", *words]
+    return interlock("drill", *words, folder=folder, env=env)
+
+
+def interlock(
+    *words: str, folder: Path, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process of its own."""
+    command = [sys.executable, "-m", "interlock", *words]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=HANG_SECONDS, cwd=folder, env=clean_env()
+        command, capture_output=True, text=True, timeout=HANG_SECONDS, cwd=folder, env=clean_env(env)
     )
 
 
@@ -72,10 +81,41 @@ def test_approvals_need_a_policy_that_asks_and_say_so(deployment: tuple[str, str
     assert "--topic" in said.stderr
 
 
-def test_a_deployment_needs_a_key(tmp_path: Path) -> None:
-    said = drill("admission", "--url", "http://127.0.0.1:9", folder=tmp_path)
+def test_a_deployment_is_found_where_every_command_finds_it(
+    deployment: tuple[str, str], tmp_path: Path
+) -> None:
+    url, key = deployment
+    named = {"INTERLOCK_URL": url, "INTERLOCK_KEY": key}
+    said = drill("admission", "--crowds", "5", "--json", folder=tmp_path, env=named)
+    assert json.loads(said.stdout)["where"] == url
+    elsewhere = {"INTERLOCK_URL": "http://127.0.0.1:9", "INTERLOCK_KEY": "il_wrong"}
+    words = ("--crowds", "5", "--json", "--url", url, "--key", key)
+    said = drill("admission", *words, folder=tmp_path, env=elsewhere)
+    assert json.loads(said.stdout)["where"] == url
+
+
+def test_a_deployment_that_cannot_be_used_is_told_as_by_every_command(
+    deployment: tuple[str, str], serve: Serve, sqlite_url: str, tmp_path: Path
+) -> None:
+    url, _ = deployment
+    reviewer = serve(sqlite_url).create_key("rita", kind="person", roles="review").key
+    for env in (
+        {"INTERLOCK_URL": "http://127.0.0.1:9", "INTERLOCK_KEY": "il_any"},
+        {"INTERLOCK_URL": url},
+        {"INTERLOCK_URL": url, "INTERLOCK_KEY": "il_wrong"},
+        {"INTERLOCK_URL": url, "INTERLOCK_KEY": reviewer},
+        {"INTERLOCK_URL": "ftp://nowhere"},
+    ):
+        ours = drill("approvals", "--patience", "0s", folder=tmp_path, env=env)
+        theirs = interlock("key", "list", "--patience", "0s", folder=tmp_path, env=env)
+        assert ours.returncode == theirs.returncode != 0
+        assert ours.stderr == theirs.stderr != ""
+
+
+def test_a_drill_that_asks_a_server_takes_no_store(tmp_path: Path) -> None:
+    said = interlock("--store", "memory:", "drill", "admission", folder=tmp_path)
     assert said.returncode == 2
-    assert "INTERLOCK_KEY" in said.stderr
+    assert "--url" in said.stderr
 
 
 async def test_a_blocked_file_is_503_and_every_key_one_run() -> None:

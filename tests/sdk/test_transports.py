@@ -99,7 +99,19 @@ def test_a_redirect_is_an_answer_and_is_not_followed(send: Send) -> None:
     assert elsewhere.received == []
 
 
-@pytest.mark.parametrize("url", ["", "localhost:8700", "ftp://x", "http://", "https://x/?q=1", "http://x/#f"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "localhost:8700",
+        "ftp://x",
+        "http://",
+        "https://x/?q=1",
+        "http://x/#f",
+        "http://[::1",
+        "http://x:99999",
+    ],
+)
 def test_what_is_not_the_address_of_a_server_is_refused(url: str) -> None:
     with pytest.raises(InvalidRequest):
         checked_url(url)

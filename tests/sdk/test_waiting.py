@@ -8,10 +8,11 @@ import pytest
 
 from interlock.sdk.flow import Flow, Request
 from interlock.sdk.models import Job
+from interlock.sdk.operations.jobs import call
 from interlock.sdk.operations.waiting import HOLD_SECONDS, Until, wait
 from interlock.sdk.outcomes import NotFound, StillPending, Unavailable
 from interlock.sdk.session import Session
-from tests.sdk.virtual import Answered, VirtualTime, problem, refused, success
+from tests.sdk.virtual import Answered, Script, VirtualTime, problem, refused, success
 
 BEGIN = 1000.0
 
@@ -152,3 +153,10 @@ def test_a_service_that_was_never_there_is_not_waited_for() -> None:
 def test_an_unknown_job_is_not_waited_for() -> None:
     with pytest.raises(NotFound):
         VirtualTime(lambda *_: (0.0, problem(404, "not_found"))).run(wait(Session(), "job_x"))
+
+
+def test_any_route_may_be_held_for_longer_than_an_attempt_may_take() -> None:
+    script = Script(success(lease_id="lse_1"), latency=120.0)
+    held = call(Session(), "POST", "leases", body={"wait_seconds": 150}, hold_seconds=150)
+    assert VirtualTime(script).run(held) == {"lease_id": "lse_1"}
+    assert script.requests[0].timeout_seconds >= 150

@@ -29,19 +29,7 @@ PAGE_MAX = 200
 @contextlib.contextmanager
 def connected(args: Namespace) -> Generator[Interlock]:
     """A client for what `--url`, `--store`, `--key` and the environment say."""
-    from interlock.sdk.client import Interlock
-
-    url, store = given(args, "url"), given(args, "store")
-    if url and store:
-        raise Failed("pass --url (a server) or --store (this process), not both", Exit.USAGE)
-    client = Interlock(
-        url,
-        given(args, "api_key"),
-        store=store,
-        retry=_patience(args.patience),
-        on_retry=None if wants_json(args) else _tell_retry,
-    )
-    with translated(args), client:
+    with translated(args), _client(args) as client:
         yield client
 
 
@@ -93,6 +81,24 @@ def more(page: Mapping[str, Any], command: str) -> str:
     return f"there are more: {command} --cursor {cursor}" if cursor else ""
 
 
+def _client(args: Namespace) -> Interlock:
+    from interlock.sdk.client import Interlock
+
+    url, store = given(args, "url"), given(args, "store")
+    if url and store:
+        raise Failed("pass --url (a server) or --store (this process), not both", Exit.USAGE)
+    try:
+        return Interlock(
+            url,
+            given(args, "api_key"),
+            store=store,
+            retry=_patience(args.patience),
+            on_retry=None if wants_json(args) else _tell_retry,
+        )
+    except InvalidRequest as refused:
+        raise Failed(str(refused), Exit.USAGE, name=refused.code) from refused
+
+
 def _patience(patience_seconds: int) -> RetryPolicy:
     from interlock.sdk.retry import NO_RETRIES, RetryPolicy
 
@@ -135,4 +141,5 @@ def _where(args: Namespace) -> str:
     url = given(args, "url") or os.environ.get("INTERLOCK_URL")
     if url and not given(args, "store"):
         return f"Is `interlock serve` running at {url}? Check --url or INTERLOCK_URL"
-    return "Look at the store with `interlock doctor`"
+    named = " and the same --store" if given(args, "store") else ""
+    return f"Look at the store with `interlock doctor`{named}"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, given, wants_json
+from interlock.cli.options import Parser, as_json, connecting, given, wants_json
 from interlock.cli.values import seconds
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ def declare_drill() -> Parser:
     """The options of `interlock drill …`."""
     parser = Parser(
         "interlock drill",
-        description="Play trouble, and see whether it holds. Without --url a drill starts a server of its own on a\n"
-        "temporary store. On a deployment it works with keys, jobs, runs and limits of its own, never changes\n"
-        "the policy, and takes back what it made. Exit code 1 if a claim did not hold.",
+        description="Play trouble, and see whether it holds. Without --url or INTERLOCK_URL a drill starts a server\n"
+        "of its own on a temporary store. On a deployment it works with keys, jobs, runs and limits of its own,\n"
+        "never changes the policy, and takes back what it made. Exit code 1 if a claim did not hold.",
         examples=(
             "interlock drill approvals",
             "interlock drill admission --url http://127.0.0.1:8700 --key KEY --json",
@@ -85,19 +85,8 @@ def _declare_retries(parser: Parser) -> None:
 
 
 def _on_deployment(parser: Parser) -> None:
-    absent = SUPPRESS
-    parser.add_argument(
-        "--url", metavar="URL", default=absent, help="a deployment (default: a temporary server)"
-    )
-    parser.add_argument(
-        "--key",
-        "--api-key",
-        dest="api_key",
-        metavar="KEY",
-        default=absent,
-        help="an admin's key; or INTERLOCK_KEY",
-    )
     as_json(parser)
+    connecting(parser, otherwise="without one, the drill starts one on a temporary store")
 
 
 def run_approvals(args: Namespace) -> int:
@@ -133,23 +122,35 @@ def run_retries(args: Namespace) -> int:
 
 
 def _play(args: Namespace, drill: Callable[[Place], Coroutine[Any, Any, Report]]) -> int:
-    """Play on what `--url` names, or on a temporary server."""
+    """Play on the deployment that `--url` or the environment names, or on a temporary server."""
     from interlock.drills.place import deployed, temporary
 
+    deployment = _deployment(args)
+
     async def play() -> Report:
-        url = given(args, "url")
-        if url is None:
-            async with temporary() as place:
-                return await drill(place)
-        key = given(args, "api_key") or os.environ.get("INTERLOCK_KEY")
-        if not key:
-            raise Failed(
-                "pass an admin's key with --key or INTERLOCK_KEY; the drill makes keys of its own", Exit.USAGE
-            )
-        async with deployed(url, key) as place:
+        async with temporary() if deployment is None else deployed(*deployment) as place:
             return await drill(place)
 
     return _told(args, _unless_unfit(play()))
+
+
+def _deployment(args: Namespace) -> tuple[str, str] | None:
+    """The URL of a deployment that answers and an admin's key to it; None if no deployment is named."""
+    from interlock.cli.connection import connected
+
+    if given(args, "store"):
+        raise Failed(
+            "this drill asks a server: name it with --url or INTERLOCK_URL, or leave --store out "
+            "for a temporary one",
+            Exit.USAGE,
+        )
+    url = given(args, "url") or os.environ.get("INTERLOCK_URL")
+    if not url:
+        return None
+    with connected(args) as client:
+        # It will make keys of its own: whoever may not is told so now, as by every other command.
+        client.call("GET", "principals", query={"limit": 1})
+        return url, client.session.key or ""
 
 
 def _unless_unfit(playing: Coroutine[Any, Any, Report]) -> Report:

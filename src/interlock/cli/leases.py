@@ -165,8 +165,9 @@ def _told(
     from interlock.cli.lease_page import say_lease
     from interlock.cli.output import say_json
 
+    hold_seconds = 0 if body is None else body.get("wait_seconds", 0)
     with connected(args) as client:
-        lease: Any = client.call(method, *segments, body=body)
+        lease: Any = client.call(method, *segments, body=body, hold_seconds=hold_seconds)
     if wants_json(args):
         say_json(lease)
     else:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 from interlock.cli.exits import Exit
-from interlock.cli.values import seconds
+from interlock.cli.values import intent_name, seconds
 
 Run: TypeAlias = Callable[[argparse.Namespace], int]
 
@@ -19,6 +19,11 @@ environment:
   INTERLOCK_URL    the server to talk to; without one, the store is opened in this process
   INTERLOCK_KEY    the key to act with (it stays out of `ps` and of the shell's history)
   INTERLOCK_STORE  the store: sqlite:///path, postgresql://… (default: .interlock/interlock.db)
+"""
+_SERVER_ENVIRONMENT = """\
+environment:
+  INTERLOCK_URL    the server to talk to; {otherwise}
+  INTERLOCK_KEY    the key to act with (it stays out of `ps` and of the shell's history)
 """
 
 
@@ -56,14 +61,18 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=34)
 
 
-def connecting(parser: argparse.ArgumentParser, *, key_option: str = "--key") -> None:
-    """Add where to work and as whom. An option that is not given is left to the environment."""
+def connecting(parser: argparse.ArgumentParser, *, key_option: str = "--key", otherwise: str = "") -> None:
+    """Add where to work and as whom. An option that is not given is left to the environment.
+
+    `otherwise` is for a command that opens no store: what it does if no server is named.
+    """
     group = parser.add_argument_group("where and as whom")
     absent = argparse.SUPPRESS  # so that the same option before the command's name is not overwritten
     group.add_argument("--url", metavar="URL", default=absent, help="a server, such as http://127.0.0.1:8700")
     names = dict.fromkeys((key_option, "--api-key"))
     group.add_argument(*names, dest="api_key", metavar="KEY", default=absent, help="the key to act with")
-    group.add_argument("--store", metavar="URL", default=absent, help="a store to open in this process")
+    if not otherwise:
+        group.add_argument("--store", metavar="URL", default=absent, help="a store to open in this process")
     group.add_argument(
         "--patience",
         metavar="30s",
@@ -71,7 +80,20 @@ def connecting(parser: argparse.ArgumentParser, *, key_option: str = "--key") ->
         default=30,
         help="keep trying this long while it is busy, full or out of reach (default 30s; 0s tries once)",
     )
-    parser.epilog = "\n".join(part for part in (parser.epilog, _ENVIRONMENT) if part)
+    environment = _SERVER_ENVIRONMENT.format(otherwise=otherwise) if otherwise else _ENVIRONMENT
+    parser.epilog = "\n".join(part for part in (parser.epilog, environment) if part)
+
+
+def intent(parser: argparse.ArgumentParser, meaning: str) -> None:
+    """Add a name for what the caller wants done once; the API key is then `--api-key` alone."""
+    parser.add_argument(
+        "--key",
+        "--idempotency-key",
+        dest="intent",
+        type=intent_name,
+        metavar="NAME",
+        help=f"a name for this intent: {meaning}",
+    )
 
 
 def as_json(parser: argparse.ArgumentParser) -> None:

@@ -41,10 +41,24 @@ def say_runs(runs: Sequence[Run]) -> None:
                 safe(run.workflow),
                 safe(run.started_by or "-"),
                 when(run.started_at),
-                f"until {when(run.slot_expires_at)}" if run.state == "running" else _held(run),
+                f"ends {when(run.slot_expires_at)}" if run.state == "running" else _held(run),
             )
             for run in runs
         ),
+    )
+
+
+def say_started(run: Run) -> None:
+    """What a start came to, and what to do next."""
+    name = f"{run.run_id} of {safe(run.workflow)}"
+    if run.state != "running":
+        say(f"{name} was started before under this key and is {run.state}: {_TELLING.get(run.state, '')}")
+        return
+    say(
+        f"{name} holds a slot until {exactly(run.slot_expires_at)} ({when(run.slot_expires_at)}). Then one of",
+        f"  interlock runs renew {run.run_id} --fence {run.fence}",
+        f"  interlock runs complete {run.run_id} --fence {run.fence} [--result JSON]",
+        f"  interlock runs fail {run.run_id} --fence {run.fence} --error TEXT",
     )
 
 

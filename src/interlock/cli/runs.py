@@ -1,4 +1,4 @@
-"""`interlock runs` and `interlock run`: who holds a slot, and how runs ended."""
+"""`interlock runs` and `interlock run`: who holds a slot, and how runs ended; `run_slots` has the verbs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from argparse import Namespace
 
 from interlock.cli.exits import Exit
 from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
+from interlock.cli.run_slots import VERBS, declare_verb
 
 STATES = ("running", "succeeded", "failed", "cancelled", "lost")
 
@@ -14,8 +15,12 @@ def declare_runs() -> Parser:
     """The options of `interlock runs`."""
     parser = Parser(
         "interlock runs",
-        description="List runs of workflows, newest first.",
-        examples=("interlock runs --state running", "interlock runs --workflow nightly-report --json"),
+        description="List runs of workflows, newest first; or take a slot for one, keep it, and give it back.",
+        examples=(
+            "interlock runs --state running",
+            "interlock runs --workflow nightly-report --json",
+            *(verb.example for verb in VERBS),
+        ),
     )
     parser.add_argument("--state", type=str.lower, choices=STATES, metavar="STATE", help=", ".join(STATES))
     parser.add_argument("--workflow", metavar="NAME", help="only runs of this workflow")
@@ -23,6 +28,9 @@ def declare_runs() -> Parser:
     as_json(parser)
     connecting(parser)
     parser.set_defaults(run=run_runs)
+    verbs = parser.add_subparsers(metavar="|".join(verb.name for verb in VERBS), parser_class=Parser)
+    for verb in VERBS:
+        declare_verb(verbs.add_parser(verb.name, help=verb.summary), verb)
     return parser
 
 
@@ -75,4 +83,4 @@ def run_run(args: Namespace) -> int:
 def _nothing(args: Namespace) -> str:
     if args.state or args.workflow or args.cursor:
         return "no runs match; `interlock runs` lists them all"
-    return 'no runs yet; start one with `il.admit("WORKFLOW")` or POST /api/v1/workflows/WORKFLOW/runs'
+    return 'no runs yet; start one with `interlock runs start WORKFLOW`, or `il.admit("WORKFLOW")` in the SDK'

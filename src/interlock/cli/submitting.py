@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from argparse import ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlock.cli.describing import described, describing
 from interlock.cli.exits import exit_of_state
-from interlock.cli.options import Parser, as_json, connecting, wants_json
+from interlock.cli.options import Parser, as_json, connecting, intent, wants_json
 from interlock.cli.values import duration, json_value, pair, seconds
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
     from interlock.sdk.models import Evidence, Job
 
-_API_KEY = re.compile(r"il_[0-9a-f]{16}_")
 _EXITS = """\
 exit codes:
   0  it may run          3  denied, rejected or expired: it will not run
@@ -66,14 +64,7 @@ def _declare_extras(parser: Parser) -> None:
     parser.add_argument("--expires-in", type=duration, metavar="4h", help="it is of no use after this long")
     parser.add_argument("--max-attempts", type=int, metavar="N", help="how often workers may try it")
     parser.add_argument("--run-id", metavar="ID", help="the run that it belongs to")
-    parser.add_argument(
-        "--key",
-        "--idempotency-key",
-        dest="intent",
-        type=_intent,
-        metavar="NAME",
-        help="a name for this intent: submitting it again finds the same job",
-    )
+    intent(parser, "submitting it again finds the same job")
 
 
 def run_submit(args: Namespace) -> int:
@@ -129,14 +120,6 @@ def _show(job: Job, *, as_json: bool) -> None:
     import msgspec
 
     say_json(msgspec.to_builtins(job))
-
-
-def _intent(text: str) -> str:
-    if _API_KEY.match(text):
-        raise ArgumentTypeError(
-            "this looks like an API key, and --key names an intent here; pass the key with --api-key"
-        )
-    return text
 
 
 def _evidence(text: str) -> Evidence:

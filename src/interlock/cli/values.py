@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from argparse import ArgumentTypeError
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from interlock.codec.strict import JsonValue
+
+
+_API_KEY = re.compile(r"il_[0-9a-f]{16}_")
 
 
 def duration(text: str) -> str:
@@ -45,6 +49,15 @@ def words(text: str) -> tuple[str, ...]:
     if not all(found):
         raise ArgumentTypeError(f"{text!r} has an empty word; write them like a,b")
     return found
+
+
+def intent_name(text: str) -> str:
+    """A caller's own name for an intent; never an API key, which would then be kept."""
+    if _API_KEY.match(text):
+        raise ArgumentTypeError(
+            "this looks like an API key, and --key names an intent here; pass the key with --api-key"
+        )
+    return text
 
 
 def json_value(text: str) -> JsonValue:

@@ -50,6 +50,8 @@ class Caller:
         """The document of a call that must succeed."""
         answer = await self.call(method, path, body)
         if not 200 <= answer.status < 300:
+            if answer.status == 0:
+                raise PlaceUnfit(f"no answer to {method} /api/v1/{path}; does the server still run?")
             detail = answer.field("detail") or f"status {answer.status}"
             raise PlaceUnfit(f"{method} /api/v1/{path} was refused: {detail}")
         return answer.document

@@ -134,10 +134,19 @@ class _Incoming:
 
 def checked_url(url: str) -> str:
     """The server's address without a slash at its end; refuses what is not one."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+    if not _is_address(url):
         raise invalid(f"{url!r} is not the address of a server; write it like https://interlock.example.com")
     return url.rstrip("/")
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # it is read, and may turn out to be none, only now
+    except ValueError:
+        return False
+    is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
+    return is_web and not parts.query and not parts.fragment
 
 
 def _trust(url: str) -> ssl.SSLContext | bool:

@@ -97,8 +97,14 @@ def call(
     query: Mapping[str, str | int | None] | None = None,
     body: Mapping[str, object] | None = None,
     key: str | None = None,
+    hold_seconds: float = 0,
 ) -> Flow[Any]:
-    """Call any route by its path segments, with the same retries and outcomes; the answer as plain JSON."""
+    """Call any route by its path segments, with the same retries and outcomes; the answer as plain JSON.
+
+    `hold_seconds` is how long the service may keep the call waiting because the body says so (`wait_seconds`).
+    """
+    where = path(*segments)
     if method == "GET":
-        return (yield from fetch(session, path(*segments), object, query))
-    return (yield from change(session, path(*segments), object, body, key=key, method=method))
+        return (yield from fetch(session, where, object, query, hold_seconds=hold_seconds))
+    answer = change(session, where, object, body, key=key, method=method, hold_seconds=hold_seconds)
+    return (yield from answer)
