@@ -20,6 +20,7 @@ tasks:
   ops: {command: "true", approval: {groups: [ops]}}
   loose: {command: [sh, -c, 'echo loose >> marks'], approval: {required: false}}
   strict: {command: [sh, -c, 'echo strict >> marks']}
+  signed: {command: [sh, -c, 'echo signed >> marks'], approval: {signed: true}}
 """
 POLICY = """\
 version: v1
@@ -134,6 +135,24 @@ def test_an_approval_by_others_than_the_tasks_groups_is_not_enough(yard: Termina
     said = yard("exec", "--resume", job)
     assert said.code == 3
     assert "by ops" in said.err
+
+
+def test_a_standing_grant_by_others_than_the_tasks_groups_is_not_enough(yard: Terminal) -> None:
+    yard("grant", "exec.ops", "--standing")
+    said = yard("exec", "ops")
+    assert (said.code, "by ops" in said.err) == (3, True)
+
+
+def test_no_approval_stands_for_the_signed_grant_that_a_task_asks_for(yard: Terminal) -> None:
+    policy = POLICY.replace("topic: exec.touch}", "topic: [exec.touch, exec.signed]}")
+    assert yard("policy", "apply", yard.file("policy.yaml", policy)).code == 0
+    yard.file("payload.json", yard("exec", "--show", "signed").out)
+    job = yard("submit", "exec.signed", "--payload", "@payload.json", "--json").json["id"]
+
+    said = yard("exec", "--resume", job)
+
+    assert (said.code, "asks for a signed grant" in said.err) == (3, True)
+    assert marks(yard) == []
 
 
 def test_a_standing_grant_releases_a_command_without_a_person(yard: Terminal) -> None:

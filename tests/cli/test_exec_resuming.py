@@ -49,6 +49,17 @@ def test_a_claim_that_never_started_is_resumed_with_the_same_use(yard: Terminal)
     assert yard("grants", grant["id"], "--json").json["used"] == 1
 
 
+def test_an_id_that_nobody_claimed_under_is_resumed_by_no_open_grant(yard: Terminal) -> None:
+    grant = granted(yard, "mark")
+
+    said = yard("exec", "--resume", "exec_misspelled", "mark")
+
+    assert (said.code, "has no claimed grant" in said.err) == (3, True)
+    assert "asking" not in said.err
+    assert yard("grants", grant["id"], "--json").json["used"] == 0
+    assert marks(yard) == []
+
+
 _KILLED_WHILE_BEGINNING = """
 import os, signal
 from interlock.cli.main import main

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from interlock.api.effect_views import effect_view
-from interlock.api.grants import ExecutionId, GrantId, Task
+from interlock.api.grants import ExecutionId, GrantId, Groups, Task
 from interlock.api.jobs import Number, Text, version_text
 from interlock.api.operations import Answer, Body, Reply
 from interlock.api.problem import ProblemError, invalid, problem
@@ -25,7 +25,6 @@ from interlock.leases.queries import read_lease
 from interlock.permits.verifying import PermitInvalid, verify_permit
 
 ACTION_ID_CHARACTERS_MAX = 300
-_LOOKS_MAX = 64
 
 FenceNumber = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 RequestHash = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[\u0021-\u007e]+$(?!\n)")]
@@ -49,8 +48,9 @@ class TargetBody(Body, frozen=True, kw_only=True):
 class GrantBody(Body, frozen=True, kw_only=True):
     """The permission to do it: one use of a grant for `task` that fits `args`, consumed if the effect begins.
 
-    `grant_id` names the grant, `signed` asks for a signed one. `execution_id` is that of a claim made before, whose use
-    no effect has begun under yet; without it the action's own id stands for it.
+    `grant_id` names the grant, `signed` asks for a signed one, `groups` for one by a person in one of them.
+    `execution_id` is that of a claim made before, whose use no effect has begun under yet; without it the action's own
+    id stands for it. With `claimed_before` that use will do and no other is consumed.
     """
 
     task: Task
@@ -58,6 +58,8 @@ class GrantBody(Body, frozen=True, kw_only=True):
     execution_id: ExecutionId | None = None
     grant_id: GrantId | None = None
     signed: bool = False
+    groups: Groups = msgspec.field(default_factory=list[str])
+    claimed_before: bool = False
 
 
 class BeginBody(Body, frozen=True, kw_only=True):
@@ -97,19 +99,12 @@ def _target_of(target: TargetBody) -> EffectTarget:
 
 
 async def _look_and_begin(call: Asked[None, BeginBody], command: BeginEffect) -> Answer:
-    """Begin; if the oldest grants do not fit and there are more, look further, so often at most."""
-    for look in range(_LOOKS_MAX):
-        claim = command.grant
-        if claim is not None:
-            last = msgspec.structs.replace(claim, is_last_look=look == _LOOKS_MAX - 1)
-            command = msgspec.structs.replace(command, grant=last)
+    """Begin; while the oldest grants do not fit and there are more, look further."""
+    while True:
         try:
             return await decide(call, command, _begun)
         except LookFurther as further:
-            if claim is None:
-                raise
-            command = msgspec.structs.replace(command, grant=claim.looking_further(further))
-    raise AssertionError("the last look always answers")
+            command = msgspec.structs.replace(command, grant=further.claim)
 
 
 def _claim(call: Asked[None, BeginBody]) -> ClaimGrant | None:
@@ -124,6 +119,8 @@ def _claim(call: Asked[None, BeginBody]) -> ClaimGrant | None:
         execution_id=grant.execution_id or action_id,
         grant_id=grant.grant_id,
         signed_only=grant.signed,
+        groups=tuple(grant.groups),
+        claimed_before=grant.claimed_before,
         action_id=action_id,
     )
 

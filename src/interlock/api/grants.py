@@ -16,6 +16,7 @@ from interlock.api.grant_views import (
     ledger_view,
     use_view,
 )
+from interlock.api.identity import Name
 from interlock.api.jobs import READERS, Reason, Text
 from interlock.api.listing import Page, PageQuery, id_cursor
 from interlock.api.operations import Answer, Body, Operation, Reply
@@ -27,7 +28,7 @@ from interlock.codec.strict import Fault
 from interlock.grants import queries
 from interlock.grants.claiming import ClaimGrant, LookFurther, NotClaimed
 from interlock.grants.model import GrantState, GrantUse, Signature, SpendLimit
-from interlock.grants.pinning import BadPin, pins_of
+from interlock.grants.pinning import NOT_A_PATH, BadPin, is_path, pins_of
 from interlock.grants.rules import IssueGrant, RevokeGrant
 from interlock.identity.refusals import NotFound
 from interlock.kernel.ids import new_id
@@ -36,7 +37,6 @@ from interlock.runtime.service import Service
 
 USES_MAX = 1_000_000
 CLAIMS_SHOWN_MAX = 50
-_LOOKS_MAX = 64
 
 Task = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9_.:/\-]+$(?!\n)")]
 ArgumentPath = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
@@ -45,12 +45,14 @@ ExecutionId = Annotated[
     str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[^\u0000-\u001f\u007f]*$(?!\n)")
 ]
 
+Groups = Annotated[list[Name], msgspec.Meta(max_length=32)]
+
 
 class LimitBody(Body, frozen=True, kw_only=True):
     """All uses together may add up to this much of one argument."""
 
     path: ArgumentPath
-    total_max: int | float
+    total_max: Annotated[int, msgspec.Meta(ge=0)] | Annotated[float, msgspec.Meta(ge=0)]
 
 
 class SignatureBody(Body, frozen=True, kw_only=True):
@@ -88,13 +90,14 @@ class RevokeBody(Body, frozen=True, kw_only=True):
 
 
 class ClaimBody(Body, frozen=True, kw_only=True):
-    """`args` are what is about to run. `signed`: only a signed grant will do."""
+    """`args` are what is about to run. `signed`: only a signed grant will do; `groups`: only one by a person in one."""
 
     task: Task
     args: Any = msgspec.field(default_factory=dict[str, Any])
     execution_id: ExecutionId
     grant_id: GrantId | None = None
     signed: bool = False
+    groups: Groups = msgspec.field(default_factory=list[str])
 
 
 class GrantsQuery(PageQuery, frozen=True, kw_only=True):
@@ -136,14 +139,13 @@ async def claim(call: Asked[None, ClaimBody]) -> Answer:
         execution_id=body.execution_id,
         grant_id=body.grant_id,
         signed_only=body.signed,
+        groups=tuple(body.groups),
     )
-    for look in range(_LOOKS_MAX):
-        command = msgspec.structs.replace(command, is_last_look=look == _LOOKS_MAX - 1)
+    while True:
         try:
             return await decide(call, command, _claimed)
         except LookFurther as further:
-            command = command.looking_further(further)
-    raise AssertionError("the last look always answers")
+            command = further.claim
 
 
 async def listed(call: Asked[GrantsQuery, None]) -> Reply:
@@ -215,6 +217,9 @@ def _limits(body: IssueBody) -> tuple[SpendLimit, ...]:
     paths = [limit.path for limit in given]
     if len(set(paths)) != len(paths):
         raise invalid(Fault("/limits", "limits one path twice"))
+    for path in paths:
+        if not is_path(path):
+            raise invalid(Fault("/limits", f"{path!r} {NOT_A_PATH}"))
     return tuple(SpendLimit(path=limit.path, total_max=limit.total_max) for limit in given)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from interlock.approvals.model import Approval
-from interlock.jobs.model import Evidence, Job, TargetRef
+from interlock.jobs.model import GRANTED_LABEL, Evidence, Job, TargetRef
 
 
 class VerdictView(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,10 +70,11 @@ class RevisionView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrantUseView(msgspec.Struct, frozen=True, kw_only=True):
-    """The use of a standing grant that released a job."""
+    """The use of a standing grant that released a job. `groups`: its issuer was in one of them, as the policy asked."""
 
     grant_id: str
     use: int
+    groups: list[str]
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,7 +158,7 @@ def job_fields(job: Job, now: datetime | None = None) -> dict[str, Any]:
         "topic": action.topic,
         "env": action.env,
         "channel": action.channel,
-        "labels": {**action.labels, **job.system_labels},
+        "labels": _labels(job),
         "system_labels": job.system_labels,
         "risk": list(action.risk),
         "payload": action.payload,
@@ -189,15 +190,27 @@ def job_fields(job: Job, now: datetime | None = None) -> dict[str, Any]:
     }
 
 
-def job_view(job: Job, now: datetime | None = None, *, whole: bool = False) -> JobView:
-    """A job; `whole` adds the versions it had before."""
-    revisions = [_revision(old) for old in job.revisions] if whole else []
-    return JobView(**job_fields(job, now), revisions=revisions)
+def job_view(job: Job, now: datetime | None = None) -> JobView:
+    """A job, without the versions it had before."""
+    return JobView(**job_fields(job, now))
+
+
+def whole_view(job: Job, now: datetime | None = None) -> JobView:
+    """A job with the versions it had before."""
+    return JobView(**job_fields(job, now), revisions=[_revision(old) for old in job.revisions])
+
+
+def _labels(job: Job) -> dict[str, str]:
+    # Only Interlock says that people approved: the same label from the submitter is kept, and not shown.
+    given = {name: value for name, value in job.action.labels.items() if name != GRANTED_LABEL}
+    return given | job.system_labels
 
 
 def _grant_use(job: Job) -> GrantUseView | None:
     used = job.grant_use
-    return GrantUseView(grant_id=used.grant_id, use=used.use) if used else None
+    if used is None:
+        return None
+    return GrantUseView(grant_id=used.grant_id, use=used.use, groups=list(used.requirement.groups))
 
 
 def verdict_view(job: Job) -> VerdictView:

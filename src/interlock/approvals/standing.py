@@ -11,7 +11,7 @@ import msgspec
 
 from interlock.approvals.model import Requirement
 from interlock.approvals.placing import Placed, Proposal
-from interlock.grants.claiming import candidate_reads, consume, misfit
+from interlock.grants.claiming import approver_reads, candidate_reads, consume, misfit
 from interlock.grants.model import GRANT_TERMS, GRANT_USES, TERMS_ID, Grant
 from interlock.grants.picks import OpenGrants
 from interlock.identity.model import PRINCIPALS, Caller, Principal, PrincipalKind, Role
@@ -19,7 +19,8 @@ from interlock.jobs.model import GrantRef, JobState
 from interlock.kernel.record import Reads
 from interlock.kernel.world import World
 
-_CANDIDATES_MAX = 8
+# One for each of many repositories is usual, and what fits may be the youngest.
+_CANDIDATES_MAX = 64
 
 
 def standing_reads(tenant: str, topic: str) -> Reads:
@@ -32,8 +33,7 @@ def standing_more(world: World, tenant: str, topic: str) -> Reads:
     found = world.pick(_pick(tenant, topic))
     if not found:
         return Reads()
-    approvers = tuple(PRINCIPALS.key(tenant, name) for name in sorted({grant.approver for grant in found}))
-    return candidate_reads(found) | Reads(see=(GRANT_TERMS.key(tenant, TERMS_ID), *approvers))
+    return candidate_reads(found) | approver_reads(found) | Reads(see=(GRANT_TERMS.key(tenant, TERMS_ID),))
 
 
 def honour_standing(

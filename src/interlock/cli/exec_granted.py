@@ -44,6 +44,8 @@ def claim_and_run(gate: Gate, args: Namespace, prepared: Prepared, execution_id:
     try:
         begun = begin(gate, prepared.command, execution_id, grant=needed)
     except NotGranted as missing:
+        if needed.claimed_before:
+            return None
         if needed.grant_id or needed.signed:
             raise _refused(prepared, str(missing)) from None
         if not wants_json(args):
@@ -64,6 +66,8 @@ def _needed(args: Namespace, prepared: Prepared, execution_id: str) -> Needed:
         execution_id=execution_id,
         grant_id=args.grant,
         signed=prepared.approval is not None and prepared.approval.signed,
+        groups=prepared.approval.groups if prepared.approval else (),
+        claimed_before=args.resume is not None,
     )
 
 

@@ -130,23 +130,37 @@ def _holding(client: Interlock, held: HeldJob) -> Generator[None]:
 
 def _check_people(job: Job, approval: TaskApproval | None) -> None:
     """A task may ask for more than the policy does, never for less."""
-    if approval is None or not approval.required:
+    if approval is None:
         return
-    said = job.approval
-    granted = said is not None and said.state == "approved"
-    within = not approval.groups or (
-        said is not None and bool(said.groups) and set(said.groups) <= set(approval.groups)
-    )
-    if (granted and within) or job.grant_use is not None:
+    if approval.signed:
+        raise _asks_for_more(
+            job, "a signed grant", "have one issued with `interlock grant --sign-with KEYFILE`"
+        )
+    if not approval.required or _is_said_within(job, approval.groups):
         return
-    asked = f" by {', '.join(approval.groups)}" if approval.groups else ""
-    raise Denied(
+    by = f" by {', '.join(approval.groups)}" if approval.groups else ""
+    rule = f"add a rule with `decision: require_human` for {job.topic}, or have a grant issued"
+    raise _asks_for_more(job, f"a person's approval{by}", rule)
+
+
+def _is_said_within(job: Job, groups: tuple[str, ...]) -> bool:
+    """Whether a person said yes, asked or by a standing grant, whom the policy asked to be in one of these groups."""
+    if job.approval is not None and job.approval.state == "approved":
+        asked = job.approval.groups
+    elif job.grant_use is not None:
+        asked = job.grant_use.groups
+    else:
+        return False
+    return not groups or (bool(asked) and set(asked) <= set(groups))
+
+
+def _asks_for_more(job: Job, what: str, advice: str) -> Denied:
+    return Denied(
         Problem(
             status=403,
             code="approval_required",
             title="Approval required",
-            detail=f"interlock.yaml asks for a person's approval{asked}, and the policy released {job.id} without it; "
-            f"add a rule with `decision: require_human` for {job.topic}, or have a grant issued",
+            detail=f"interlock.yaml asks for {what}, and the policy released {job.id} without it; {advice}",
             fields={"job_id": job.id},
         )
     )

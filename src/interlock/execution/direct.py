@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from interlock.effects.rules import BeginEffect
     from interlock.effects.rules import Begun as BegunEffect
 
-_LOOKS_MAX = 64
 # Nobody shares a batch with this claim, so the oldest few will do; more are loaded only if none of them fits.
 _FIRST_LOOK = 2
 
@@ -88,13 +87,11 @@ class DirectGate:
     def _begin_under(self, command: BeginEffect, needed: Needed) -> BegunEffect:
         """Begin with a claim; while the oldest grants do not fit and there are more, look further."""
         claim = self._claim_of(needed, command.action_id)
-        for look in range(_LOOKS_MAX):
-            claim = msgspec.structs.replace(claim, is_last_look=look == _LOOKS_MAX - 1)
+        while True:
             try:
                 return self._store.run(msgspec.structs.replace(command, grant=claim))
             except LookFurther as further:
-                claim = claim.looking_further(further)
-        raise AssertionError("the last look always answers")
+                claim = further.claim
 
     def _claim_of(self, needed: Needed, action_id: str) -> ClaimGrant:
         return ClaimGrant(
@@ -105,5 +102,7 @@ class DirectGate:
             action_id=action_id,
             grant_id=needed.grant_id,
             signed_only=needed.signed,
+            groups=needed.groups,
+            claimed_before=needed.claimed_before,
             first_look=_FIRST_LOOK,
         )

@@ -8,13 +8,18 @@ import msgspec
 
 
 class Needed(msgspec.Struct, frozen=True, kw_only=True):
-    """The permission that an execution needs: one use of a grant for this task that fits these arguments."""
+    """The permission that an execution needs: one use of a grant for this task that fits these arguments.
+
+    `groups`: of a person in one of them. `claimed_before`: the use that this execution has, and no other.
+    """
 
     task: str
     args: dict[str, Any]
     execution_id: str
     grant_id: str | None = None
     signed: bool = False
+    groups: tuple[str, ...] = ()
+    claimed_before: bool = False
 
 
 class NotGranted(Exception):

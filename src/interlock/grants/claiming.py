@@ -14,7 +14,7 @@ import msgspec
 
 from interlock.codec.canonical import digest
 from interlock.grants.explaining import latest_reads, why_none_is_open
-from interlock.grants.fitting import misfit_of_args, misfit_of_signature, value_at
+from interlock.grants.fitting import added, misfit_of_args, misfit_of_signature, value_at
 from interlock.grants.model import (
     GRANT_TERMS,
     GRANT_USES,
@@ -28,10 +28,10 @@ from interlock.grants.model import (
 )
 from interlock.grants.picks import OpenGrants
 from interlock.grants.recording import record, record_refused
-from interlock.identity.model import Caller, Role
+from interlock.identity.model import PRINCIPALS, Caller, Role
 from interlock.identity.rules import caller_reads, require
 from interlock.kernel.command import Command
-from interlock.kernel.record import Reads, micros
+from interlock.kernel.record import NOTHING, Reads, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 from interlock.outbox.rules import announce
@@ -41,6 +41,7 @@ CANDIDATES_MAX = 16
 # in the batch has taken one of them, and a batch would carry one claim of a task.
 _AT_ONCE = 2
 _FURTHER_MAX = 128
+_LOOKS_MAX = 64
 _START = (0, "")
 _REASONS_MAX = 5
 
@@ -52,21 +53,25 @@ class NotClaimed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LookFurther(Refusal):
-    """The oldest grants do not fit, for these reasons, and there may be more: claim again with `looking_further`."""
+    """The oldest grants do not fit, and there may be more: make this claim instead, which goes on after them.
 
-    def __init__(self, after: tuple[int, str], misfits: tuple[str, ...]) -> None:
+    It comes so often at most, and then the answer is no: whoever repeats until it comes no more has an end.
+    """
+
+    def __init__(self, claim: ClaimGrant) -> None:
         super().__init__("the oldest grants of this task do not fit; look further")
-        self.after, self.misfits = after, misfits
+        self.claim = claim
 
 
 class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
     """Find a fitting grant and consume one use.
 
     A repeat of a claim that won (same claimant, task, execution id and arguments) gets the same use again. A
-    "no" is not remembered: nothing happened. `signed_only` narrows to signed grants. `first_look` is how many
-    grants are considered at first, with an eye to the claims that may share a batch; `after` and `misfits` go on
-    where `LookFurther` stopped, and the last look says no instead. `action_id` is the effect that begins with this
-    decision, if one does: a use permits one effect and no second.
+    "no" is not remembered: nothing happened. `signed_only` narrows to signed grants, `groups` to those of people in
+    one of them, `claimed_before` to the use that this execution has. `first_look` is how many grants are considered
+    at first, with an eye to the claims that may share a batch; `after`, `misfits` and `looks_left` are for
+    `LookFurther`. `action_id` is the effect that begins with this decision, if one does: a use permits one effect and
+    no second.
     """
 
     caller: Caller
@@ -75,10 +80,12 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
     execution_id: str
     grant_id: str | None = None
     signed_only: bool = False
+    groups: tuple[str, ...] = ()
+    claimed_before: bool = False
+    first_look: int = CANDIDATES_MAX
     after: tuple[int, str] = _START
     misfits: tuple[str, ...] = ()
-    first_look: int = CANDIDATES_MAX
-    is_last_look: bool = False
+    looks_left: int = _LOOKS_MAX - 1
     action_id: str | None = None
 
     def reads(self) -> Reads:
@@ -96,7 +103,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         candidates = self._candidates(world, self._most)
         if not candidates and self.grant_id is None and self.after == _START:
             return latest_reads(self.caller.tenant, self.task)
-        return candidate_reads(candidates)
+        return candidate_reads(candidates) | (approver_reads(candidates) if self.groups else NOTHING)
 
     def decide(self, world: World) -> GrantUse | NotClaimed:
         require(world, self.caller, Role.SUBMIT, Role.WORK, Role.OPERATE, Role.ADMIN)
@@ -104,6 +111,8 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         known = world.get(GRANT_USES, self.caller.tenant, self._use_id())
         if known is not None:
             return self._again(world, known, args)
+        if self.claimed_before:
+            return self._refuse(world, [f"execution_id {self.execution_id} has claimed nothing"])
         misfits = list(self.misfits)
         candidates: tuple[Grant, ...] = ()
         for most in (min(_AT_ONCE, self._most), self._most):
@@ -114,13 +123,18 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
                     use = consume(world, self.caller, grant, args, self.execution_id)
                     return world.put(GRANT_USES, self._for_effect(use))
                 misfits.append(f"{grant.id}: {why}")
-        if self.grant_id is None and len(candidates) == self._most and not self.is_last_look:
-            raise LookFurther(_place(candidates[-1]), tuple(misfits[:_REASONS_MAX]))
+        if self.grant_id is None and len(candidates) == self._most and self.looks_left > 0:
+            raise LookFurther(self._after(candidates[-1], misfits))
         return self._refuse(world, misfits)
 
-    def looking_further(self, stopped: LookFurther) -> ClaimGrant:
+    def _after(self, last: Grant, misfits: list[str]) -> ClaimGrant:
         """The same claim, going on after the grants that did not fit."""
-        return msgspec.structs.replace(self, after=stopped.after, misfits=stopped.misfits)
+        return msgspec.structs.replace(
+            self,
+            after=(micros(last.issued_at), last.id),
+            misfits=tuple(misfits[:_REASONS_MAX]),
+            looks_left=self.looks_left - 1,
+        )
 
     def _again(self, world: World, known: GrantUse, args: Any) -> GrantUse | NotClaimed:
         """The use that this execution has, unless it is shown for something else than it was claimed for."""
@@ -143,7 +157,16 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
             return "standing: it is honoured where jobs are submitted, not by claims"
         if self.signed_only and grant.signature is None:
             return "signature: this task needs a signed grant"
-        return misfit(world, grant, self.task, args)
+        return misfit(world, grant, self.task, args) or self._misfit_of_approver(world, grant)
+
+    def _misfit_of_approver(self, world: World, grant: Grant) -> str | None:
+        """Whoever opens the embedded store is nobody's subordinate; all others must be in a group that is asked for."""
+        if not self.groups:
+            return None
+        approver = world.get(PRINCIPALS, grant.tenant, grant.approver)
+        if approver is not None and (approver.is_local or set(self.groups) & set(approver.groups)):
+            return None
+        return f"approver: {grant.approver} is not in {' or '.join(self.groups)}"
 
     def _refuse(self, world: World, misfits: list[str]) -> NotClaimed:
         reason = "; ".join(misfits[:_REASONS_MAX])
@@ -190,7 +213,7 @@ def consume(world: World, by: Caller, grant: Grant, args: Any, execution_id: str
     verb = "spend" if used == grant.uses else "claim"
     spent = dict(grant.spent)
     for limit in grant.limits:
-        spent[limit.path] = spent.get(limit.path, 0) + value_at(args, limit.path)
+        spent[limit.path] = added(spent.get(limit.path, 0), value_at(args, limit.path))
     world.put(
         GRANTS,
         msgspec.structs.replace(grant, used=used, spent=spent, state=TRANSITIONS[grant.state, verb]),
@@ -219,6 +242,12 @@ def candidate_reads(candidates: tuple[Grant, ...]) -> Reads:
     return Reads(own=own, see=tuple(sorted(signers, key=lambda key: key.rank)))
 
 
+def approver_reads(candidates: tuple[Grant, ...]) -> Reads:
+    """Who issued these grants, to see."""
+    approvers = {PRINCIPALS.key(grant.tenant, grant.approver) for grant in candidates}
+    return Reads(see=tuple(sorted(approvers, key=lambda key: key.rank)))
+
+
 def use_id(task: str, principal: str, execution_id: str) -> str:
     """Where the answer to an execution id is kept; nobody finds somebody else's."""
     return hashlib.sha256(f"{task}\0{principal}\0{execution_id}".encode()).hexdigest()
@@ -227,7 +256,3 @@ def use_id(task: str, principal: str, execution_id: str) -> str:
 def args_digest(args: Any) -> str:
     """What a use was claimed for."""
     return digest("grant-args/v1", args)
-
-
-def _place(grant: Grant) -> tuple[int, str]:
-    return (micros(grant.issued_at), grant.id)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Any, cast
 
 import msgspec
 
 from interlock.codec.canonical import canonical
-from interlock.grants.model import Grant, GrantTerms, Pin, Signer
+from interlock.grants.model import Grant, GrantTerms, Number, Pin, Signer, SpendLimit
 
 _ABSENT = object()
 
@@ -21,12 +22,17 @@ def misfit_of_args(grant: Grant, args: Any) -> str | None:
         if why:
             return why
     for limit in grant.limits:
-        amount = value_at(args, limit.path)
-        if not _is_number(amount) or cast("float", amount) < 0:
-            return f"limit {limit.path}: the argument must be a number of 0 or more"
-        if grant.spent.get(limit.path, 0) + cast("float", amount) > limit.total_max:
-            return f"limit {limit.path}: {grant.spent.get(limit.path, 0):g} of {limit.total_max:g} is spent already"
+        why = _misfit_of_limit(limit, grant.spent.get(limit.path, 0), args)
+        if why:
+            return why
     return None
+
+
+def added(spent: Number, amount: Number) -> Number:
+    """The sum as people write it: three times 0.1 is 0.3, so that a budget can be used up to its last cent."""
+    if isinstance(spent, int) and isinstance(amount, int):
+        return spent + amount
+    return float(Decimal(repr(spent)) + Decimal(repr(amount)))
 
 
 def misfit_of_signature(grant: Grant, signer: Signer | None, terms: GrantTerms | None) -> str | None:
@@ -82,12 +88,27 @@ def _misfit_of_pin(pin: Pin, args: Any) -> str | None:
         return f"pin {pin.path}: the argument is missing"
     if pin.max is not None:
         fits = _is_number(value) and value <= pin.max
-        return None if fits else f"pin {pin.path}: must be a number of at most {pin.max:g}"
+        return None if fits else f"pin {pin.path}: must be a number of at most {_shown(pin.max)}"
     if pin.glob is not None:
         fits = isinstance(value, str) and fnmatchcase(value, pin.glob)
         return None if fits else f"pin {pin.path}: must match {pin.glob!r}"
     same = canonical(value) == canonical(msgspec.json.decode(pin.exact))
     return None if same else f"pin {pin.path}: must be exactly {bytes(pin.exact).decode()}"
+
+
+def _misfit_of_limit(limit: SpendLimit, spent: Number, args: Any) -> str | None:
+    amount = value_at(args, limit.path)
+    if not _is_number(amount) or amount < 0:
+        return f"limit {limit.path}: the argument must be a number of 0 or more"
+    if added(spent, amount) <= limit.total_max:
+        return None
+    left = f"{_shown(spent)} of {_shown(limit.total_max)} is spent already"
+    return f"limit {limit.path}: {_shown(amount)} is too much, {left}"
+
+
+def _shown(number: Number) -> str:
+    """In full, as it was written: rounded, 12345678 would read as 12345700."""
+    return canonical(number).decode()
 
 
 def _is_number(value: Any) -> bool:

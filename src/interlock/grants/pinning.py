@@ -10,6 +10,7 @@ import msgspec
 from interlock.codec.canonical import canonical
 from interlock.grants.model import Number, Pin
 
+NOT_A_PATH = "is not a path; write names joined by dots, such as invoice.amount_cents"
 _WAYS = frozenset({"exact", "max", "glob"})
 
 
@@ -31,9 +32,14 @@ def written_pins(pins: Sequence[Pin]) -> dict[str, Any]:
     return {pin.path: _written(pin) for pin in pins}
 
 
+def is_path(path: str) -> bool:
+    """Whether it names an argument: no part between its dots is empty."""
+    return all(path.split("."))
+
+
 def _pin(path: str, value: Any) -> Pin:
-    if not all(path.split(".")):
-        raise BadPin(path, "is not a path; write names joined by dots, such as invoice.amount_cents")
+    if not is_path(path):
+        raise BadPin(path, NOT_A_PATH)
     if not isinstance(value, dict):
         return Pin(path=path, exact=msgspec.Raw(canonical(value)))
     narrowing = cast("dict[str, Any]", value)

@@ -27,7 +27,9 @@ class BadGrantTime(Refusal):
     """A grant must end in the future, and not too far in it."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"the grant was not issued: {why}; choose another expiry")
+        super().__init__(
+            f"the grant was not issued: {why}; it must end in the future, at most 366 days from now"
+        )
 
 
 class GrantExists(Refusal):

@@ -72,3 +72,11 @@ class Signer(msgspec.Struct, frozen=True, kw_only=True):
     added_at: datetime | None = None
     added_by: str | None = None
     revoked_at: datetime | None = None
+
+
+class JobGrantUse(msgspec.Struct, frozen=True, kw_only=True):
+    """The use of a standing grant that released a job. `groups`: its issuer was in one of them, as the policy asked."""
+
+    grant_id: str
+    use: int
+    groups: tuple[str, ...] = ()

@@ -12,6 +12,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import UNSET
 
+from interlock.sdk.grant_models import JobGrantUse
+
 T = TypeVar("T")
 
 UNFINISHED = frozenset({"APPROVAL", "PENDING", "RUNNING"})
@@ -97,13 +99,6 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     replaced_at: datetime | None = None
     replaced_by: str | None = None
     why: str | None = None
-
-
-class JobGrantUse(msgspec.Struct, frozen=True, kw_only=True):
-    """The use of a standing grant that released a job."""
-
-    grant_id: str
-    use: int
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

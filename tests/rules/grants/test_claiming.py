@@ -164,6 +164,27 @@ async def test_a_negative_amount_does_not_refill_a_budget(granting: Granting) ->
     assert not (await granting.claim({"cents": -100}))["claimed"]
 
 
+async def test_a_budget_of_fractions_can_be_used_up_exactly(granting: Granting) -> None:
+    grant = await granting.grant(uses=10, limits=[{"path": "euros", "total_max": 0.3}])
+
+    answers = [await granting.claim({"euros": 0.1}) for _ in range(4)]
+
+    assert [answer["claimed"] for answer in answers] == [True, True, True, False]
+    assert (await granting.read(grant))["spent"] == {"euros": 0.3}
+
+
+async def test_a_no_names_numbers_in_full(granting: Granting) -> None:
+    await granting.grant("pay", pins={"cents": {"max": 12345678}})
+    await granting.grant("refund", uses=2, limits=[{"path": "cents", "total_max": 5000000}])
+    assert (await granting.claim({"cents": 4999999}, task="refund"))["claimed"]
+
+    pinned = await granting.claim({"cents": 12345679}, task="pay")
+    limited = await granting.claim({"cents": 1234567}, task="refund")
+
+    assert pinned["reason"].endswith("must be a number of at most 12345678")
+    assert limited["reason"].endswith("1234567 is too much, 4999999 of 5000000 is spent already")
+
+
 async def test_a_grant_for_another_task_is_not_found(granting: Granting) -> None:
     grant = await granting.grant("deploy")
 
@@ -183,6 +204,35 @@ async def test_a_fitting_grant_is_found_behind_any_number_that_do_not_fit(granti
 
     assert (answer["claimed"], answer["grant_id"]) == (True, wanted)
     assert await granting.refusals("deploy") == []
+
+
+async def test_a_claim_that_asks_for_a_group_takes_no_grant_of_somebody_outside_it(
+    granting: Granting,
+) -> None:
+    olga = await granting.stage.person("olga", groups=("ops", "finance"))
+    outside = await granting.grant()
+
+    refused = await granting.claim(groups=["ops"])
+    granted = (await granting.issue(key=olga)).document["id"]
+    claimed = await granting.claim(groups=["leads", "ops"])
+
+    assert refused["reason"] == f"{outside}: approver: ada is not in ops"
+    assert (claimed["claimed"], claimed["grant_id"]) == (True, granted)
+    assert await granting.state(outside) == "open"
+
+
+async def test_what_only_a_claim_made_before_permits_consumes_no_other_use(granting: Granting) -> None:
+    grant = await granting.grant(uses=2)
+    asked = {"task": "deploy", "args": {}, "execution_id": "run-7", "claimed_before": True}
+    begun = {"request_hash": "h", "grant": asked}
+
+    early = await granting.stage.call("POST", "effects/a/begin", granting.bot, begun)
+    await granting.claim({}, "run-7")
+    late = await granting.stage.call("POST", "effects/a/begin", granting.bot, begun)
+
+    assert (early.status, early.document["reason"]) == (403, "execution_id run-7 has claimed nothing")
+    assert late.status == 201
+    assert (await granting.read(grant))["used"] == 1
 
 
 async def test_another_tenants_grant_is_as_absent_as_none(granting: Granting) -> None:

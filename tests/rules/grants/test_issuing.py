@@ -38,6 +38,8 @@ BAD: list[dict[str, Any]] = [
     {"expires_at": "2029-12-31T23:59:59Z"},
     {"expires_at": "2040-01-01T00:00:00Z"},
     {"limits": [{"path": "a", "total_max": 1}], "budget": {"path": "a", "total_max": 2}},
+    {"limits": [{"path": "a", "total_max": -1}]},
+    {"budget": {"path": "a..b", "total_max": 1}},
     {"signature": {"signer": "x", "value": "y"}},
     {"unknown": 1},
 ]

@@ -37,7 +37,7 @@ async def test_a_job_that_fits_a_standing_grant_is_released_without_a_person(gra
     assert (job["state"], job["approval"], job["grant_use"]) == (
         "PENDING",
         None,
-        {"grant_id": grant, "use": 1},
+        {"grant_id": grant, "use": 1, "groups": []},
     )
     assert await granting.stage.events(job["id"]) == ["job.released"]
     read = await granting.read(grant)
@@ -92,6 +92,18 @@ async def test_a_grant_of_the_group_asked_for_counts(granting: Granting) -> None
     olga = await granting.stage.person("olga", groups=("ops",))
     await granting.issue("deploy", key=olga, standing=True)
     assert (await submit(granting, {}, "deploy"))["state"] == "PENDING"
+
+
+async def test_a_fitting_standing_grant_is_found_behind_many_for_other_repositories(
+    granting: Granting,
+) -> None:
+    await granting.stage.policy(POLICY)
+    for number in range(20):
+        await granting.grant("refund", standing=True, pins={"repository": f"r{number}"})
+
+    job = await submit(granting, {"repository": "r19"})
+
+    assert (job["state"], job["grant_use"]["use"]) == ("PENDING", 1)
 
 
 async def test_nobody_releases_their_own_agents_jobs(granting: Granting) -> None:
