@@ -13,7 +13,7 @@ from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problems import code_of
 from interlock.api.service_calls import JOB_ID, Asked, caller_of, decide
 from interlock.api.targets import TouchView, touch_views
-from interlock.api.views import ApprovalView, JobView, VoteView, approval_view, job_fields, job_view
+from interlock.api.views import ApprovalView, JobView, VoteView, approval_view, job_fields, whole_view
 from interlock.approvals import queries
 from interlock.approvals.model import Approval, ApprovalState
 from interlock.approvals.renewing import EditJob, RefreshApproval
@@ -154,7 +154,7 @@ async def reject(call: Asked[None, RejectBody]) -> Answer:
 async def refresh(call: Asked[None, None]) -> Answer:
     submitter = await _submitter(call.services, call.caller.tenant, call.path["job_id"])
     command = RefreshApproval(caller=caller_of(call), job_id=call.path["job_id"], submitter=submitter)
-    return await decide(call, command, lambda job: Reply(200, job_view(job)), keep_until=decidable_until)
+    return await decide(call, command, lambda job: Reply(200, whole_view(job)), keep_until=decidable_until)
 
 
 async def edit(call: Asked[None, EditBody]) -> Answer:
@@ -166,7 +166,7 @@ async def edit(call: Asked[None, EditBody]) -> Answer:
         payload=msgspec.Raw(canonical(call.body.payload)),
         reason=call.body.reason,
     )
-    return await decide(call, command, lambda job: Reply(200, job_view(job)), keep_until=decidable_until)
+    return await decide(call, command, lambda job: Reply(200, whole_view(job)), keep_until=decidable_until)
 
 
 async def _counted(call: Asked[None, Any], verb: str, command: ApproveJob | RejectJob) -> Answer:
@@ -221,7 +221,7 @@ def _request_view(job: Job, approval: Approval, current: str | None, target: Tar
     return RequestView(
         job_id=job.id,
         state=shown.state,
-        job=job_view(job, now, whole=True),
+        job=whole_view(job, now),
         approval=shown,
         payload=job.action.payload,
         job_hash=job.job_hash,

@@ -25,7 +25,7 @@ async def authenticate(request: Request, service: Service) -> Known:
 def presented_key(request: Request) -> str:
     """The key that came with a request; two different ones are as good as none."""
     scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-    keys = {request.headers.get("x-api-key", "")}
+    keys = {request.headers.get("x-api-key", "").strip()}
     if scheme.lower() == "bearer":
         keys.add(bearer.strip())
     keys.discard("")

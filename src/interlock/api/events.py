@@ -67,7 +67,7 @@ async def stream(call: Asked[StreamQuery, None]) -> Response:
         raise invalid(
             Fault("query/after", f"is past {head}, the newest position here; it comes from another store")
         )
-    watched = _Watched(service, call.caller, types, head if after is None else after)
+    watched = _Watched(service, call.caller, types, after, head)
     headers = (("content-type", EVENT_STREAM), ("x-accel-buffering", "no"))
     return Response(status=200, headers=headers, stream=watched.lines())
 
@@ -114,16 +114,18 @@ def _rendered(found: list[Placed], next_after: int) -> EventsPage:
 class _Watched:
     """One client's stream: first what it missed, from the store; then what comes, from the feed."""
 
-    def __init__(self, service: Service, caller: Known, types: tuple[str, ...], after: int) -> None:
+    def __init__(
+        self, service: Service, caller: Known, types: tuple[str, ...], after: int | None, head: int
+    ) -> None:
         self._service = service
         self._caller = caller
         self._types = types
-        self._after = after
+        self._begins_now = after is None
+        self._after = head if after is None else after
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Blocks of the stream, until the client is let go."""
-        # An id before the first event: a client that is cut off before one can still come back in place.
-        yield f"retry: {_RETRY_MS}\nid: {self._after}\n\n".encode()
+        yield self._greeting()
         gap = await self._gap()
         if gap:
             yield gap
@@ -139,6 +141,14 @@ class _Watched:
                 break
             finally:
                 self._service.feed.leave(reader)
+
+    def _greeting(self) -> bytes:
+        """An id before the first event, for a client that has none: cut off, it can still come back in place.
+
+        Whoever came with a position sees each id once, also if its reader takes every block for an event.
+        """
+        retry = f"retry: {_RETRY_MS}\n"
+        return f"{retry}id: {self._after}\n\n".encode() if self._begins_now else retry.encode()
 
     async def _gap(self) -> bytes | None:
         """Word that events between the client's position and the oldest kept one are no longer here."""

@@ -14,7 +14,7 @@ from interlock.api.listing import Page, PageQuery, id_cursor
 from interlock.api.operations import Answer, Body, Operation, Query, Reply
 from interlock.api.problem import MEDIA_TYPE, invalid, problem
 from interlock.api.service_calls import JOB_ID, Asked, caller_of, decide
-from interlock.api.views import JobView, job_view
+from interlock.api.views import JobView, job_view, whole_view
 from interlock.codec.canonical import canonical
 from interlock.codec.durations import Duration, duration_seconds
 from interlock.codec.strict import Fault
@@ -206,7 +206,7 @@ def denied(job: Job) -> Answer:
 
 async def read(call: Asked[JobQuery, None]) -> Reply:
     job = await _awaited(call.services, call.caller.tenant, call.path["job_id"], call.query)
-    return Reply(200, job_view(job, datetime.now(UTC), whole=True))
+    return Reply(200, whole_view(job, datetime.now(UTC)))
 
 
 async def listed(call: Asked[JobsQuery, None]) -> Reply:

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from cel_expr_python import cel  # pyright: ignore[reportMissingTypeStubs]
 
 from interlock.codec.strict import JsonValue
+from interlock.policy.bare_actor import with_actors_named
 from interlock.policy.cost import Known, literal_patterns, seconds_at_most, unpriced
 from interlock.policy.facts import Extent, Unanswered, checked, extent_of
 from interlock.policy.syntax import Tree, names_in, read_tree
@@ -136,7 +137,10 @@ def compile_expression(text: str) -> Program:
     tree = read_tree(checked.serialize())
     if problems := [*_unfit(checked, tree)]:
         raise ExpressionInvalid(problems)
-    program = Program(text, tree, _compiled(f"({text}\n) ? true : false"))
+    named = with_actors_named(text, tree)
+    if named != text:
+        tree = read_tree(_compiled(named).serialize())
+    program = Program(text, tree, _compiled(f"({named}\n) ? true : false"))
     if program.roughly(_SMALL_JOB) > EVALUATION_SECONDS:
         message = "this could take longer than the evaluation budget even on a small job; simplify it"
         raise ExpressionInvalid([Problem(message, 0)])
@@ -167,7 +171,7 @@ def _environment() -> _Environment:
         "payload": kinds.DYN,
         "labels": kinds.Map(text, text),
         "risk": kinds.List(text),
-        "actor": kinds.Map(text, kinds.DYN),
+        "actor": kinds.DYN,  # a map, or its name where it stands by itself
     }
     return cast("_Environment", cast("Any", cel).NewEnv(variables=variables))
 

@@ -29,7 +29,8 @@ def parse(text: str) -> Block:
         if name:
             fields[name] = value.removeprefix(" ")
     data = json.loads(fields["data"]) if "data" in fields else None
-    return Block(id=fields.get("id"), event=fields.get("event"), data=data, comment=text.startswith(":"))
+    comment = any(line.startswith(":") for line in text.split("\n"))
+    return Block(id=fields.get("id"), event=fields.get("event"), data=data, comment=comment)
 
 
 async def blocks(stream: AsyncIterator[bytes]) -> AsyncIterator[Block]:

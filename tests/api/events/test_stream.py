@@ -62,6 +62,17 @@ async def test_a_stream_begins_now_and_brings_what_comes(any_store: str) -> None
     assert (found[0].id, found[0].event) == ("2", "dev.interlock.story.told")
 
 
+@pytest.mark.parametrize("how", [{"last_event_id": "2"}, {"query": "after=2"}])
+async def test_a_stream_that_goes_on_shows_each_id_once(how: dict[str, str], any_store: str) -> None:
+    async with rigged(any_store, relaying=False) as rig:
+        client = await client_of(rig)
+        await rig.tell("a", times=4)
+        await rig.until_placed(4)
+        stream = await client.stream(**how)
+        found = [await anext(stream) for _ in range(2)]
+    assert [(block.id, block.data is not None) for block in found] == [("3", True), ("4", True)]
+
+
 async def test_a_stream_goes_on_after_the_last_event_id(any_store: str) -> None:
     async with rigged(any_store, relaying=False) as rig:
         client = await client_of(rig)

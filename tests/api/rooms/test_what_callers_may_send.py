@@ -131,3 +131,29 @@ async def test_slashes_in_names_of_targets_and_actions_may_be_sent_as_they_are(s
     )
     assert (await stage.app.respond(plain)).status == 200
     assert (await stage.get(f"targets/{key.replace('/', '%2F')}", bot))["version"] == "1"
+
+
+@pytest.mark.parametrize("topic", ["pay", "read"])
+async def test_nobody_says_of_their_own_job_that_people_approved_it(topic: str, stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot, ada = await stage.agent(), await stage.person("ada")
+
+    job = await stage.submit(bot, topic=topic, labels={"approval_granted": "true", "team": "ops"})
+
+    assert (await stage.get(f"jobs/{job}"))["labels"] == {"team": "ops"}
+    if topic == "pay":
+        await stage.approve(job, ada)
+        assert (await stage.get(f"jobs/{job}"))["labels"] == {"team": "ops", "approval_granted": "true"}
+
+
+async def test_an_edit_answers_with_the_version_it_replaced(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot, ada = await stage.agent(), await stage.person("ada")
+    job = await stage.submit(bot)
+    before = await stage.get(f"jobs/{job}")
+
+    edited = await made(stage, f"approvals/{job}/edit", ada, {"payload": 2, "reason": "typo"}, 200)
+
+    [old] = edited["revisions"]
+    assert (old["payload"], old["job_hash"]) == (before["payload"], before["job_hash"])
+    assert edited["revisions"] == (await stage.get(f"jobs/{job}"))["revisions"]

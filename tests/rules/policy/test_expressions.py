@@ -45,6 +45,34 @@ def test_everything_about_a_job_can_be_asked(expression: str) -> None:
     assert ask(expression)
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "actor == 'agent-7' && actor != 'ann'",
+        "'é☃😀' != actor &&\n  actor == 'agent-7'",
+        "actor in ['agent-6', 'agent-7']",
+        "actor == payload.who",
+        "actor.startsWith('agent-') && actor.matches('^agent-[0-9]$')",
+        "['agent-7'].exists(name, name == actor) && actor.groups.exists(g, g == 'ops' && actor == 'agent-7')",
+        "[actor][0] + '!' == 'agent-7!'",
+    ],
+)
+def test_an_actor_by_itself_is_its_name_as_in_when(expression: str) -> None:
+    assert ask(expression, {"who": "agent-7"})
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "'owner' in actor && actor['kind'] == 'agent' && has(actor.groups) && actor.exists(k, k == 'id')",
+        "payload.names.exists(actor, actor == 'somebody else')",
+        "'actor' + '.id' != actor",
+    ],
+)
+def test_an_actor_used_as_a_map_stays_one(expression: str) -> None:
+    assert ask(expression, {"names": ["somebody else"]})
+
+
 @pytest.mark.parametrize("amount", [10_001, 10_001.0, 10_000.5, 1e15])
 def test_a_number_is_compared_by_its_value_however_it_is_written(amount: float) -> None:
     assert ask("payload.amount_cents > 10000", {"amount_cents": amount})
