@@ -31,6 +31,6 @@ def called(kind: str, url: str, name: str, *args: Any, **kwargs: Any) -> Any:
     return asyncio.run(call())
 
 
-def sent(server: ScriptedServer) -> tuple[str, str, str, Any]:
-    request = server.received[-1]
+def sent(server: ScriptedServer, place: int = -1) -> tuple[str, str, str, Any]:
+    request = server.received[place]
     return request.method, request.path, request.query, json.loads(request.body) if request.body else None

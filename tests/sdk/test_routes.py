@@ -153,3 +153,34 @@ def test_a_named_change_has_the_same_key_in_every_process_and_for_every_client(k
 
 # Written down: a new release that derived another key would ask people twice.
 NAMED = "5d92a5730032a6447ce8e3cac146ce74024562b27f04515c14fa3c5d9fe71be4"
+
+
+@both
+def test_one_word_is_never_sent_as_its_letters(kind: str) -> None:
+    none = success(jobs=[])
+    page = success(items=[], next_after=0)
+    with serving(in_turn(JOB, none, page)) as server:
+        called(kind, server.url, "submit", "pay", {}, risk="money")
+        called(kind, server.url, "claim_jobs", "pay.*")
+        called(kind, server.url, "events", types="approval.*")
+    assert sent(server, 0)[3]["risk"] == ["money"]
+    assert sent(server, 1)[3]["topics"] == ["pay.*"]
+    assert sent(server, 2)[2] == "types=approval.%2A"
+
+
+@both
+def test_what_a_verb_is_about_may_follow_without_its_name(kind: str) -> None:
+    effect = success(action_id="a", state="COMMITTED")
+    with serving(in_turn(REVIEW, JOB, JOB, effect, effect)) as server:
+        called(kind, server.url, "reject", "job_1", "no")
+        called(kind, server.url, "complete", "job_1", 7, {"id": 1})
+        called(kind, server.url, "fail", "job_1", 7, "broken")
+        called(kind, server.url, "commit_effect", "a", 1, {"id": 1})
+        called(kind, server.url, "resolve_effect", "a", "committed", "the bank says so")
+    assert [sent(server, place)[3] for place in range(5)] == [
+        {"reason": "no"},
+        {"fence": 7, "result": {"id": 1}},
+        {"fence": 7, "error": "broken", "retryable": True},
+        {"fence": 1, "result": {"id": 1}},
+        {"outcome": "committed", "evidence": "the bank says so"},
+    ]

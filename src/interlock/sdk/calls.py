@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import inf
 from typing import TYPE_CHECKING, TypeVar, cast
 from urllib.parse import quote, urlencode
@@ -32,6 +32,11 @@ def path(*segments: str) -> str:
         if segment in ("", ".", ".."):
             raise invalid(f"{segment!r} is not an id; pass exactly what the service returned")
     return ROOT + "".join("/" + quote(segment, safe="") for segment in segments)
+
+
+def words(given: Iterable[str]) -> list[str]:
+    """Several words, or one: a text is one word, never its letters."""
+    return [given] if isinstance(given, str) else list(given)
 
 
 def fetch(

@@ -94,7 +94,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
     def begin(self, session: Session, action_id: str, request_hash: str) -> Flow[Effect]:
         """Begin, or learn that it was done."""
-        job, target = self.job, self.target
+        job = self.job
         lease = cast("LeaseLike | None", getattr(self.lease, "now", self.lease))
         return (
             yield from begin_effect(
@@ -104,7 +104,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
                 job_id=job.id if isinstance(job, HeldJob) else job,
                 permit=job.permit if isinstance(job, HeldJob) else None,
                 lease=_lease_ref(lease) if lease else None,
-                target={"key": target.key, "version": target.version} if target else None,
+                target=msgspec.to_builtins(self.target),
                 grant={"task": self.grant} if isinstance(self.grant, str) else self.grant,
                 ttl_seconds=self.ttl,
             )

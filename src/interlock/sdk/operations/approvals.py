@@ -44,8 +44,8 @@ def approve(
 def reject(
     session: Session,
     job_id: str,
-    *,
     reason: str,
+    *,
     note: str | None = None,
     code: str | None = None,
     key: str | None = None,

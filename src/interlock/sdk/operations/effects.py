@@ -44,7 +44,7 @@ def begin_effect(
 
 
 def commit_effect(
-    session: Session, action_id: str, fence: int, *, result: Any = None, key: str | None = None
+    session: Session, action_id: str, fence: int, result: Any = None, *, key: str | None = None
 ) -> Flow[Effect]:
     """Say that it happened, with this result. `Conflict` (`fence_stale`) if it was settled without you."""
     body = {"fence": fence, "result": result}
@@ -55,8 +55,8 @@ def fail_effect(
     session: Session,
     action_id: str,
     fence: int,
-    *,
     error: Any,
+    *,
     safe_to_retry: bool,
     key: str | None = None,
 ) -> Flow[Effect]:
@@ -69,8 +69,8 @@ def resolve_effect(
     session: Session,
     action_id: str,
     outcome: Literal["committed", "not_committed"],
-    *,
     evidence: Any,
+    *,
     result: Any = None,
     key: str | None = None,
 ) -> Flow[Effect]:

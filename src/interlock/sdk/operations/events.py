@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from interlock.sdk.calls import change, fetch, path
+from interlock.sdk.calls import change, fetch, path, words
 from interlock.sdk.flow import Flow
 from interlock.sdk.models import Page
 from interlock.sdk.session import Session
@@ -101,7 +101,7 @@ def events(
     """Read events after a position, oldest first, or the newest ones; wait for the first if asked to."""
     query = {
         "after": after,
-        "types": ",".join(types) or None,
+        "types": ",".join(words(types)) or None,
         "limit": limit,
         "wait_seconds": str(wait_seconds) if wait_seconds else None,
     }
@@ -117,7 +117,7 @@ def add_webhook(
     session: Session, url: str, *, types: Sequence[str] = (), description: str = "", key: str | None = None
 ) -> Flow[Webhook]:
     """Post events to `url` from now on; the answer shows the signing secret, this once."""
-    body = {"url": url, "types": list(types) or None, "description": description or None}
+    body = {"url": url, "types": words(types) or None, "description": description or None}
     return (yield from change(session, path("webhooks"), Webhook, body, key=key))
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from interlock.sdk.calls import change, change_answered, decoded, fetch, path
+from interlock.sdk.calls import change, change_answered, decoded, fetch, path, words
 from interlock.sdk.flow import Flow
 from interlock.sdk.models import AuditEntry, Evidence, Job, Page, Target
 from interlock.sdk.session import Session
@@ -41,7 +41,7 @@ def submit(
         "env": env,
         "channel": channel,
         "labels": None if labels is None else dict(labels),
-        "risk": None if risk is None else list(risk),
+        "risk": None if risk is None else words(risk),
         "priority": priority,
         "target": msgspec.to_builtins(target),
         "evidence": None if evidence is None else msgspec.to_builtins(list(evidence)),

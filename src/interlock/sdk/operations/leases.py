@@ -74,8 +74,8 @@ def checkpoint(
     session: Session,
     lease_id: str,
     fence: int,
-    *,
     done: Any,
+    *,
     partial: Any = None,
     evidence: Any = None,
     validation: Any = None,
@@ -111,9 +111,14 @@ def suspend_lease(
 
 
 def resume_lease(
-    session: Session, lease_id: str, fence: int, *, as_session: str = "", key: str | None = None
+    session: Session,
+    lease_id: str,
+    fence: int | None = None,
+    *,
+    as_session: str = "",
+    key: str | None = None,
 ) -> Flow[Lease]:
-    """Go on after a suspension."""
+    """Go on after a suspension. Only the owner can, so the fence may be left out."""
     body = {"fence": fence, **_of(as_session)}
     return (yield from change(session, path("leases", lease_id, "resume"), Lease, body, key=key))
 

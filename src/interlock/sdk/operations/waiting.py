@@ -24,7 +24,7 @@ POLL_SECONDS_MOST = 10.0
 
 
 def wait(
-    session: Session, job_id: str, *, timeout: float | None = None, until: Until = "finished"
+    session: Session, job_id: str, timeout: float | None = None, *, until: Until = "finished"
 ) -> Flow[Job]:
     """Wait until a job is `decided` (no person has to act any more) or `finished`, and return it.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from interlock.sdk.calls import change, fetch, path
+from interlock.sdk.calls import change, fetch, path, words
 from interlock.sdk.flow import Flow
 from interlock.sdk.models import Claimed, HeldJob, Job, Renewed
 from interlock.sdk.session import Session
@@ -25,7 +25,7 @@ def claim(
     Each is yours for `lease_seconds`, unless you `renew`. The answer may be empty.
     """
     body = {
-        "topics": list(topics),
+        "topics": words(topics),
         "max": max,
         "lease_seconds": lease_seconds,
         "wait_seconds": wait_seconds,
@@ -52,7 +52,7 @@ def renew(
 
 
 def complete(
-    session: Session, job_id: str, fence: int, *, result: Any = None, key: str | None = None
+    session: Session, job_id: str, fence: int, result: Any = None, *, key: str | None = None
 ) -> Flow[Job]:
     """Say that a job is done. `Conflict` (`fence_stale`) if it is no longer yours."""
     body = {"fence": fence, "result": result}
@@ -63,8 +63,8 @@ def fail(
     session: Session,
     job_id: str,
     fence: int,
-    *,
     error: Any,
+    *,
     retryable: bool = True,
     key: str | None = None,
 ) -> Flow[Job]:
