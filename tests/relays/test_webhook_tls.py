@@ -122,3 +122,29 @@ async def test_a_relay_trusts_what_the_machine_trusts_and_waits_for_the_right_ce
     assert impostor == []
     assert "certificate verify failed" in refused.error
     assert [event["data"]["n"] for event in receiver.events()] == [1, 2]
+
+
+async def test_a_handshake_that_is_never_answered_leaves_no_connection_open(authority: Authority) -> None:
+    ended = asyncio.Event()
+
+    async def stay_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(-1)  # returns when the other side has closed
+        writer.close()
+        ended.set()
+
+    server = await asyncio.start_server(stay_silent, "127.0.0.1", 0)
+    posting = Posting(
+        allowed=read_networks(LOOPBACK),
+        resolve=at_loopback,
+        ssl_context=authority.trust(),
+        timeout_seconds=0.5,
+    )
+    poster = Poster(f"https://{NAME}:{server.sockets[0].getsockname()[1]}/hook", posting)
+    try:
+        with pytest.raises(Refused, match="no whole answer within"):
+            await poster.post({}, b"{}")
+        async with asyncio.timeout(30):
+            await ended.wait()
+    finally:
+        await poster.close()
+        server.close()

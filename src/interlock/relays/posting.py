@@ -13,7 +13,7 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from ipaddress import ip_address
-from typing import cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httpcore2
@@ -131,7 +131,7 @@ class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
             except httpcore2.ConnectError as failed:
                 error = failed
                 continue
-            return await _checked_peer(stream, address)
+            return _Connection(await _checked_peer(stream, address))
         raise error or Refused(f"{host} cannot be connected to")
 
     async def connect_unix_socket(
@@ -144,6 +144,41 @@ class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+class _Connection(httpcore2.AsyncNetworkStream):
+    """A connection that is closed also if the encryption of it is broken off.
+
+    The library closes it only after an error. A receiver that never answers the handshake would otherwise cost
+    one open socket an attempt: the clock ends the attempt by cancelling it.
+    """
+
+    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
+        self._stream = stream
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - as above
+        return await self._stream.read(max_bytes, timeout)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as above
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - as above
+    ) -> httpcore2.AsyncNetworkStream:
+        try:
+            return await self._stream.start_tls(ssl_context, server_hostname, timeout)
+        except asyncio.CancelledError:
+            await self._stream.aclose()
+            raise
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
 
 
 async def resolve(host: str, port: int) -> list[Address]:
