@@ -159,7 +159,7 @@ async def test_a_commit_that_hangs_is_unknown_and_its_connection_is_not_used_mea
     limits = KernelLimits(acquire_seconds=0.3, answer_seconds=0.6)
     async with serving(store, limits) as server:
         await server.kernel.run(Raise(name="a"))
-        store._commits._thread.submit(go_on.wait)
+        store._aside._thread.submit(go_on.wait)
         under_way = asyncio.create_task(server.kernel.run(Raise(name="a")))
         await asyncio.sleep(0.1)
         queued = await server.outcomes(Raise(name="b"))

@@ -1,15 +1,13 @@
 """SQLite: the embedded default. WAL, `synchronous=FULL`, `BEGIN IMMEDIATE`, several processes on one file.
 
-One connection writes. Its statements are short and run on the event loop; only COMMIT, which waits for
-the disk, runs on a thread (decisions 0003 and 0026). Another process may hold the file's one writer lock, so BEGIN
-is tried again with a short jitter until the given time is over: waiting in `busy_timeout` starves.
+One connection writes. Its statements are short and run on the event loop; only what waits runs on a thread: COMMIT
+for the disk (decisions 0003 and 0026), and BEGIN for another process that has the file's one writer lock (0025).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -20,15 +18,13 @@ from typing import TypeVar
 from interlock.kernel.record import Kind, Params, Record, micros
 from interlock.kernel.storage import CommitUnknown, LockTimeout, StoreDown, Transaction
 from interlock.store import pruning
+from interlock.store.aside import Aside
 from interlock.store.clock import Clock, utc_now
-from interlock.store.committing import Committing
 from interlock.store.contract import Row
 from interlock.store.migrations import pending
 from interlock.store.named_sql import named_sql
 from interlock.store.sqlite_batch import SqliteBatches, select
 from interlock.store.sqlite_driver import (
-    BROKEN,
-    BUSY,
     FAILED,
     FULL,
     Database,
@@ -36,15 +32,14 @@ from interlock.store.sqlite_driver import (
     connect_durably,
     reading,
     roll_back,
-    try_to_begin,
 )
-from interlock.store.turns import Turns
+from interlock.store.writer_lock import WriterLock
 
 R = TypeVar("R", bound=Record)
 Heard = Callable[[frozenset[str] | None], None]
 
 _POLL_SECONDS = 0.05
-_BUSY_JITTER_SECONDS = (0.0002, 0.001)
+_PRUNE_SECONDS = 0.001
 _MIGRATION_SECONDS = 30.0
 _QUERY_THREADS = 2
 
@@ -61,11 +56,12 @@ class SqliteStore:
         self._writer: Database | None = None
         self._batches: SqliteBatches | None = None
         self._reader: Database | None = None
-        self._commits = Committing()
+        self._aside = Aside()
         self._queries = QueryThreads(self._path)
-        self._turns = Turns(self._path)
+        self._lock: WriterLock | None = None
         self._heard: Heard | None = None
         self._seen_version: int | None = None
+        self._looked_at = float("-inf")
         self._watcher: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -73,7 +69,8 @@ class SqliteStore:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._writer = await asyncio.to_thread(connect_durably, self._path)
             self._batches = SqliteBatches(self._writer, self._clock)
-            await self._migrate(self._writer)
+            self._lock = WriterLock(self._writer, self._path)
+            await self._migrate(self._writer, self._lock)
             self._reader = await asyncio.to_thread(connect_durably, self._path)
         except BaseException as error:
             await self.close()
@@ -86,35 +83,36 @@ class SqliteStore:
             self._watcher.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watcher
-        await self._commits.close()
+        await self._aside.close()
         await asyncio.to_thread(self._queries.close)
         for database in (self._reader, self._writer):
             if database:
                 database.close()
-        self._turns.close()
-        self._reader = self._writer = self._batches = None
+        if self._lock:
+            self._lock.close()
+        self._reader = self._writer = self._batches = self._lock = None
 
     async def transact(self, transaction: Transaction) -> None:
         async with self._turn:
-            writer, batches = self._opened()
-            await self._begin(writer, transaction.acquire_seconds)
+            writer, batches, lock = self._opened()
+            await self._begin(lock, transaction.acquire_seconds)
             self._notice_others(writer)
             with all_or_nothing(writer):
                 has_changes = batches.decide_and_write(transaction)
             if has_changes:
-                await self._commit(writer)
+                await self._commit(writer, lock)
             else:
                 roll_back(writer)
 
     async def committed(self, batch_id: str, within_seconds: float) -> bool:
         """Settled by a write: it also overwrites what a COMMIT that failed half-way left in the log."""
         async with self._turn:
-            writer, batches = self._opened()
-            await self._begin(writer, within_seconds)
+            writer, batches, lock = self._opened()
+            await self._begin(lock, within_seconds)
             with all_or_nothing(writer):
                 never = batches.abandon(batch_id)
             try:
-                await self._commit(writer)
+                await self._commit(writer, lock)
             except CommitUnknown as error:
                 raise StoreDown(f"the database file does not take writes: {error}") from error
             return not never
@@ -142,47 +140,37 @@ class SqliteStore:
 
     async def prune(self, *, rows_max: int = pruning.ROWS_MAX) -> int:
         async with self._turn:
-            writer, batches = self._opened()
-            await self._begin(writer, _BUSY_JITTER_SECONDS[1])
+            writer, batches, lock = self._opened()
+            await self._begin(lock, _PRUNE_SECONDS)
             with all_or_nothing(writer):
                 now = micros(batches.now())
                 gone = 0
                 for block in pruning.BLOCKS:
                     writer.execute(named_sql(block).sql, pruning.params(now, rows_max))
                     gone += writer.changes()
-            await self._commit(writer)
+            await self._commit(writer, lock)
             return gone
 
     # The writer's turn.
 
-    async def _begin(self, writer: Database, acquire_seconds: float) -> None:
-        deadline = time.monotonic() + acquire_seconds
-        while True:
-            try:
-                roll_back(writer)
-                try_to_begin(writer)
-                return
-            except BUSY:
-                if time.monotonic() >= deadline:
-                    raise LockTimeout("another process holds the database's writer lock") from None
-            except BROKEN as error:
-                raise StoreDown(f"the database file does not answer: {error}") from error
-            await asyncio.sleep(random.uniform(*_BUSY_JITTER_SECONDS))
+    async def _begin(self, lock: WriterLock, acquire_seconds: float) -> None:
+        for rest in lock.tries(acquire_seconds):
+            await self._aside.rest(rest)
 
-    async def _commit(self, writer: Database) -> None:
+    async def _commit(self, writer: Database, lock: WriterLock) -> None:
         try:
-            await self._commits.run(lambda: writer.execute("COMMIT"))
+            await self._aside.commit(lambda: writer.execute("COMMIT"))
         except FULL as error:
             # No room for the frame that makes a commit, so there is none.
             raise StoreDown("the disk is full; make room") from error
         except Exception as error:
             raise CommitUnknown(str(error)) from error
-        self._turns.pass_on()
+        lock.pass_on()
 
-    def _opened(self) -> tuple[Database, SqliteBatches]:
-        if self._writer is None or self._batches is None:
+    def _opened(self) -> tuple[Database, SqliteBatches, WriterLock]:
+        if self._writer is None or self._batches is None or self._lock is None:
             raise StoreDown("the store is not open")
-        return self._writer, self._batches
+        return self._writer, self._batches, self._lock
 
     def _reading(self) -> Database:
         if self._reader is None:
@@ -191,13 +179,14 @@ class SqliteStore:
 
     # Schema and wake-ups.
 
-    async def _migrate(self, writer: Database) -> None:
-        await self._begin(writer, _MIGRATION_SECONDS)
+    async def _migrate(self, writer: Database, lock: WriterLock) -> None:
+        await self._begin(lock, _MIGRATION_SECONDS)
         with all_or_nothing(writer):
             for migration in pending("sqlite", int(writer.execute("PRAGMA user_version").get)):
                 writer.execute(migration.sql)
                 writer.execute(f"PRAGMA user_version = {migration.number}")
         writer.execute("COMMIT")
+        lock.pass_on()
 
     async def _watch(self) -> None:
         while True:
@@ -206,7 +195,14 @@ class SqliteStore:
                 self._notice_others(self._writer)
 
     def _notice_others(self, writer: Database) -> None:
-        """Others' commits change the writer's `data_version`, its own do not; the topics are not known."""
+        """Others' commits change the writer's `data_version`, its own do not; the topics are not known.
+
+        So everybody who waits here is woken, which is worth doing now and then but not for every commit of theirs.
+        """
+        now = time.monotonic()
+        if now - self._looked_at < _POLL_SECONDS:
+            return
+        self._looked_at = now
         version = writer.execute("PRAGMA data_version").get
         if self._heard is not None and self._seen_version is not None and version != self._seen_version:
             self._heard(None)

@@ -1,4 +1,4 @@
-"""COMMIT on a thread of its own, because it waits for the disk; and no more of a detour than that.
+"""A thread beside the event loop, for what has to wait: COMMIT for the disk, and BEGIN for other processes.
 
 A thread that ends beside a busy event loop must first get the interpreter from it, and the loop then gets it back:
 several times the price of the sync on a good disk. So where commits are quick the loop stands still for one, at
@@ -18,15 +18,19 @@ _COUNTED_SECONDS_MAX = 4 * _PATIENCE_SECONDS
 _MEMORY = 8
 
 
-class Committing:
-    """Runs one commit after another, and remembers how long they take."""
+class Aside:
+    """Runs one thing after another, and remembers how long commits take. What it uses is its own until it is done."""
 
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-commit")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-aside")
         self._usual_seconds = 0.0
 
-    async def run(self, commit: Callable[[], object]) -> None:
-        """Return once it is done, or raise what it raised. Until then the connection is the thread's."""
+    async def rest(self, until: Callable[[], None]) -> None:
+        """Return once it does; everybody else goes on meanwhile."""
+        await _ended(self._thread.submit(until))
+
+    async def commit(self, commit: Callable[[], object]) -> None:
+        """Return once it is done, or raise what it raised."""
         done = self._thread.submit(self._timed, commit)
         if self._usual_seconds < _PATIENCE_SECONDS:
             wait([done], _PATIENCE_SECONDS)

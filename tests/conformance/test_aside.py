@@ -9,41 +9,41 @@ from concurrent.futures import Future, wait
 
 import pytest
 
-from interlock.store import committing
-from interlock.store.committing import Committing
+from interlock.store import aside
+from interlock.store.aside import Aside
 
 HANG_SECONDS = 20
 
 
 @pytest.fixture
-async def commits() -> AsyncGenerator[Committing]:
-    made = Committing()
+async def commits() -> AsyncGenerator[Aside]:
+    made = Aside()
     yield made
     await made.close()
 
 
 async def test_nothing_else_runs_before_a_quick_commit_is_done(
-    commits: Committing, monkeypatch: pytest.MonkeyPatch
+    commits: Aside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committing, "_PATIENCE_SECONDS", HANG_SECONDS)
+    monkeypatch.setattr(aside, "_PATIENCE_SECONDS", HANG_SECONDS)
     order: list[str] = []
     asyncio.get_running_loop().call_soon(order.append, "the rest")
-    await commits.run(lambda: order.append("commit"))
+    await commits.commit(lambda: order.append("commit"))
     order.append("answered")
     await asyncio.sleep(0)
     assert order == ["commit", "answered", "the rest"]
 
 
-async def test_a_commit_that_needs_the_loop_to_go_on_is_not_waited_for(commits: Committing) -> None:
+async def test_a_commit_that_needs_the_loop_to_go_on_is_not_waited_for(commits: Aside) -> None:
     go_on = threading.Event()
     asyncio.get_running_loop().call_later(0.05, go_on.set)
     async with asyncio.timeout(HANG_SECONDS):
-        await commits.run(lambda: go_on.wait(HANG_SECONDS))
+        await commits.commit(lambda: go_on.wait(HANG_SECONDS))
     assert go_on.is_set()
 
 
 async def test_the_loop_stops_waiting_while_most_commits_are_slow(
-    commits: Committing, monkeypatch: pytest.MonkeyPatch
+    commits: Aside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[float] = []
 
@@ -51,31 +51,31 @@ async def test_the_loop_stops_waiting_while_most_commits_are_slow(
         waited.append(seconds)
         return wait(done, seconds)
 
-    monkeypatch.setattr(committing, "wait", counted)
+    monkeypatch.setattr(aside, "wait", counted)
     pause = threading.Event()
     for _ in range(20):
-        await commits.run(lambda: pause.wait(0.01))
+        await commits.commit(lambda: pause.wait(0.01))
     before = len(waited)
     assert 0 < before < 10
-    await commits.run(lambda: pause.wait(0.01))
+    await commits.commit(lambda: pause.wait(0.01))
     assert len(waited) == before
     for _ in range(40):
-        await commits.run(lambda: None)
+        await commits.commit(lambda: None)
     assert len(waited) > before, "quick again, and it never noticed"
 
 
 @pytest.mark.parametrize("patience", [0.0, HANG_SECONDS])
 async def test_what_a_commit_raises_comes_out(
-    commits: Committing, monkeypatch: pytest.MonkeyPatch, patience: float
+    commits: Aside, monkeypatch: pytest.MonkeyPatch, patience: float
 ) -> None:
-    monkeypatch.setattr(committing, "_PATIENCE_SECONDS", patience)
+    monkeypatch.setattr(aside, "_PATIENCE_SECONDS", patience)
     with pytest.raises(OSError, match="no disk"):
-        await commits.run(_failing(OSError("no disk")))
-    await commits.run(lambda: None)
+        await commits.commit(_failing(OSError("no disk")))
+    await commits.commit(lambda: None)
 
 
 async def test_a_caller_that_is_cancelled_leaves_only_once_the_connection_is_free(
-    commits: Committing,
+    commits: Aside,
 ) -> None:
     go_on = threading.Event()
     over: list[bool] = []
@@ -84,7 +84,7 @@ async def test_a_caller_that_is_cancelled_leaves_only_once_the_connection_is_fre
         go_on.wait(HANG_SECONDS)
         over.append(True)
 
-    task = asyncio.create_task(commits.run(commit))
+    task = asyncio.create_task(commits.commit(commit))
     await asyncio.sleep(0.02)
     task.cancel()
     await asyncio.sleep(0.02)

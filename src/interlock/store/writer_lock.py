@@ -1,0 +1,99 @@
+"""The SQLite file's one writer lock, and how to wait for it: the same with an event loop and without.
+
+Whoever waits tries, rests until somebody says that the lock is free (turns.py), and tries again. How to rest is the
+caller's business, on its own thread or on another one, so `tries` hands each rest out instead of taking it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Callable, Generator
+from functools import partial
+from pathlib import Path
+
+from interlock.kernel.storage import LockTimeout, StoreDown
+from interlock.store.sqlite_driver import BROKEN, BUSY, Database, reading, roll_back, try_to_begin
+from interlock.store.turns import Turns
+
+Rest = Callable[[], None]
+
+# Where nobody says that the lock is free, each looks a few times in the time that a turn takes. Whoever has just
+# written finds it free before anybody who sleeps wakes up, so it lets others go first while there are others.
+_JITTER = (0.5, 1.5)
+_LOOKING_SECONDS_MIN, _LOOKING_SECONDS_MAX = 0.0005, 0.005
+_COMPANY_SECONDS = 0.5
+# Where somebody says it, this is only for one who was stopped or killed before it could. Whoever runs already is
+# quicker than whoever must wake up first, so it has a few turns in a row.
+_TOLD_SECONDS = 0.02
+_TURNS_IN_A_ROW = 8
+
+
+class WriterLock:
+    """One connection's way to the lock. It has it from the end of `tries` to COMMIT or ROLLBACK."""
+
+    def __init__(self, database: Database, path: Path) -> None:
+        self._database = database
+        self._turns = Turns(path)
+        self._seen_version: int | None = None
+        self._company_until = 0.0
+        self._began_at = 0.0
+        self._held_seconds = 0.0
+        self._woke_one: bool | None = None  # None where nobody can tell
+        self._in_a_row = 0
+
+    def tries(self, acquire_seconds: float) -> Generator[Rest]:
+        """Try to begin a transaction; what comes out is to be called before the next try.
+
+        Ends once the transaction has begun. Raises `LockTimeout` when the time is up, `StoreDown` if the file is bad.
+        """
+        deadline = time.monotonic() + acquire_seconds
+        if self._has_company():
+            yield self._rest(self._turns.seen())
+        for attempt in itertools.count():
+            # Whoever is done between this look and the rest ends the rest.
+            seen = self._turns.seen() if attempt else None
+            if self._has_begun():
+                return
+            if time.monotonic() >= deadline:
+                raise LockTimeout("another process holds the database's writer lock")
+            if attempt:
+                yield self._rest(seen)
+
+    def pass_on(self) -> None:
+        """The transaction is over: wake whoever has waited longest."""
+        self._held_seconds = time.monotonic() - self._began_at
+        self._woke_one = self._turns.pass_on()
+
+    def close(self) -> None:
+        self._turns.close()
+
+    def _has_begun(self) -> bool:
+        try:
+            roll_back(self._database)
+            try_to_begin(self._database)
+        except BUSY:
+            return False
+        except BROKEN as error:
+            raise StoreDown(f"the database file does not answer: {error}") from error
+        self._began_at = time.monotonic()
+        return True
+
+    def _rest(self, seen: int | None) -> Rest:
+        looking = min(_LOOKING_SECONDS_MAX, max(_LOOKING_SECONDS_MIN, self._held_seconds))
+        seconds = _TOLD_SECONDS if seen is not None else looking * random.uniform(*_JITTER)
+        return partial(self._turns.wait, seen, seconds)
+
+    def _has_company(self) -> bool:
+        """Whether it is others' turn: somebody was woken by the last few turns, or wrote since the last one."""
+        if self._woke_one is not None:
+            self._in_a_row = self._in_a_row + 1 if self._woke_one else 0
+            return self._in_a_row % _TURNS_IN_A_ROW == _TURNS_IN_A_ROW - 1
+        now = time.monotonic()
+        with reading():
+            version = self._database.execute("PRAGMA data_version").get
+        if self._seen_version not in (None, version):
+            self._company_until = now + _COMPANY_SECONDS
+        self._seen_version = version
+        return now < self._company_until
