@@ -17,6 +17,9 @@ from bench.line import Line, Refused
 from interlock.kernel.ids import new_id
 
 
+CLIENT = "client:"
+
+
 class Claimed(NamedTuple):
     """How a claimant fared: `faults` are claims that could not be decided in time."""
 
@@ -35,6 +38,8 @@ def main(task: str, place: str, key: str = "") -> None:
 def _way_to(task: str, place: str, key: str) -> Callable[[float], Claimed]:
     if place.startswith("http"):
         return _through_service(task, place, key)
+    if place.startswith(CLIENT):
+        return _through_client(task, place.removeprefix(CLIENT))
     return _embedded(task, place) if place.startswith("sqlite") else _lock_file(task, Path(place))
 
 
@@ -63,6 +68,15 @@ def _embedded(task: str, place: str) -> Callable[[float], Claimed]:
         return isinstance(store.run(command), GrantUse)
 
     return lambda seconds: _until(seconds, claim, Fault)
+
+
+def _through_client(task: str, place: str) -> Callable[[float], Claimed]:
+    """As a program calls `il.claim` on a store of its own: the whole service in its process."""
+    from interlock import Interlock, InterlockError
+
+    il = Interlock(store=place)
+    il.claim(task)  # The first call opens the store.
+    return lambda seconds: _until(seconds, lambda: il.claim(task).claimed, InterlockError)
 
 
 def _until(seconds: float, claim: Callable[[], bool], fault: type[Exception]) -> Claimed:

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from bench import lock_file
-from bench.claimant import Claimed
+from bench.claimant import CLIENT, Claimed
 from bench.report import figure, quantile, ratio, title
 from bench.scene import folder
 from interlock.grants.claiming import ClaimGrant, use_id
@@ -41,10 +41,11 @@ TASK = "bench"
 
 
 def run() -> bool:
-    """Both ways; True if every goal was met."""
+    """Each way; True if every goal was met."""
     with folder() as here:
         stores = {history: _store_with(here, history) for history in HISTORIES}
-        met = _measure("embedded, on one SQLite file", here, stores, _embedded)
+        met = _measure("embedded, as `interlock exec` claims, on one SQLite file", here, stores, _embedded)
+        met &= _measure("embedded, through `il.claim`, on one SQLite file", here, stores, _called)
         return met & _measure("through the service, on SQLite", here, stores, _served)
 
 
@@ -72,6 +73,10 @@ def _rivals(log: Path, history: int) -> list[Claimed]:
 
 def _embedded(store: str) -> list[Claimed]:
     return _claimed(store)
+
+
+def _called(store: str) -> list[Claimed]:
+    return _claimed(f"{CLIENT}{store}")
 
 
 def _served(store: str) -> list[Claimed]:
