@@ -16,7 +16,6 @@ from typing import NamedTuple
 from bench.line import Line, Refused
 from interlock.kernel.ids import new_id
 
-
 CLIENT = "client:"
 
 
