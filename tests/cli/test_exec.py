@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -82,13 +83,16 @@ def test_stdin_is_bound_and_passed_on(yard: Terminal) -> None:
     assert yard.process("exec", "--show", "cat", stdin="hello\n").json["stdin"].startswith("sha256:")
 
 
-def test_a_pipe_that_nobody_writes_to_keeps_nobody_waiting(yard: Terminal) -> None:
+def test_a_pipe_that_nobody_writes_to_keeps_nobody_waiting_and_is_said_to_be_unread(yard: Terminal) -> None:
     granted(yard, "cat")
     words = [sys.executable, "-m", "interlock.cli.main", "exec", "cat"]
-    process = subprocess.Popen(words, cwd=yard.folder, env=clean_env(), stdin=subprocess.PIPE)
-    assert process.wait(120) == 0
-    assert process.stdin is not None
-    process.stdin.close()
+    never, writer = os.pipe()
+    ended = subprocess.run(
+        words, cwd=yard.folder, env=clean_env(), stdin=never, capture_output=True, text=True, timeout=120
+    )
+    os.close(never)
+    os.close(writer)
+    assert (ended.returncode, "--stdin waits for it" in ended.stderr) == (0, True)
 
 
 def test_a_granted_task_starts_without_what_it_does_not_need(yard: Terminal) -> None:
@@ -183,30 +187,48 @@ BAD = [
     ("exec", "--", "no-such-program-anywhere"),
     ("exec", "--wiat", "10m", "--", "true"),
     ("exec", "-x", "mark"),
+    ("exec", "--timeout", "5s", "mark"),
+    ("exec", "mark", "--env", "SHOWN"),
+    ("exec", "--timeout", "0s", "--", "true"),
+    ("exec", "--timeout", "2d", "--", "true"),
+    ("exec", "--env", "NAME=value", "--", "true"),
+    ("exec", "--grant", "gnt_1", "--", "true"),
 ]
 
 
 @pytest.mark.parametrize("words", BAD, ids=" ".join)
 def test_what_cannot_be_run_is_a_usage_error(yard: Terminal, words: tuple[str, ...]) -> None:
+    granted(yard, "mark")
     assert yard(*words).code == 2
+    assert marks(yard) == []
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "place"),
     [
-        "tasks: {a: {command: []}}",
-        "tasks: {a: {command: 'make && rm -rf /'}}",
-        "tasks: {a: {command: x, shell: true}}",
-        "tasks: {a: {command: x, timeout: 2d}}",
-        "tasks: {a: {command: x}, a: {command: y}}",
-        "tasks: [",
+        ("tasks: {a: {command: []}}", "1:22: tasks.a.command"),
+        ("tasks: {a: {command: 'make && rm -rf /'}}", "1:22: tasks.a.command"),
+        ("tasks:\n  b: {command: x}\n  a: {command: [true]}", "3:17: tasks.a.command.0"),
+        ("tasks: {a: {cwd: x}}", "1:12: tasks.a.command: is required"),
+        ("tasks: {a: {command: x, shell: true}}", "1:25: tasks.a.shell: unknown field"),
+        ("tasks: {a: {command: x, approval: {groups: [7]}}}", "1:45: tasks.a.approval.groups.0"),
+        ("tasks: {a: {command: x, timeout: 2d}}", "1:34: tasks.a.timeout"),
+        (
+            "tasks: {a: {command: x, timeout: 90}}",
+            "1:34: tasks.a.timeout: expected str, got int; write it like 10m",
+        ),
+        ("tasks: {a b: {command: x}}", "1:14: tasks.a b"),
+        ("tasks: {a: {command: x}, a: {command: y}}", "1:26"),
+        ("tasks: []", "1:8: tasks"),
+        ("[]", "1:1"),
+        ("tasks: [", "1:9"),
     ],
 )
-def test_a_bad_task_file_says_what_is_wrong_with_it(yard: Terminal, text: str) -> None:
+def test_a_bad_task_file_says_where_and_what_is_wrong_with_it(yard: Terminal, text: str, place: str) -> None:
     yard.file("interlock.yaml", text)
     said = yard("exec", "a")
     assert said.code == 2
-    assert "interlock.yaml" in said.err
+    assert f"interlock.yaml:{place}" in said.err
 
 
 def test_the_folder_is_left_as_it_was_found_except_for_the_store(yard: Terminal) -> None:

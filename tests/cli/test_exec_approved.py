@@ -190,6 +190,23 @@ def test_a_named_command_without_a_grant_is_asked_for_under_its_name_and_resumed
     assert marks(yard) == ["ran"]
 
 
+def test_the_printed_id_is_enough_to_resume_with_the_options_that_were_asked_about(yard: Terminal) -> None:
+    yard.use(COLOUR="red")
+    words = ("--timeout", "5m", "--env", "COLOUR", "cleanup", "--", "sh", "-c", 'echo "$COLOUR" >> marks')
+    job = str(yard("exec", "--json", *words).problem["job_id"])
+    assert yard("approve", job).code == 0
+
+    said = yard.process("exec", "--resume", job, env={"COLOUR": "red"})
+
+    assert (said.code, marks(yard)) == (0, ["red"]), said.err
+
+
+def test_a_task_file_that_was_named_is_named_in_how_to_go_on(yard: Terminal) -> None:
+    yard.file("other.yaml", TASKS)
+    said = yard("exec", "--tasks", "other.yaml", "mark", "--json")
+    assert said.problem["resume"].startswith("interlock exec --tasks other.yaml --resume job_")
+
+
 def test_a_command_that_policy_allows_starts_without_the_service(yard: Terminal) -> None:
     heavy = "asyncio,cryptography,httpx2,logging,ssl,yaml,interlock.sdk.client,interlock.runtime.service"
     ended = subprocess.run(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.cli.terminal import Terminal
 from tests.cli.yard import call, effect_of, granted, marks, start, wait_for
-from tests.harness.server import clean_env
+from tests.harness.server import InterlockServer, clean_env
 
 
 def test_an_execution_killed_before_it_could_say_how_it_ended_is_never_run_again_by_guessing(
@@ -100,6 +102,29 @@ def test_an_execution_that_could_not_start_is_resumed_for_nothing_but_its_comman
     assert (other.code, resumed.code) == (3, 0), resumed.err
     assert marks(yard) == ["ran"]
     assert yard("grants", grant["id"], "--json").json["used"] == 1
+
+
+def test_a_command_that_ran_passes_its_exit_code_on_though_nobody_could_record_it(
+    yard: Terminal, tmp_path: Path
+) -> None:
+    server = InterlockServer(f"sqlite:///{tmp_path}/interlock.db").start()
+    ada, bot = server.create_key("ada"), server.create_key("bot", kind="agent", roles="submit")
+    at = {"INTERLOCK_URL": server.url, "INTERLOCK_KEY": bot.key, "SERVER": str(server.pid)}
+    grant = granted(yard, "fell", "--url", server.url, "--key", ada.key)
+    fell = ("fell", "--", "sh", "-c", 'kill -9 "$SERVER"; exit 7')
+
+    said = yard.process("exec", "--patience", "1s", "--env", "SERVER", *fell, env=at)
+    server.kill()
+    server.start()
+    again = shlex.split(said.err.partition("record it with `")[2].partition("`")[0])
+    recorded = yard.process(*again[1:], env=at)
+    use = yard.process("grants", grant["id"], "--json", env=at).json["claims"][0]
+    resumed = yard.process("exec", "--resume", use["execution_id"], env=at)
+    server.close()
+
+    assert (said.code, "could not be recorded" in said.err) == (7, True), said.err
+    assert recorded.code == 0, recorded.err
+    assert (resumed.code, "did not run again" in resumed.err) == (7, True)
 
 
 @pytest.fixture

@@ -81,6 +81,42 @@ def test_a_key_with_a_passphrase_asks_for_it(
     assert terminal("grant", "deploy", "--sign-with", "locked").code == 2
 
 
+def test_a_key_with_a_passphrase_is_asked_for_at_a_terminal_or_not_at_all(
+    terminal: Terminal, key: Ed25519PrivateKey
+) -> None:
+    terminal.file("locked", key.private_bytes(*OPENSSH, BestAvailableEncryption(b"open sesame")).decode())
+    words = [sys.executable, "-m", "interlock.cli.main", "grant", "deploy", "--sign-with", "locked"]
+    ended = subprocess.run(
+        words, cwd=terminal.folder, env=clean_env(), input="open sesame\n", capture_output=True, text=True,
+        start_new_session=True, timeout=120,
+    )  # fmt: skip
+    assert (ended.returncode, "there is no terminal" in ended.stderr) == (2, True), ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_what_is_signed_is_told_as_it_was_signed(terminal: Terminal, key: Ed25519PrivateKey) -> None:
+    said = terminal("grant", "deploy", "--sign-with", "id", "--uses", "2")
+    assert said.err.startswith("signed deploy as gnt_")
+    assert "2 in all, until 20" in said.err
+
+
+def test_a_bad_pin_of_a_signed_grant_is_a_usage_error(terminal: Terminal, key: Ed25519PrivateKey) -> None:
+    said = terminal("grant", "deploy", "--sign-with", "id", "--pin", "a..b=1")
+    assert (said.code, "'a..b' is not a path" in said.err) == (2, True)
+
+
+def test_a_private_key_given_as_a_signers_is_sent_nowhere(
+    terminal: Terminal, key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[object] = []
+    monkeypatch.setattr("interlock.sdk.client.Interlock.signer_add", lambda *said, **_: sent.append(said))
+    for words in ("id", (terminal.folder / "id").read_text(), "missing.pub", "no key"):
+        said = terminal("signer", "add", words)
+        assert said.code == 2, said.err
+        assert "BEGIN" not in said.err
+    assert sent == []
+
+
 def test_a_revoked_key_signs_nothing_more(terminal: Terminal, key: Ed25519PrivateKey) -> None:
     fingerprint = terminal("signer", "list", "--json").json["items"][0]["fingerprint"]
     assert terminal("signer", "revoke", fingerprint).code == 0

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gc
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from typing import Any
 
-from interlock.cli.exits import Exit
+from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, as_json, connecting
 from interlock.cli.values import seconds
 
@@ -82,8 +82,9 @@ def declare_exec() -> Parser:
     parser.add_argument("--grant", metavar="ID", help="claim this grant and no other")
     parser.add_argument("--tasks", metavar="FILE", help="the task file (default: the nearest interlock.yaml)")
     parser.add_argument(
-        "--env", action="append", default=[], metavar="NAME", help="pass this variable to a command after --"
-    )
+        "--env", type=_variable, action="append", default=[], metavar="NAME",
+        help="pass this variable to a command after --",
+    )  # fmt: skip
     parser.add_argument("--timeout", type=seconds, metavar="1h", help="for a command after -- (default 1h)")
     parser.add_argument("--stdin", action="store_true", help="read stdin to its end, however long that takes")
     parser.add_argument("--show", action="store_true", help="print what would run and its hash; run nothing")
@@ -105,12 +106,9 @@ def run_exec(args: Namespace) -> int:
 
 
 def _run(args: Namespace) -> int:
-    from interlock.cli.exec_preparing import effective_command, embedded_folder
+    from interlock.cli.exec_preparing import effective_command, embedded_folder, tell_silent_stdin
 
-    if not args.words and not args.resume:
-        from interlock.cli.exits import Failed
-
-        raise Failed("say what to run: a task of interlock.yaml, or a command after --", Exit.USAGE)
+    _check_words(args)
     if args.show:
         return _show(args)
     if args.resume:
@@ -118,6 +116,7 @@ def _run(args: Namespace) -> int:
 
         return resume(args)
     prepared = effective_command(args)
+    tell_silent_stdin(args, prepared)
     if prepared.task_name is not None:
         from interlock.cli.exec_granted import run_granted
 
@@ -131,6 +130,22 @@ def _run(args: Namespace) -> int:
     from interlock.cli.exec_asking import run_asking
 
     return run_asking(args, prepared)
+
+
+def _check_words(args: Namespace) -> None:
+    if args.resume:
+        return
+    if not args.words:
+        raise Failed("say what to run: a task of interlock.yaml, or a command after --", Exit.USAGE)
+    if args.grant and not args.is_task:
+        raise Failed("--grant needs the TASK that it permits: interlock exec TASK -- COMMAND", Exit.USAGE)
+
+
+def _variable(text: str) -> str:
+    """The name of an environment variable."""
+    if not (text.isascii() and text.isidentifier()):
+        raise ArgumentTypeError(f"{text!r} is not a variable's name; set it before, and give its name here")
+    return text
 
 
 def _show(args: Namespace) -> int:

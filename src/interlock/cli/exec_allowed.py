@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
+from interlock.cli.exec_ending import exit_code_of
 from interlock.cli.exits import Failed
 from interlock.cli.options import given
 from interlock.execution.running import NotStarted
@@ -27,7 +28,7 @@ def run_allowed(args: Namespace, prepared: Prepared) -> int:
         with translated(args):
             raise
     if ended is not None:
-        return ended.exit_code
+        return exit_code_of(ended)
     from interlock.cli.exec_asking import run_asking
 
     return run_asking(args, prepared, job_id)

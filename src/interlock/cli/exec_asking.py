@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
+from interlock.cli.exec_ending import exit_code_of
 from interlock.cli.exits import Exit, Failed
 from interlock.execution.approved import Asked, Drifted, run_approved, settle, submit
 from interlock.execution.running import NotStarted
@@ -36,18 +38,19 @@ def run_decided(client: Interlock, args: Namespace, prepared: Prepared, job: Job
         if decided is not job and prepared.command.stdin is None:
             # Somebody may have changed the task, the program's place or the environment while people looked.
             prepared = effective_command(args)
-        return run_approved(client, decided, prepared.command, prepared.approval).exit_code
+        return exit_code_of(run_approved(client, decided, prepared.command, prepared.approval))
     except StillPending:
-        raise still_waiting(job) from None
+        raise still_waiting(job, args.tasks) from None
     except Drifted as drifted:
         raise refuse_drift(job, drifted) from None
     except NotStarted as error:
         raise Failed(f"{error}; {job.id} was used up without running. Ask again once it can start") from None
 
 
-def still_waiting(job: Job) -> Failed:
+def still_waiting(job: Job, task_file: str | None) -> Failed:
     """How the command ends when the caller's patience is over and people's is not."""
-    resume = f"interlock exec --resume {job.id} --wait 10m"
+    declared = f"--tasks {shlex.quote(task_file)} " if task_file else ""
+    resume = f"interlock exec {declared}--resume {job.id} --wait 10m"
     return Failed(
         f"{job.id} still waits for a decision; go on with `{resume}`",
         Exit.WAITING,

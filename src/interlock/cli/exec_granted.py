@@ -7,6 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from interlock.cli.exec_ending import exit_code_of
 from interlock.cli.exec_preparing import Prepared, embedded_folder
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import given, wants_json
@@ -33,7 +34,7 @@ def run_granted(args: Namespace, prepared: Prepared) -> int | None:
 
         with translated(args):
             raise
-    return None if ended is None else ended.exit_code
+    return None if ended is None else exit_code_of(ended)
 
 
 def claim_and_run(gate: Gate, args: Namespace, prepared: Prepared, execution_id: str) -> Ended | None:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import given
+from interlock.cli.options import given, wants_json
 from interlock.codec.canonical import NotCanonical
 from interlock.execution.effective import Effective
-from interlock.execution.preparing import prepare_command, prepare_task, read_stdin
+from interlock.execution.preparing import is_silent_pipe, prepare_command, prepare_task, read_stdin
 from interlock.execution.task_file import NAME, find_task_file, read_task_file
-from interlock.execution.tasks import TIMEOUT_SECONDS_DEFAULT, BadTask, TaskApproval
+from interlock.execution.tasks import TIMEOUT_SECONDS_DEFAULT, TIMEOUT_SECONDS_MAX, BadTask, TaskApproval
 
 EMBEDDED_STORE = "sqlite:///.interlock/interlock.db"
 
@@ -69,6 +69,8 @@ def _task(args: Namespace, stdin: bytes | None) -> Prepared:
             f"{path} has no task {name!r} ({known}); write `interlock exec -- {name} …` to run a command"
         )
     task = tasks[name]
+    if args.env or args.timeout is not None:
+        raise BadTask(f"{path} says which env and timeout {name!r} has; leave --env and --timeout out")
     folder = path.resolve().parent
     command = prepare_task(name, task, rest, folder=folder, environ=os.environ, stdin=stdin)
     return Prepared(command, name, task.approval)
@@ -82,9 +84,25 @@ def _undeclared(args: Namespace, stdin: bytes | None, name: str | None = None) -
         environ=os.environ,
         env=args.env,
         stdin=stdin,
-        timeout_seconds=args.timeout or TIMEOUT_SECONDS_DEFAULT,
+        timeout_seconds=_timeout(args.timeout),
     )
     return Prepared(command, name, None)
+
+
+def _timeout(seconds: int | None) -> int:
+    if seconds is None:
+        return TIMEOUT_SECONDS_DEFAULT
+    if not 1 <= seconds <= TIMEOUT_SECONDS_MAX:
+        raise BadTask(f"--timeout must be between 1s and {TIMEOUT_SECONDS_MAX}s")
+    return seconds
+
+
+def tell_silent_stdin(args: Namespace, prepared: Prepared) -> None:
+    """Say that a pipe was left unread: who writes to it later than we look must not think that it was heard."""
+    if prepared.command.stdin is None and not wants_json(args) and is_silent_pipe(_stdin_descriptor()):
+        from interlock.cli.output import warn
+
+        warn("nothing has come through stdin yet, so the command gets none; --stdin waits for it")
 
 
 def embedded_folder(args: Namespace) -> Path | None:

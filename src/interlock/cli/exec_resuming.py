@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any, cast
 
+from interlock.cli.exec_ending import exit_code_of
 from interlock.cli.exits import Exit, Failed
 from interlock.execution.approved import known_end
 
@@ -31,8 +32,10 @@ def _resume_job(client: Any, args: Namespace) -> int:
     from interlock.sdk.models import Job
 
     job: Job = client.job(args.resume)
+    if args.grant:
+        raise Failed(f"{job.id} needs no grant: it runs under its approval; leave --grant out", Exit.USAGE)
     if not args.words:
-        args.words, args.is_task, args.command = _words_of(job.id, job.payload)
+        _retype(args, job.id, job.payload)
     return run_decided(client, args, effective_command(args), job)
 
 
@@ -53,18 +56,22 @@ def _resume_claim(client: Any, args: Namespace) -> int:
             Exit.DENIED,
             name="not_claimed",
         )
-    return ended.exit_code
+    return exit_code_of(ended)
 
 
-def _words_of(job_id: str, payload: object) -> tuple[list[str], bool, list[str]]:
-    """The words that a job was asked for with, whether a task comes first, and the command after its dashes."""
+def _retype(args: Namespace, job_id: str, payload: object) -> None:
+    """Put the words that a job was asked for with, and the options that were part of it, where the caller left none."""
     asked = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
     if "argv" not in asked or "args" not in asked:
         raise Failed(f"{job_id} was not submitted by `interlock exec`; there is no command in it", Exit.USAGE)
     task, argv = asked.get("task"), list(asked["argv"])
-    if task and asked.get("definition") is None:
-        return [str(task), *argv], True, argv
-    return ([str(task), *asked["args"]], True, []) if task else (argv, False, [])
+    args.is_task = bool(task)
+    if task and asked.get("definition") is not None:
+        args.words = [str(task), *asked["args"]]
+        return
+    args.words, args.command = ([str(task), *argv], argv) if task else (argv, [])
+    args.env = [*args.env, *(asked.get("env") or {})]
+    args.timeout = args.timeout or asked.get("timeout_seconds")
 
 
 def _tell_replayed(execution_id: str, exit_code: int) -> None:

@@ -12,6 +12,7 @@ from interlock.cli.exits import Exit, Failed
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from interlock.grants.model import Pin
     from interlock.sdk.grant_models import GrantTerms
 
 
@@ -41,13 +42,12 @@ def sign_grant(
     """The fields that make a grant a signed one: when it ends by the service's clock, its id, the signature."""
     from interlock.grants.keys import fingerprint_of
     from interlock.grants.model import SpendLimit, signed_bytes
-    from interlock.grants.pinning import pins_of
 
     expires_at = _whole(terms.now) + timedelta(seconds=expires_seconds)
     message = signed_bytes(
         tenant=terms.tenant,
         task=task,
-        pins=pins_of(pins),
+        pins=_pins(pins),
         limits=tuple(SpendLimit(**limit) for limit in limits),
         uses=uses,
         expires_at=expires_at,
@@ -64,6 +64,15 @@ def sign_grant(
     }
 
 
+def _pins(written: dict[str, Any]) -> tuple[Pin, ...]:
+    from interlock.grants.pinning import BadPin, pins_of
+
+    try:
+        return pins_of(written)
+    except BadPin as error:
+        raise Failed(f"pin {error.path!r} {error}", Exit.USAGE) from None
+
+
 def _decode(content: bytes, passphrase: bytes | None) -> Ed25519PrivateKey:
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -76,6 +85,7 @@ def _decode(content: bytes, passphrase: bytes | None) -> Ed25519PrivateKey:
         if passphrase is None and "encrypted" in str(error).lower():
             raise TypeError(str(error)) from None
         advice = "; install bcrypt to read it" if "bcrypt" in str(error) else ""
+        advice = advice or ("; is the passphrase right?" if passphrase else "")
         raise Failed(f"the private key cannot be read: {error}{advice}", Exit.USAGE) from None
     if not isinstance(key, Ed25519PrivateKey):
         raise Failed("grants are signed with Ed25519 keys; make one with `ssh-keygen -t ed25519`", Exit.USAGE)
@@ -83,13 +93,25 @@ def _decode(content: bytes, passphrase: bytes | None) -> Ed25519PrivateKey:
 
 
 def _decode_with_passphrase(content: bytes, path: str) -> Ed25519PrivateKey:
-    import getpass
-
-    passphrase = getpass.getpass(f"passphrase of {path}: ").encode()
     try:
-        return _decode(content, passphrase)
+        return _decode(content, _passphrase(path))
     except TypeError as error:
         raise Failed(f"the private key cannot be read: {error}", Exit.USAGE) from None
+
+
+def _passphrase(path: str) -> bytes:
+    """Ask at the terminal, and nowhere else: what is typed anywhere else is shown."""
+    import getpass
+    import warnings
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", getpass.GetPassWarning)
+            return getpass.getpass(f"passphrase of {path}: ").encode()
+    except (getpass.GetPassWarning, EOFError, OSError):
+        raise Failed(
+            f"{path} has a passphrase, and there is no terminal to ask for it; sign at one", Exit.USAGE
+        ) from None
 
 
 def _whole(moment: datetime) -> datetime:

@@ -11,8 +11,10 @@ from interlock.cli.options import Parser, as_json, connecting, paging, wants_jso
 from interlock.cli.values import duration
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from interlock.sdk.client import Interlock
-    from interlock.sdk.grant_models import Grant
+    from interlock.sdk.grant_models import Grant, GrantTerms
 
 STATES = ("open", "spent", "expired", "revoked")
 
@@ -142,9 +144,10 @@ def _ending(client: Interlock, args: Namespace, pins: dict[str, Any]) -> dict[st
     from interlock.cli.grant_signing import load_private_key, sign_grant
     from interlock.codec.durations import seconds_of
 
-    return sign_grant(
+    terms = client.grant_terms()
+    signed = sign_grant(
         load_private_key(args.sign_with),
-        client.grant_terms(),
+        terms,
         task=args.task,
         pins=pins,
         limits=args.limit,
@@ -152,6 +155,20 @@ def _ending(client: Interlock, args: Namespace, pins: dict[str, Any]) -> dict[st
         expires_seconds=seconds_of(args.expires_in),
         standing=args.standing,
     )
+    _tell_signed(args, terms, signed["expires_at"])
+    return signed
+
+
+def _tell_signed(args: Namespace, terms: GrantTerms, expires_at: datetime) -> None:
+    """Say what was signed before it is sent: the service names tenant, approver, id and time, and might lie."""
+    from interlock.cli.output import warn
+    from interlock.cli.wording import exactly
+
+    if not wants_json(args):
+        whose = f"{terms.approver} of tenant {terms.tenant}"
+        warn(
+            f"signed {args.task} as {terms.nonce} for {whose}: {args.uses} in all, until {exactly(expires_at)}"
+        )
 
 
 def _tell(grant: Grant, args: Namespace) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from interlock.cli.exits import Exit
+from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, as_json, connecting, wants_json
 from interlock.cli.values import words
 
@@ -46,7 +46,7 @@ def run_add(args: Namespace) -> int:
     from interlock.cli.output import say, say_json
 
     with connected(args) as client:
-        signer = client.signer_add(_key_text(args.public_key), person=args.person)
+        signer = client.signer_add(_public_key(args.public_key), person=args.person)
     if wants_json(args):
         say_json(to_builtins(signer))
     else:
@@ -104,9 +104,30 @@ def run_require(args: Namespace) -> int:
     return Exit.DONE
 
 
+def _public_key(given: str) -> str:
+    """A public key from a file or the words themselves. Anything else stays here: it might be the private one."""
+    from interlock.grants.keys import read_public_key
+    from interlock.grants.refusals import NotAPublicKey
+
+    text = _key_text(given)
+    if "PRIVATE KEY" in text:
+        raise Failed("that is a private key, and it was sent nowhere; give the public one (.pub)", Exit.USAGE)
+    try:
+        return read_public_key(text)
+    except NotAPublicKey as refused:
+        raise Failed(str(refused), Exit.USAGE) from None
+
+
 def _key_text(given: str) -> str:
-    path = Path(given).expanduser()
-    return path.read_text() if path.is_file() else given
+    try:
+        path = Path(given).expanduser()
+        if path.is_file():
+            return path.read_text(errors="replace")
+    except OSError as error:
+        raise Failed(f"the key cannot be read: {error.strerror}", Exit.USAGE) from None
+    if path.suffix == ".pub":
+        raise Failed(f"there is no file {given}", Exit.USAGE)
+    return given
 
 
 def _tasks(text: str) -> tuple[str, ...]:

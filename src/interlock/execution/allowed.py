@@ -61,10 +61,18 @@ def run_here(store: DirectStore, job: Job, command: Effective) -> Ended | None:
         except NotStarted as error:
             _fail(store, held, {"error": str(error)})
             raise
-    if ended.exit_code == 0:
-        store.run(CompleteJob(caller=store.caller, job_id=held.id, fence=held.fence, result=ended.result))
-    else:
-        _fail(store, held, ended.result)
+    return ended if ended.unrecorded else _finish(store, held, ended)
+
+
+def _finish(store: DirectStore, held: Job, ended: Ended) -> Ended:
+    """Say on the job how the command ended. The effect says it too, and that one decides."""
+    try:
+        if ended.exit_code == 0:
+            store.run(CompleteJob(caller=store.caller, job_id=held.id, fence=held.fence, result=ended.result))
+        else:
+            _fail(store, held, ended.result)
+    except (Refusal, Fault) as trouble:
+        return msgspec.structs.replace(ended, unfinished=str(trouble))
     return ended
 
 

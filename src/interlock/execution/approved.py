@@ -75,8 +75,7 @@ def run_approved(client: Interlock, job: Job, command: Effective, approval: Task
     with _holding(client, held):
         begun = begin(gate, command, job.id, job_id=job.id)
         ended = replayed(job.id, begun.result) if begun.replayed else _run(client, gate, held, command, begun)
-    _finish(client, held, ended)
-    return ended
+    return _finish(client, held, ended)
 
 
 def known_end(client: Interlock, execution_id: str) -> Ended | None:
@@ -101,12 +100,18 @@ def _run(client: Interlock, gate: ClientGate, held: HeldJob, command: Effective,
         raise
 
 
-def _finish(client: Interlock, held: HeldJob, ended: Ended) -> None:
+def _finish(client: Interlock, held: HeldJob, ended: Ended) -> Ended:
     """Say on the job how the command ended. The effect says it too, and that one decides."""
-    if ended.exit_code == 0:
-        client.complete(held.id, held.fence, result=ended.result)
-    else:
-        client.fail(held.id, held.fence, error=ended.result, retryable=False)
+    if ended.unrecorded is not None:
+        return ended
+    try:
+        if ended.exit_code == 0:
+            client.complete(held.id, held.fence, result=ended.result)
+        else:
+            client.fail(held.id, held.fence, error=ended.result, retryable=False)
+    except InterlockError as trouble:
+        return msgspec.structs.replace(ended, unfinished=str(trouble))
+    return ended
 
 
 @contextlib.contextmanager

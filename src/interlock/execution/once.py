@@ -14,12 +14,19 @@ _SETTLING_SECONDS = 120
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """How an execution ended; `replayed` if it had run before and did not now."""
+    """How an execution ended; `replayed` if it had run before and did not now.
+
+    `unrecorded` is why the effect's record does not say so, and `fence` what it could still be recorded under;
+    `unfinished` is why its job alone does not.
+    """
 
     execution_id: str
     exit_code: int
     replayed: bool
     result: dict[str, Any]
+    fence: int = 0
+    unrecorded: str | None = None
+    unfinished: str | None = None
 
 
 def begin(
@@ -41,7 +48,10 @@ def begin(
 
 
 def run_begun(gate: Gate, command: Effective, execution_id: str, begun: Begun) -> Ended:
-    """Run what was begun and record how it ended. Raises `NotStarted` after recording that nothing happened."""
+    """Run what was begun and record how it ended. Raises `NotStarted` after recording that nothing happened.
+
+    Once the command has run, no trouble with its record hides how it ended: who saw a failure would run it again.
+    """
     from interlock.execution.running import NotStarted, run
 
     action_id = action_id_of(execution_id)
@@ -51,8 +61,14 @@ def run_begun(gate: Gate, command: Effective, execution_id: str, begun: Begun) -
         gate.fail(action_id, begun.fence, {"error": str(error)})
         raise
     result: dict[str, Any] = msgspec.to_builtins(ran)
-    gate.commit(action_id, begun.fence, result)
-    return Ended(execution_id=execution_id, exit_code=ran.exit_code, replayed=False, result=result)
+    ended = Ended(
+        execution_id=execution_id, exit_code=ran.exit_code, replayed=False, result=result, fence=begun.fence
+    )
+    try:
+        gate.commit(action_id, begun.fence, result)
+    except Exception as trouble:  # noqa: BLE001 - whatever it is, the command has run
+        return msgspec.structs.replace(ended, unrecorded=str(trouble) or type(trouble).__name__)
+    return ended
 
 
 def replayed(execution_id: str, result: Any) -> Ended:

@@ -89,6 +89,15 @@ def read_stdin(descriptor: int, *, wait: bool) -> bytes | None:
     return b"".join(chunks) or None
 
 
+def is_silent_pipe(descriptor: int) -> bool:
+    """Whether it is open for somebody to write to, and nobody has yet."""
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:
+        return False
+    return (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)) and not _has_news(descriptor)
+
+
 def _has_news(descriptor: int) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN | select.POLLHUP)

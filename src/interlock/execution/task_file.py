@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlock.execution.task_cache import keep_tasks, kept_tasks
 from interlock.execution.tasks import BadTask, Task, read_tasks
+
+if TYPE_CHECKING:
+    from interlock.policy.source import Node, PolicyError, Source
 
 NAME = "interlock.yaml"
 _BYTES_MAX = 256 * 1024
@@ -31,29 +35,40 @@ def read_task_file(path: Path, *, kept_in: Path | None = None) -> dict[str, Task
 
 
 def _read_anew(path: Path, text: bytes, kept_in: Path | None) -> dict[str, Task]:
+    source = _source(path, text)
+    document = _plain(source.root)
     try:
-        tasks = read_tasks(_document(text))
-    except (BadTask, UnicodeDecodeError) as error:
-        raise BadTask(f"{path}: {error}") from None
+        tasks = read_tasks(document)
+    except BadTask:
+        from interlock.execution.task_faults import faults_of
+
+        raise _told(path, faults_of(source, document)) from None
     if kept_in:
         keep_tasks(kept_in, text, tasks)
     return tasks
 
 
-def _document(text: bytes) -> Any:
-    from interlock.policy.source import PolicyInvalid
+def _source(path: Path, text: bytes) -> Source:
+    """The file as a tree that knows its places. Raises `BadTask`."""
+    from interlock.policy.source import PolicyInvalid, decoded
     from interlock.policy.source_yaml import read_yaml
 
     try:
-        source = read_yaml(text.decode())
+        source = read_yaml(decoded(text))
     except PolicyInvalid as invalid:
-        raise BadTask(str(invalid)) from None
+        raise _told(path, invalid.errors) from None
     if source.faults:
-        raise BadTask("\n".join(map(str, source.faults)))
-    return _plain(source.root)
+        raise _told(path, source.faults)
+    return source
 
 
-def _plain(node: Any) -> Any:
+def _told(path: Path, faults: Iterable[PolicyError]) -> BadTask:
+    """Spelled as compilers do, so that editors can jump to it."""
+    return BadTask("\n".join(f"{path}:{fault}" for fault in faults))
+
+
+def _plain(node: Node) -> Any:
+    """What a tree says, without its places."""
     from interlock.policy.source import Mapping, Scalar, Sequence
 
     match node:
@@ -63,5 +78,3 @@ def _plain(node: Any) -> Any:
             return [_plain(item) for item in node.items]
         case Mapping():
             return {name: _plain(entry.node) for name, entry in node.entries.items()}
-        case _:
-            return None

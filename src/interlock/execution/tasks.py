@@ -34,7 +34,11 @@ Word = Annotated[str, msgspec.Meta(max_length=100_000)]
 
 
 class BadTask(ValueError):
-    """A task that cannot be run as declared; the message names it and says what to write."""
+    """A task that cannot be run as declared; the message names it and says what to write. `field` is to blame."""
+
+    def __init__(self, message: str, *, field: str = "command") -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class TaskApproval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,14 +82,19 @@ class TaskFile(msgspec.Struct, frozen=True, kw_only=True):
 def read_tasks(document: object) -> dict[str, Task]:
     """Every task of a document, checked. Raises `BadTask`."""
     try:
-        tasks = msgspec.convert(document or {}, TaskFile).tasks
+        tasks = msgspec.convert({} if document is None else document, TaskFile).tasks
     except msgspec.ValidationError as error:
         raise BadTask(str(error)) from None
     for name, task in tasks.items():
-        words_of(name, task)
-        if not 1 <= task.timeout_seconds <= TIMEOUT_SECONDS_MAX:
-            raise BadTask(f"task {name}: timeout must be between 1s and {TIMEOUT_SECONDS_MAX}s")
+        check_task(name, task)
     return tasks
+
+
+def check_task(name: str, task: Task) -> None:
+    """Raise `BadTask` if it could not be run, whatever its arguments."""
+    words_of(name, task)
+    if not 1 <= task.timeout_seconds <= TIMEOUT_SECONDS_MAX:
+        raise BadTask(f"task {name}: timeout must be between 1s and {TIMEOUT_SECONDS_MAX}s", field="timeout")
 
 
 def words_of(name: str, task: Task) -> tuple[str, ...]:

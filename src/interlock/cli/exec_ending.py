@@ -1,0 +1,34 @@
+"""How `interlock exec` ends once the command has run: with its exit code, whatever became of the record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from interlock.execution.once import Ended
+
+
+def exit_code_of(ended: Ended) -> int:
+    """The command's own exit code. Says on stderr what could not be recorded, and how to make up for it."""
+    if ended.unrecorded is not None:
+        _warn(f"{ended.execution_id} {_unrecorded(ended)}")
+    elif ended.unfinished is not None:
+        _warn(
+            f"{ended.execution_id} ran and ended with {ended.exit_code}; its job does not say so: {ended.unfinished}"
+        )
+    return ended.exit_code
+
+
+def _unrecorded(ended: Ended) -> str:
+    result = f'{{"exit_code": {ended.exit_code}}}'
+    again = f"interlock effect commit exec:{ended.execution_id} --fence {ended.fence} --result '{result}'"
+    return (
+        f"ran and ended with {ended.exit_code}, but that could not be recorded: {ended.unrecorded}. "
+        f"Do not run it again; record it with `{again}`"
+    )
+
+
+def _warn(text: str) -> None:
+    from interlock.cli.output import warn
+
+    warn(text)
