@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from interlock.cli.catalogue import entries
+from interlock.cli.completion import Known, known_commands
 from tests.cli.terminal import Terminal
 
 HEAVY = ("cyclopts", "httpx2", "rich", "httptools", "uvloop")
@@ -38,25 +39,23 @@ def test_every_command_explains_itself(terminal: Terminal, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb",
-    [
-        *(("key", verb) for verb in ("create", "list", "revoke")),
-        *(
-            ("policy", verb)
-            for verb in ("check", "apply", "show", "evaluate", "simulate", "test", "observed")
-        ),
-        *(("policy", verb) for verb in ("snapshots", "rollback")),
-    ],
+    "verb", [verb.path for known in known_commands() for verb in known.verbs], ids=" ".join
 )
 def test_every_verb_explains_itself(terminal: Terminal, verb: tuple[str, str]) -> None:
     said = terminal(*verb, "--help")
     assert (said.code, said.out.startswith(f"usage: interlock {' '.join(verb)}")) == (0, True)
 
 
+@pytest.mark.parametrize("known", known_commands(), ids=lambda known: " ".join(known.path))
+def test_every_page_of_help_says_what_the_command_is_for(known: Known) -> None:
+    assert [verb.path for verb in known.verbs if not verb.summary] == []
+
+
 def test_a_misspelt_command_is_answered_with_the_closest(terminal: Terminal) -> None:
     said = terminal("aprove", "job_1")
     assert said.code == 2
     assert "did you mean `interlock approve`?" in said.err
+    assert "'nonsense' is not a command; `interlock --help`" in terminal("nonsense").err
 
 
 def test_an_abbreviated_option_is_not_guessed(terminal: Terminal) -> None:

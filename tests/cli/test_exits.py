@@ -37,6 +37,38 @@ def test_an_error_ends_with_one_and_says_the_next_step(house: Terminal) -> None:
     assert said.out == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("limits", "set", "a b", "1"), "scope is 1 to 200 letters"),
+        (("jobs", "--cursor", "nonsense"), "cursor is not one that this list returned"),
+        (("lease", "acquire", ""), "resource must not be empty"),
+        (("webhooks", "add", "nonsense"), "url must begin with https://"),
+    ],
+)
+def test_a_refused_value_is_named_as_its_sender_knows_it(
+    house: Terminal, words: tuple[str, ...], said: str
+) -> None:
+    ended = house(*words)
+    assert (ended.code, ended.err.startswith(f"interlock: {said}")) == (1, True), ended.err
+
+
+@pytest.mark.parametrize("url", ["ftp://nowhere", "http://[::1", "http://127.0.0.1:99999", "localhost:8700"])
+def test_an_address_that_is_none_is_wrong_usage_and_no_traceback(terminal: Terminal, url: str) -> None:
+    said = terminal("jobs", "--url", url)
+    assert (said.code, "is not the address of a server" in said.err) == (2, True)
+
+
+def test_what_there_is_more_of_is_listed_with_the_same_filters(house: Terminal) -> None:
+    for cents in (1, 2, 3):
+        house.submit("finance.payment.execute", cents)
+    house.submit("knowledge.read")
+    said = house("jobs", "--topic", "finance.payment.execute", "--limit", "2")
+    words = said.out.splitlines()[-1].partition("interlock ")[2].split()
+    assert words[:3] == ["jobs", "--topic", "finance.payment.execute"]
+    assert len(house(*words, "--json").json["items"]) == 1
+
+
 def test_wrong_usage_ends_with_two_and_names_the_help(house: Terminal) -> None:
     said = house("submit")
     assert said.code == 2

@@ -42,6 +42,18 @@ def test_a_narrow_terminal_loses_the_optional_and_cuts_the_long(
     assert "ENV" not in out
 
 
+def test_what_may_be_left_out_is_cut_only_as_far_as_it_can_be_read(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = (Column("ID"), Column("DETAILS", flexible=True, optional=True))
+    for width, shown in ((60, True), (42, True), (38, False)):
+        monkeypatch.setenv("COLUMNS", str(width))
+        say_table(columns, [("job_1234567890", "d" * 100)])
+        out = capsys.readouterr().out
+        assert ("DETAILS" in out) is shown
+        assert all(text_width(line) <= width for line in out.splitlines())
+
+
 def test_an_id_is_never_cut(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "10")
     say_table(COLUMNS, ROWS)

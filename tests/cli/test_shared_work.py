@@ -58,7 +58,7 @@ def test_a_file_outside_of_git_is_named_by_its_path_and_digest(terminal: Termina
 
 def test_any_target_can_be_touched_by_key(terminal: Terminal) -> None:
     said = terminal("touch", "--key", "crm:customer/4711", "--version", "17")
-    assert (said.code, said.out) == (0, "reported 1 change\n")
+    assert (said.code, said.out) == (0, "reported 1 change\n  crm:customer/4711 is at version 17\n")
     assert terminal("target", "crm:customer/4711", "--json").json["version"] == "17"
     assert terminal("touch", "--key", "crm:customer/4711").code == 2
     assert terminal("touch").code == 2

@@ -38,3 +38,37 @@ def test_a_file_without_steps_is_refused(store: list[str], tmp_path: Path) -> No
 
 def test_a_step_must_be_named_to_be_approved(store: list[str]) -> None:
     assert main(["workflow", "approve", "run_x", *store]) == 2
+
+
+def test_steps_and_how_far_a_run_came_are_shown_as_tables(
+    store: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["workflow", "define", "nightly", str(tmp_path / "steps.yaml"), *store])
+    capsys.readouterr()
+    main(["workflow", "show", "nightly", *store])
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["nightly", "has", "2", "steps"],
+        ["STEP", "KIND", "TOPIC", "AFTER"],
+        ["draft", "worker", "report.draft", "-"],
+        ["agree", "approval", "-", "draft"],
+    ]
+    main(["runs", "start", "nightly", "--json", *store])
+    run = json.loads(capsys.readouterr().out)["run_id"]
+    main(["workflow", "run", run, *store])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
+        run,
+        "STEP",
+        "draft",
+        "agree",
+    ]
+    main(["workflow", "timeline", run, *store])
+    assert capsys.readouterr().out.splitlines()[0].split() == ["AT", "WHO", "DID", "TO"]
+
+
+def test_a_missing_file_and_a_missing_step_are_wrong_usage(
+    store: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["workflow", "define", "nightly", "none.yaml", *store]) == 2
+    assert "cannot read none.yaml: No such file or directory; check the path" in capsys.readouterr().err
+    assert main(["workflow", "rerun", "run_x", *store]) == 2
+    assert "--from STEP" in capsys.readouterr().err

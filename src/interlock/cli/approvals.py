@@ -27,7 +27,11 @@ def declare_approvals() -> Parser:
 
 def declare_approval() -> Parser:
     """The options of `interlock approval`."""
-    parser = Parser("interlock approval", description="Show everything needed to decide on one action.")
+    parser = Parser(
+        "interlock approval",
+        description="Show everything needed to decide on one action.",
+        examples=("interlock approvals", "interlock approval job_…"),
+    )
     parser.add_argument("id", metavar="ID", help="the job's id")
     as_json(parser)
     connecting(parser)

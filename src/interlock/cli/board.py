@@ -90,9 +90,8 @@ def _say_owners(leases: list[Any]) -> None:
 
 
 def _say_waiting(places: list[Any]) -> None:
-    from interlock.cli.lease_page import moment
     from interlock.cli.output import Column, say_table
-    from interlock.cli.wording import safe, when
+    from interlock.cli.wording import moment, safe, when
 
     columns = (Column("WHO", flexible=True), Column("FOR", flexible=True), Column("HOW"), Column("SINCE"))
     rows = (
@@ -125,9 +124,8 @@ def _say_conflicts(conflicts: list[Any]) -> None:
 
 
 def _say_runs(runs: list[Any]) -> None:
-    from interlock.cli.lease_page import moment
     from interlock.cli.output import Column, say_table
-    from interlock.cli.wording import safe, when
+    from interlock.cli.wording import moment, safe, when
 
     columns = (Column("ID"), Column("WORKFLOW", flexible=True), Column("SLOT UNTIL"))
     say_table(

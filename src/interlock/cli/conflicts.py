@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from interlock.cli.exits import Exit
-from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
+from interlock.cli.options import Parser, as_json, connecting, paging, told, wants_json
 
 RESOLUTIONS = ("keep_first", "keep_second", "merge", "retry", "discard")
 
@@ -38,15 +38,15 @@ def declare_conflict() -> Parser:
         ),
     )
     verbs = parser.add_subparsers(metavar="show|resolve|patterns", required=True, parser_class=Parser)
-    show = verbs.add_parser("show", help="who collided over what, and the safest next step")
+    show = verbs.add_parser("show", **told("who collided over what, and the safest next step"))
     show.add_argument("id", metavar="ID", help="the conflict's id")
     _ends(show, run_show)
-    resolve = verbs.add_parser("resolve", help="say how it was settled, and carry that out")
+    resolve = verbs.add_parser("resolve", **told("say how it was settled, and carry that out"))
     resolve.add_argument("id", metavar="ID", help="the conflict's id")
     resolve.add_argument("resolution", choices=RESOLUTIONS, metavar="|".join(RESOLUTIONS))
     resolve.add_argument("--note", required=True, help="why; it is kept")
     _ends(resolve, run_resolve)
-    patterns = verbs.add_parser("patterns", help="what keeps colliding, and what would prevent it")
+    patterns = verbs.add_parser("patterns", **told("what keeps colliding, and what would prevent it"))
     patterns.add_argument("--last", type=int, default=500, metavar="N", help="of the newest (default 500)")
     _ends(patterns, run_patterns)
     return parser
@@ -66,7 +66,7 @@ def run_conflicts(args: Namespace) -> int:
         say_json(page)
     elif page["items"]:
         say_conflicts(typed(page["items"], list[Conflict]))
-        say(*filter(None, [more(page, f"interlock conflicts --state {args.state}")]))
+        say(*filter(None, [more(page, "interlock conflicts", {**query, "state": args.state})]))
     else:
         say("nothing collided; `interlock conflicts --state all` shows what was settled")
     return Exit.DONE

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 from argparse import Namespace
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -14,7 +15,14 @@ from interlock.cli.exits import Exit, Failed, exit_of
 from interlock.cli.options import given, wants_json
 from interlock.cli.spelling import as_commands
 from interlock.sdk.models import Page
-from interlock.sdk.outcomes import Denied, InterlockError, InvalidRequest, Unauthenticated, Unavailable
+from interlock.sdk.outcomes import (
+    Denied,
+    Fault,
+    InterlockError,
+    InvalidRequest,
+    Unauthenticated,
+    Unavailable,
+)
 from interlock.sdk.reading import converted
 
 if TYPE_CHECKING:
@@ -75,10 +83,13 @@ def typed(value: object, kind: type[T]) -> T:
         raise Failed(f"the answer could not be read: {error}; {advice}", name="unexpected_answer") from None
 
 
-def more(page: Mapping[str, Any], command: str) -> str:
-    """The line under a listing that goes on, or nothing."""
+def more(page: Mapping[str, Any], command: str, query: Mapping[str, str | None] | None = None) -> str:
+    """The line under a listing that goes on, with the same filters; or nothing."""
     cursor = page.get("next_cursor")
-    return f"there are more: {command} --cursor {cursor}" if cursor else ""
+    if not cursor:
+        return ""
+    filters = [f" --{name} {quote(value)}" for name, value in (query or {}).items() if value]
+    return f"there are more: {command}{''.join(filters)} --cursor {cursor}"
 
 
 def _client(args: Namespace) -> Interlock:
@@ -132,9 +143,22 @@ def _paragraph(outcome: InterlockError, args: Namespace) -> str:
         return f"{text}. The request is kept as {outcome.job_id}"
     if isinstance(outcome, Unavailable) and outcome.code != "policy_unavailable":
         return f"{text}. {_where(args)}"
-    if isinstance(outcome, InvalidRequest) and len(outcome.errors) > 1:
-        return "\n  ".join([text, *(f"{fault.path}: {fault.reason}" for fault in outcome.errors)])
+    if isinstance(outcome, InvalidRequest):
+        return _faults(text, outcome.errors)
     return text
+
+
+def _faults(text: str, faults: Sequence[Fault]) -> str:
+    """What is wrong with a request, each place by the name that its sender knows."""
+    if len(faults) > 1:
+        return "\n  ".join([text, *map(_fault, faults)])
+    return _fault(faults[0]) if faults and faults[0].path and faults[0].line is None else text
+
+
+def _fault(fault: Fault) -> str:
+    place = fault.path.removeprefix("path/").removeprefix("query/").removeprefix("body/").strip("/")
+    reason = "must not be empty" if fault.reason == "expected str of length >= 1" else fault.reason
+    return f"{place} {reason}" if reason.startswith(("is ", "must ")) else f"{place}: {reason}"
 
 
 def _where(args: Namespace) -> str:

@@ -51,8 +51,9 @@ def declare_refresh() -> Parser:
     """The options of `interlock refresh`."""
     parser = Parser(
         "interlock refresh",
-        description="Put a request back on the policy now in force. Votes are cleared; "
+        description="Put a request back on the policy now in force. Votes are cleared;\n"
         "the policy may release it, deny it, or ask people anew.",
+        examples=("interlock refresh job_…",),
     )
     parser.add_argument("id", metavar="ID", help="the job's id")
     return _finished(parser, run_refresh)
@@ -62,13 +63,15 @@ def declare_edit() -> Parser:
     """The options of `interlock edit`."""
     parser = Parser(
         "interlock edit",
-        description="Change what is asked for: it gets a new hash, the policy looks again, votes are "
-        "cleared, and the old version is kept.",
+        description="Change what is asked for: it gets a new hash, the policy looks again,\n"
+        "votes are cleared, and the old version is kept.",
         examples=("interlock edit job_… --payload '{\"amount_cents\": 900}' --reason 'as agreed by phone'",),
     )
     parser.add_argument("id", metavar="ID", help="the job's id")
-    parser.add_argument("--payload", type=json_value, required=True, metavar="JSON|@FILE|-")
-    parser.add_argument("--reason", required=True, help="why")
+    parser.add_argument(
+        "--payload", type=json_value, required=True, metavar="JSON|@FILE|-", help="the new one"
+    )
+    parser.add_argument("--reason", required=True, help="why; it is kept with the old version")
     return _finished(parser, run_edit)
 
 

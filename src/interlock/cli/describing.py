@@ -16,9 +16,16 @@ def describing(parser: Parser) -> None:
     parser.add_argument("--env", help="where it happens, such as production")
     parser.add_argument("--channel", help="which way it goes, such as external")
     parser.add_argument(
-        "--label", type=pair, action="append", default=[], metavar="NAME=VALUE", help="repeatable"
+        "--label",
+        type=pair,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a fact about it; repeatable",
     )
-    parser.add_argument("--risk", action="append", default=[], metavar="WORD", help="repeatable")
+    parser.add_argument(
+        "--risk", action="append", default=[], metavar="WORD", help="a risk it has, such as money; repeatable"
+    )
     parser.add_argument("--priority", choices=PRIORITIES, metavar="WORD", help=", ".join(PRIORITIES))
 
 

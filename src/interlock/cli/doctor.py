@@ -66,6 +66,6 @@ def _say(findings: list[Finding]) -> None:
         since = f" (since {exactly(finding.since)}, {when(finding.since)})" if finding.since else ""
         say(f"{painted(mark, style)} {finding.about:<{width}}  {finding.text}{since}")
         if finding.next_step:
-            say(f"  {'':<{width}}  {painted('do', 'dim')} {finding.next_step}")
+            say(f"  {'':<{width}}  {painted('→', 'dim')} {finding.next_step}")
     wrong = sum(finding.level == "wrong" for finding in findings)
     say("", painted(f"{wrong} wrong", "red") if wrong else painted("nothing is wrong", "green"))

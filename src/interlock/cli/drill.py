@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, given, wants_json
+from interlock.cli.options import Parser, as_json, connecting, given, told, wants_json
 from interlock.cli.values import seconds
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ def declare_drill() -> Parser:
     verbs = parser.add_subparsers(
         metavar="approvals|admission|outage|retries", required=True, parser_class=Parser
     )
-    _declare_approvals(verbs.add_parser("approvals", help="many people decide one request at once"))
-    _declare_admission(verbs.add_parser("admission", help="crowds before a small limit"))
-    _declare_outage(verbs.add_parser("outage", help="the store stands still; nothing is done twice"))
-    _declare_retries(verbs.add_parser("retries", help="one retry policy for everything, or split classes"))
+    _declare_approvals(verbs.add_parser("approvals", **told("many people decide one request at once")))
+    _declare_admission(verbs.add_parser("admission", **told("crowds before a small limit")))
+    _declare_outage(verbs.add_parser("outage", **told("the store stands still; nothing is done twice")))
+    _declare_retries(verbs.add_parser("retries", **told("one retry policy for everything, or split classes")))
     return parser
 
 

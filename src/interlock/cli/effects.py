@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 
 from interlock.cli import effect_attempts as attempts
 from interlock.cli.exits import Exit
-from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
+from interlock.cli.options import Parser, as_json, connecting, paging, told, wants_json
 from interlock.cli.values import json_value
 
 STATES = ("IN_PROGRESS", "COMMITTED", "FAILED", "AMBIGUOUS")
@@ -41,13 +41,13 @@ def declare_effect() -> Parser:
     names = "begin|commit|fail|show|resolve"
     verbs = parser.add_subparsers(metavar=names, required=True, parser_class=Parser)
     for attempt in attempts.VERBS:
-        verb = verbs.add_parser(attempt.name, help=attempt.summary, more=attempt.more)
+        verb = verbs.add_parser(attempt.name, **told(attempt.summary), more=attempt.more)
         attempt.declare(verb)
         _ends(verb, attempt.run)
-    show = verbs.add_parser("show", help="what became of it")
+    show = verbs.add_parser("show", **told("what became of it"))
     show.add_argument("id", metavar="ACTION_ID", help="the action's own id")
     _ends(show, run_show)
-    resolve = verbs.add_parser("resolve", help="say what happened, and how you know")
+    resolve = verbs.add_parser("resolve", **told("say what happened, and how you know"))
     resolve.add_argument("id", metavar="ACTION_ID", help="the action's own id")
     resolve.add_argument("outcome", choices=("committed", "not_committed"))
     resolve.add_argument("--evidence", required=True, metavar="TEXT", help="how you know; it is kept")
@@ -70,7 +70,7 @@ def run_effects(args: Namespace) -> int:
         say_json(page)
     elif page["items"]:
         say_effects(typed(page["items"], list[Effect]))
-        say(*filter(None, [more(page, "interlock effects")]))
+        say(*filter(None, [more(page, "interlock effects", query)]))
     else:
         none = "no effects yet; `interlock effect begin`, or `il.once(…)` in the SDK, records them"
         say("no effects match" if args.state else none)

@@ -65,8 +65,12 @@ def run_events(args: Namespace) -> int:
         for event in page.items:
             _say_one(event, args)
     else:
-        say("no events" + (" after that position" if args.after is not None else " yet"))
+        say("no events match" if args.types else _nothing(args))
     return Exit.DONE
+
+
+def _nothing(args: Namespace) -> str:
+    return "no events after that position" if args.after is not None else "no events yet; changes cause them"
 
 
 def _followed(client: Interlock, args: Namespace) -> Iterator[Event]:

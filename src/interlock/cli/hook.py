@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, wants_json
+from interlock.cli.options import Parser, as_json, told, wants_json
 
 MARK = "# interlock: report changed paths"
 # A commit has happened when these run, so they never fail it, and are not patient.
@@ -24,7 +24,7 @@ def declare_hook() -> Parser:
         examples=("interlock hook git", "interlock hook git --install"),
     )
     verbs = parser.add_subparsers(metavar="git", required=True, parser_class=Parser)
-    git = verbs.add_parser("git", help="hooks for this git repository: print them, or put them in place")
+    git = verbs.add_parser("git", **told("hooks for this git repository: print them, or put them in place"))
     git.add_argument("--install", action="store_true", help="write post-commit and post-merge hooks")
     as_json(git)
     git.set_defaults(run=run_git)

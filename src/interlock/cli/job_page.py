@@ -140,7 +140,7 @@ def say_entries(entries: Iterable[AuditEntry], *, of_one: bool = False) -> None:
         Column("DID"),
         Column("OUTCOME", optional=True),
         Column("TO"),
-        Column("DETAILS", flexible=True),
+        Column("DETAILS", flexible=True, optional=True),
     )
     shown = [column for column in columns if not (of_one and column.title == "TO")]
     say_table(

@@ -28,7 +28,11 @@ def declare_jobs() -> Parser:
 
 def declare_job() -> Parser:
     """The options of `interlock job`."""
-    parser = Parser("interlock job", description="Show one action, and how far it got.")
+    parser = Parser(
+        "interlock job",
+        description="Show one action, and how far it got.",
+        examples=("interlock job job_…", "interlock job job_… --history"),
+    )
     parser.add_argument("id", metavar="ID", help="the id that submitting it printed")
     parser.add_argument("--history", action="store_true", help="everything that happened to it")
     as_json(parser)
@@ -39,7 +43,11 @@ def declare_job() -> Parser:
 
 def declare_cancel() -> Parser:
     """The options of `interlock cancel`."""
-    parser = Parser("interlock cancel", description="Withdraw an action that has not run.")
+    parser = Parser(
+        "interlock cancel",
+        description="Withdraw an action that has not run.",
+        examples=("interlock cancel job_… --reason 'asked for twice'",),
+    )
     parser.add_argument("id", metavar="ID", help="the id that submitting it printed")
     parser.add_argument("--reason", help="why; it is kept in the audit log")
     as_json(parser)
@@ -62,7 +70,7 @@ def run_jobs(args: Namespace) -> int:
         say_json(page)
     elif page["items"]:
         say_jobs(typed(page["items"], list[Job]))
-        say(*filter(None, [more(page, "interlock jobs")]))
+        say(*filter(None, [more(page, "interlock jobs", query)]))
     else:
         say(_nothing(args))
     return Exit.DONE

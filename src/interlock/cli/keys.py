@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, given, wants_json
+from interlock.cli.options import Parser, as_json, connecting, given, told, wants_json
 from interlock.cli.values import words
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ def declare_key() -> Parser:
         ),
     )
     verbs = parser.add_subparsers(metavar="create|list|revoke", required=True, parser_class=Parser)
-    _declare_create(verbs.add_parser("create", help="give somebody a key; it is shown once"))
-    _declare_list(verbs.add_parser("list", help="list keys, newest first"))
-    _declare_revoke(verbs.add_parser("revoke", help="end a key for good"))
+    _declare_create(verbs.add_parser("create", **told("give somebody a key; it is shown once")))
+    _declare_list(verbs.add_parser("list", **told("list keys, newest first")))
+    _declare_revoke(verbs.add_parser("revoke", **told("end a key for good")))
     return parser
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from shlex import quote
 from typing import Any
 
 from interlock.cli.output import Cell, Column, painted, say, say_fields, say_table
-from interlock.cli.wording import exactly, pretty, safe, when
+from interlock.cli.wording import exactly, moment, pretty, safe, when
 
 _STYLES: Mapping[str, str] = {
     "claimed": "cyan",
@@ -17,6 +17,7 @@ _STYLES: Mapping[str, str] = {
     "conflict_detected": "red",
     "stale": "red",
 }
+_REST = {"checkpoint": " --done JSON"}
 _PARTS = ("done", "partial", "evidence", "validation", "open_questions")
 
 
@@ -58,7 +59,7 @@ def say_lease(lease: Mapping[str, Any]) -> None:
             ("mode", lease["mode"]),
             ("fence", str(lease["fence"])),
             ("since", _at(lease["since"])),
-            ("until", _at(lease["expires_at"])),
+            ("until", "" if lease["ended_at"] else _at(lease["expires_at"])),
             ("ended", _at(lease["ended_at"]) if lease["ended_at"] else ""),
             ("handed to", safe(lease["handed_to"] or "")),
             ("conflict", safe(lease["conflict_id"] or "")),
@@ -66,6 +67,18 @@ def say_lease(lease: Mapping[str, Any]) -> None:
         ]
     )
     say_checkpoint(lease["checkpoint"])
+
+
+def say_going_on(lease: Mapping[str, Any]) -> None:
+    """What its owner does next."""
+    named = f"{lease['lease_id']} --fence {lease['fence']}"
+    session = f" --session {quote(lease['session'])}" if lease["session"] else ""
+    verbs = ("renew", "checkpoint", "release")
+    say(
+        "",
+        "to go on, one of",
+        *(f"  interlock lease {verb} {named}{session}{_REST.get(verb, '')}" for verb in verbs),
+    )
 
 
 def say_checkpoint(checkpoint: Mapping[str, Any] | None) -> None:
@@ -81,10 +94,6 @@ def say_checkpoint(checkpoint: Mapping[str, Any] | None) -> None:
 
 def lease_state(lease: Mapping[str, Any]) -> Cell:
     return Cell(lease["state"], _STYLES.get(lease["state"], "dim"))
-
-
-def moment(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
 
 
 def _owner(lease: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Any, Literal
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
+from interlock.cli.options import Parser, as_json, connecting, paging, told, wants_json
 from interlock.cli.values import json_value, seconds
 
 REASONS = ("waiting_on_review", "paused_by_policy")
@@ -36,12 +36,12 @@ def declare_lease() -> Parser:
     )
     names = "|".join(["acquire", "list", "show", "checkpoint", *(name for name, _ in _VERBS)])
     verbs = parser.add_subparsers(metavar=names, required=True, parser_class=Parser)
-    _declare_acquire(verbs.add_parser("acquire", help="take a resource; /** takes everything under it"))
-    _listing(verbs.add_parser("list", help="list leases, newest first"))
-    _showing(verbs.add_parser("show", help="show one lease, and how far its owner got"))
-    _saving(verbs.add_parser("checkpoint", help="record how far the work has come"), fence_required=True)
+    _declare_acquire(verbs.add_parser("acquire", **told("take a resource; /** takes everything under it")))
+    _listing(verbs.add_parser("list", **told("list leases, newest first")))
+    _showing(verbs.add_parser("show", **told("show one lease, and how far its owner got")))
+    _saving(verbs.add_parser("checkpoint", **told("record how far the work has come")), fence_required=True)
     for name, summary in _VERBS:
-        _declare_verb(verbs.add_parser(name, help=summary), name)
+        _declare_verb(verbs.add_parser(name, **told(summary)), name)
     return parser
 
 
@@ -77,7 +77,7 @@ def run_acquire(args: Namespace) -> int:
         "wait_seconds": args.wait,
         "session": args.session,
     }
-    return _told(args, "POST", ("leases",), body)
+    return _told(args, "POST", ("leases",), body, taken=True)
 
 
 def run_list(args: Namespace) -> int:
@@ -93,9 +93,15 @@ def run_list(args: Namespace) -> int:
         say_json(page)
     elif page["items"]:
         say_leases(page["items"])
-        say(*filter(None, [more(page, "interlock leases")]))
+        say(
+            *filter(
+                None,
+                [more(page, f"interlock leases{' --live' if args.live else ''}", {**query, "live": None})],
+            )
+        )
     else:
-        say("no leases match; take one with `interlock lease acquire RESOURCE`")
+        none = "no leases match" if any((*query.values(), args.cursor)) else "no leases yet"
+        say(f"{none}; take one with `interlock lease acquire RESOURCE`")
     return Exit.DONE
 
 
@@ -159,10 +165,15 @@ def _show_checkpoints(args: Namespace) -> int:
 
 
 def _told(
-    args: Namespace, method: Literal["GET", "POST"], segments: tuple[str, ...], body: dict[str, Any] | None
+    args: Namespace,
+    method: Literal["GET", "POST"],
+    segments: tuple[str, ...],
+    body: dict[str, Any] | None,
+    *,
+    taken: bool = False,
 ) -> int:
     from interlock.cli.connection import connected
-    from interlock.cli.lease_page import say_lease
+    from interlock.cli.lease_page import say_going_on, say_lease
     from interlock.cli.output import say_json
 
     hold_seconds = 0 if body is None else body.get("wait_seconds", 0)
@@ -172,6 +183,8 @@ def _told(
         say_json(lease)
     else:
         say_lease(lease)
+        if taken:
+            say_going_on(lease)
     return Exit.DONE
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentTypeError, Namespace
 
 from interlock.cli.exits import Exit
-from interlock.cli.options import Parser, as_json, connecting, wants_json
+from interlock.cli.options import Parser, as_json, connecting, told, wants_json
 
 _MOST = 1_000_000
 
@@ -28,12 +28,12 @@ def declare_limits() -> Parser:
     connecting(parser)
     parser.set_defaults(run=run_limits)
     verbs = parser.add_subparsers(metavar="set|clear|stats", parser_class=Parser)
-    setting = verbs.add_parser("set", help="change a limit")
+    setting = verbs.add_parser("set", **told("change a limit"))
     setting.add_argument("scope", metavar="SCOPE", help="`tenant`, or a workflow's id")
     setting.add_argument("most", metavar="N", type=_number, help="how many runs at once; 0 stops new ones")
-    clearing = verbs.add_parser("clear", help="take a limit away")
+    clearing = verbs.add_parser("clear", **told("take a limit away"))
     clearing.add_argument("scope", metavar="SCOPE", help="`tenant`, or a workflow's id")
-    telling = verbs.add_parser("stats", help="show how starts ended, on all servers")
+    telling = verbs.add_parser("stats", **told("show how starts ended, on all servers"))
     telling.add_argument("--window", metavar="1h", default="1h", help="how far back to look (default 1h)")
     for verb, run in ((setting, run_set), (clearing, run_clear), (telling, run_stats)):
         as_json(verb)

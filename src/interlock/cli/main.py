@@ -114,7 +114,8 @@ def _complain_about(word: str) -> int:
     names = [entry.name for section in SECTIONS for entry in section.entries]
     close = get_close_matches(word, names, 1)
     meant = f"did you mean `interlock {close[0]}`?" if close else "`interlock --help` lists the commands"
-    print(f"interlock: {word!r} is not a command or needs a value; {meant}", file=sys.stderr)
+    wrong = "is not an option here, or needs a value" if word.startswith("-") else "is not a command"
+    print(f"interlock: {word!r} {wrong}; {meant}", file=sys.stderr)
     return Exit.USAGE
 
 

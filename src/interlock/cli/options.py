@@ -61,6 +61,11 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=34)
 
 
+def told(summary: str) -> dict[str, Any]:
+    """What `add_parser` takes for a verb whose line in the list also heads its own help."""
+    return {"help": summary, "description": f"{summary[0].upper()}{summary[1:]}."}
+
+
 def connecting(parser: argparse.ArgumentParser, *, key_option: str = "--key", otherwise: str = "") -> None:
     """Add where to work and as whom. An option that is not given is left to the environment.
 

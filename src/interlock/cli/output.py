@@ -45,6 +45,7 @@ STATE_STYLES: Mapping[str, str] = {
 }
 _GAP = "  "
 _SHRUNK_MIN = 8
+_READABLE = 24  # what may be left out is, rather than cut shorter than this
 
 
 class Column(NamedTuple):
@@ -137,8 +138,12 @@ def _places(columns: Sequence[Column], natural: Sequence[int]) -> list[int]:
     """Which columns to show: optional ones only as far as they fit, the first ones first."""
     places = list(range(len(columns)))
     room = _terminal_width()
+    needed = [
+        min(width, _READABLE) if column.optional and column.flexible else width
+        for column, width in zip(columns, natural, strict=True)
+    ]
     for place in reversed(range(len(columns))):
-        if sum(natural[shown] + len(_GAP) for shown in places) - len(_GAP) <= room:
+        if sum(needed[shown] + len(_GAP) for shown in places) - len(_GAP) <= room:
             break
         if columns[place].optional:
             places.remove(place)

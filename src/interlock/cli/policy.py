@@ -8,9 +8,9 @@ from typing import Any
 
 from interlock.cli.describing import described, describing
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
+from interlock.cli.options import Parser, as_json, connecting, paging, told, wants_json
 from interlock.cli.policy_files import read_policy, read_text
-from interlock.cli.values import json_value
+from interlock.cli.values import json_value, topic
 
 _VERBS = "check|apply|show|evaluate|simulate|test|observed|snapshots|rollback"
 
@@ -45,7 +45,7 @@ def declare_policy() -> Parser:
         ("snapshots", paging, run_snapshots, "every policy that was ever in force"),
         ("rollback", _declare_rollback, run_rollback, "put an earlier policy back in force"),
     ):
-        verb = verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        verb = verbs.add_parser(name, **told(text))
         _finish(verb, declare, run, offline=name == "check")
     return parser
 
@@ -198,7 +198,7 @@ def _declare_test(parser: Parser) -> None:
 
 def _declare_evaluate(parser: Parser) -> None:
     parser.add_argument("file", metavar="FILE", nargs="?", help="a job as JSON, with the fields of submit")
-    parser.add_argument("--topic", help="what kind of action")
+    parser.add_argument("--topic", type=topic, help="what kind of action")
     parser.add_argument("--payload", type=json_value, metavar="JSON|@FILE|-", help="the action itself")
     describing(parser)
     parser.add_argument("--actor", metavar="NAME", help="ask on behalf of this agent (default: yourself)")

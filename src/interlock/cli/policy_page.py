@@ -68,11 +68,11 @@ def say_evaluation(evaluation: Evaluation, *, as_json: bool) -> None:
         return
     for missed in evaluation.trail:
         say(painted(f"  no   {safe(missed.rule)}: {safe(missed.why or 'it did not match')}", "dim"))
-    deciding = safe(evaluation.rule) if evaluation.rule else "no rule matched: the default"
     word = painted(evaluation.decision, STATE_STYLES.get(evaluation.decision, ""))
     said = evaluation.reason if evaluation.reason != f"rule {evaluation.rule!r} matched" else None
-    reason = f": {safe(said)}" if said else ""
-    say(f"  yes  {deciding}{reason}", "", f"{word}{_afterwards(evaluation)}")
+    reason = safe(said) if said else "" if evaluation.rule else "no rule matched"
+    deciding = ": ".join(filter(None, [safe(evaluation.rule or ""), reason]))
+    say(f"  yes  {deciding}", "", f"{word}{_afterwards(evaluation)}")
     if evaluation.approval:
         _say_requirement(evaluation.approval)
     if evaluation.mode == "observe":

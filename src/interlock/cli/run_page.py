@@ -59,6 +59,7 @@ def say_started(run: Run) -> None:
         f"  interlock runs renew {run.run_id} --fence {run.fence}",
         f"  interlock runs complete {run.run_id} --fence {run.fence} [--result JSON]",
         f"  interlock runs fail {run.run_id} --fence {run.fence} --error TEXT",
+        f"If the workflow has steps they run by themselves: interlock workflow run {run.run_id}",
     )
 
 
@@ -112,7 +113,7 @@ def say_stats(stats: AdmissionStats) -> None:
     """How starts ended, full and broken apart."""
     say(
         f"{stats.admitted} admitted, {stats.full_429} full (429), {stats.unavailable_503} not evaluated (503) "
-        f"in the last {stats.window}, as this server counted"
+        f"in the last {stats.window}, on all servers"
     )
     if not stats.workflows:
         return

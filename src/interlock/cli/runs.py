@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from interlock.cli.exits import Exit
-from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
+from interlock.cli.options import Parser, as_json, connecting, paging, told, wants_json
 from interlock.cli.run_slots import VERBS, declare_verb
 
 STATES = ("running", "succeeded", "failed", "cancelled", "lost")
@@ -30,13 +30,17 @@ def declare_runs() -> Parser:
     parser.set_defaults(run=run_runs)
     verbs = parser.add_subparsers(metavar="|".join(verb.name for verb in VERBS), parser_class=Parser)
     for verb in VERBS:
-        declare_verb(verbs.add_parser(verb.name, help=verb.summary), verb)
+        declare_verb(verbs.add_parser(verb.name, **told(verb.summary)), verb)
     return parser
 
 
 def declare_run() -> Parser:
     """The options of `interlock run`."""
-    parser = Parser("interlock run", description="Show one run, and the slot it holds.")
+    parser = Parser(
+        "interlock run",
+        description="Show one run, and the slot it holds.",
+        examples=("interlock run run_…", "interlock workflow run run_…   # with its steps"),
+    )
     parser.add_argument("id", metavar="ID", help="the id that starting it returned")
     as_json(parser)
     connecting(parser)
@@ -58,7 +62,7 @@ def run_runs(args: Namespace) -> int:
         say_json(page)
     elif page["items"]:
         say_runs(typed(page["items"], list[Run]))
-        say(*filter(None, [more(page, "interlock runs")]))
+        say(*filter(None, [more(page, "interlock runs", query)]))
     else:
         say(_nothing(args))
     return Exit.DONE

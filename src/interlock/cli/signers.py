@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, wants_json
+from interlock.cli.options import Parser, as_json, connecting, told, wants_json
 from interlock.cli.values import words
 
 
@@ -23,13 +23,13 @@ def declare_signer() -> Parser:
         ),
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="add|list|revoke|require")
-    add = verbs.add_parser("add", help="register a public key")
+    add = verbs.add_parser("add", **told("register a public key"))
     add.add_argument("public_key", metavar="KEY", help="a .pub file, or `ssh-ed25519 AAAA…`, PEM or base64")
     add.add_argument("--person", metavar="NAME", help="whose it is (default: yours)")
-    listing = verbs.add_parser("list", help="list registered keys")
-    revoke = verbs.add_parser("revoke", help="stop trusting a key")
+    listing = verbs.add_parser("list", **told("list registered keys"))
+    revoke = verbs.add_parser("revoke", **told("stop trusting a key"))
     revoke.add_argument("fingerprint", metavar="FINGERPRINT", help="as `ssh-keygen -lf` prints it")
-    require = verbs.add_parser("require", help="say which tasks need a signed grant")
+    require = verbs.add_parser("require", **told("say which tasks need a signed grant"))
     require.add_argument("tasks", metavar="TASKS", type=_tasks, help="names or globs, or - for none")
     for verb, run in ((add, run_add), (listing, run_list), (revoke, run_revoke), (require, run_require)):
         as_json(verb)

@@ -26,7 +26,8 @@ _COMMANDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 
 def as_commands(text: str) -> str:
-    """`text` with each route that has a command spelled as that command."""
+    """`text` with each route that has a command spelled as that command, and fields as options."""
+    text = text.replace("wait with wait_seconds", "wait in line with --wait")
     if "/api/v1/" not in text:
         return text
     for pattern, command in _COMMANDS:

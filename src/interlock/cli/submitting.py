@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from interlock.cli.describing import described, describing
 from interlock.cli.exits import exit_of_state
 from interlock.cli.options import Parser, as_json, connecting, intent, wants_json
-from interlock.cli.values import duration, json_value, pair, seconds
+from interlock.cli.values import duration, json_value, pair, seconds, topic
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
@@ -34,7 +34,9 @@ def declare_submit() -> Parser:
         ),
         more=_EXITS,
     )
-    parser.add_argument("topic", metavar="TOPIC", help="what kind of action, such as finance.payment.execute")
+    parser.add_argument(
+        "topic", type=topic, metavar="TOPIC", help="what kind of action, such as finance.payment.execute"
+    )
     parser.add_argument(
         "--payload",
         type=json_value,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from interlock.sdk.shared_work import Touched
 
 _TOUCHES_MAX = 100
+_SHOWN_MAX = 10
 
 
 def declare_touch() -> Parser:
@@ -94,6 +95,7 @@ def _tell(done: Sequence[Touched]) -> None:
     from interlock.cli.wording import counted, safe
 
     say(f"reported {counted(len(done), 'change')}")
+    say(*(f"  {safe(each.key)} is at version {safe(each.version)}" for each in done[:_SHOWN_MAX]))
     for each in done:
         if each.conflict_id:
             warning = (

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from interlock.codec.strict import JsonValue
 
 
+_TOPIC = re.compile(r"[A-Za-z0-9_\-]+(\.[A-Za-z0-9_\-]+)*")
 _API_KEY = re.compile(r"il_[0-9a-f]{16}_")
 
 
@@ -49,6 +50,13 @@ def words(text: str) -> tuple[str, ...]:
     if not all(found):
         raise ArgumentTypeError(f"{text!r} has an empty word; write them like a,b")
     return found
+
+
+def topic(text: str) -> str:
+    """What kind of action something is."""
+    if not _TOPIC.fullmatch(text):
+        raise ArgumentTypeError(f"{text!r} is not a topic; join words by dots, like finance.payment.execute")
+    return text
 
 
 def intent_name(text: str) -> str:

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit
-from interlock.cli.options import Parser, Run, as_json, connecting, wants_json
+from interlock.cli.options import Parser, Run, as_json, connecting, told, wants_json
 
 if TYPE_CHECKING:
     from interlock.sdk.operations.events import Webhook
@@ -27,22 +27,22 @@ def declare_webhooks() -> Parser:
     verbs = parser.add_subparsers(
         metavar="add|list|test|rotate|remove|letters|redeliver", required=True, parser_class=Parser
     )
-    add = verbs.add_parser("add", help="post events to an address from now on")
+    add = verbs.add_parser("add", **told("post events to an address from now on"))
     add.add_argument("address", metavar="URL", help="https://…")
     add.add_argument(
         "--type", dest="types", action="append", default=[], metavar="TYPE", help="such as approval.*"
     )
     add.add_argument("--description", default="", help="what it is for")
     _finish(add, run_add)
-    _finish(verbs.add_parser("list", help="list webhooks and how far they are"), run_list)
+    _finish(verbs.add_parser("list", **told("list webhooks and how far they are")), run_list)
     for name, about, run in (
         ("test", "post a test event now", run_test),
         ("rotate", "sign with a new secret; the old one signs too for a day", run_rotate),
         ("remove", "post nothing more to it", run_remove),
         ("letters", "list events that it never took", run_letters),
     ):
-        _finish(_about_one(verbs.add_parser(name, help=about)), run)
-    redeliver = _about_one(verbs.add_parser("redeliver", help="try a dead letter again"))
+        _finish(_about_one(verbs.add_parser(name, **told(about))), run)
+    redeliver = _about_one(verbs.add_parser("redeliver", **told("try a dead letter again")))
     redeliver.add_argument("event_id", metavar="EVENT", help="the event's id, evt_…")
     _finish(redeliver, run_redeliver)
     return parser
@@ -77,7 +77,7 @@ def run_list(args: Namespace) -> int:
     if wants_json(args):
         return _say_json(page)
     if not page.items:
-        say("no webhooks; add one with: interlock webhooks add URL")
+        say("no webhooks; add one with `interlock webhooks add URL`")
         return Exit.DONE
     columns = (
         Column("ID"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Mapping, Sequence
 
 from interlock.cli.exits import Exit
 from interlock.cli.options import Parser, as_json, connecting, wants_json
@@ -60,7 +61,7 @@ def run_retry(args: Namespace) -> int:
 def run_keys(args: Namespace) -> int:
     """Show or rotate the keys of permits."""
     from interlock.cli.connection import connected
-    from interlock.cli.output import say, say_json
+    from interlock.cli.output import say_json
 
     with connected(args) as client:
         if args.verb == "rotate":
@@ -70,7 +71,19 @@ def run_keys(args: Namespace) -> int:
     if wants_json(args):
         say_json(found)
     else:
-        for key in found["keys"]:
-            until = f", published until {key['published_until']}" if key["published_until"] else ""
-            say(f"{key['kid']}  signs from {key['signs_from']}{until}")
+        _say_keys(found["keys"])
     return Exit.DONE
+
+
+def _say_keys(keys: Sequence[Mapping[str, str | None]]) -> None:
+    from interlock.cli.output import Column, say_table
+    from interlock.cli.wording import moment, when
+
+    columns = (Column("KEY"), Column("SIGNS FROM"), Column("PUBLISHED UNTIL"))
+    say_table(
+        columns,
+        (
+            (str(key["kid"]), when(moment(key["signs_from"])), when(moment(key["published_until"])))
+            for key in keys
+        ),
+    )

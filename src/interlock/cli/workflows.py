@@ -8,10 +8,30 @@ from typing import Any, cast
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
 
+_EXAMPLE = "steps: [{id: draft, topic: report.draft}, {id: agree, kind: approval, depends_on: [draft]}]"
+_VERBS_AND_FILE = f"""\
+verbs:
+  define ID FILE        say which steps its runs take
+  show ID               the steps
+  delete ID             forget it; runs under way go on
+  run RUN               how far a run came, step by step
+  timeline RUN          what happened to a run, oldest first
+  approve RUN STEP      say yes to a step that asks people
+  rerun RUN --from STEP run it again from a step
+  forget RUN            forget a run that is over
+
+a file of steps:
+  {_EXAMPLE}
+"""
+
 
 def declare_workflows() -> Parser:
     """The options of `interlock workflows`."""
-    parser = Parser("interlock workflows", description="List workflows by id.")
+    parser = Parser(
+        "interlock workflows",
+        description="List workflows by id.",
+        examples=("interlock workflows", "interlock workflow define nightly steps.yaml"),
+    )
     paging(parser)
     as_json(parser)
     connecting(parser)
@@ -27,8 +47,10 @@ def declare_workflow() -> Parser:
         examples=(
             "interlock workflow define nightly steps.yaml",
             "interlock workflow run RUN_ID",
+            "interlock workflow approve RUN_ID agree --reason 'as discussed'",
             "interlock workflow rerun RUN_ID --from send",
         ),
+        more=_VERBS_AND_FILE,
     )
     verbs = ("define", "show", "delete", "run", "timeline", "approve", "rerun", "forget")
     parser.add_argument("verb", choices=verbs, metavar="VERB", help=", ".join(verbs))
@@ -48,16 +70,14 @@ def run_workflows(args: Namespace) -> int:
     """List workflows."""
     from interlock.cli.connection import connected
     from interlock.cli.output import say, say_json
+    from interlock.cli.workflow_page import say_workflows
 
     with connected(args) as client:
         page = client.workflows(limit=args.limit, cursor=args.cursor)
     if wants_json(args):
         say_json(page)
     elif page["items"]:
-        for each in page["items"]:
-            say(
-                f"{each['id']}  {', '.join(step['id'] for step in each['steps']) or 'no steps: a run is a slot'}"
-            )
+        say_workflows(page["items"])
     else:
         say("no workflows yet; define one with `interlock workflow define ID steps.yaml`")
     return Exit.DONE
@@ -66,9 +86,11 @@ def run_workflows(args: Namespace) -> int:
 def run_workflow(args: Namespace) -> int:
     """Do one thing with one workflow or run."""
     from interlock.cli.connection import connected
-    from interlock.cli.output import say, say_json
+    from interlock.cli.output import say_json
 
     steps = _steps(args) if args.verb == "define" else None
+    if args.verb == "rerun" and not args.from_step:
+        raise Failed("name the step to begin at: interlock workflow rerun RUN_ID --from STEP", Exit.USAGE)
     with connected(args) as client:
         if steps is not None:
             found = client.define_workflow(args.id, steps)
@@ -97,39 +119,27 @@ def run_workflow(args: Namespace) -> int:
     if wants_json(args):
         say_json(found)
     else:
-        say(*_told(args, found))
+        _tell(args, found)
     return Exit.DONE
 
 
-def _told(args: Namespace, found: dict[str, Any]) -> list[str]:
+def _tell(args: Namespace, found: dict[str, Any]) -> None:
+    from interlock.cli.output import say
+    from interlock.cli.workflow_page import say_run_steps, say_steps, say_timeline
+
     match args.verb:
         case "define" | "show" | "delete":
-            steps: list[dict[str, Any]] = found["steps"]
-            done = {"define": "is defined", "show": "has", "delete": "is forgotten; it had"}[args.verb]
-            return [f"{found['id']} {done}: {len(steps)} steps", *(f"  {_step_line(step)}" for step in steps)]
+            say_steps(args.verb, found)
         case "run":
-            runs: list[dict[str, Any]] = found["steps"]
-            lines = [
-                f"  {step['id']}  {step['state']}  {step['job_id'] or '-'}  {step['why']}" for step in runs
-            ]
-            return [f"{found['run_id']}  {found['workflow']}  {found['state']}", *lines]
+            say_run_steps(found)
         case "timeline":
-            entries: list[dict[str, Any]] = found["items"]
-            return [
-                f"{entry['at']}  {entry['actor']}  {entry['action']}  {entry['subject']}" for entry in entries
-            ]
+            say_timeline(found["items"])
         case "forget":
-            return [f"{found['run_id']} is forgotten; it was {found['state']}"]
+            say(f"{found['run_id']} is forgotten; it was {found['state']}")
         case "approve":
-            return [f"{args.file}: {found['outcome']}"]
+            say(f"{args.file}: {found['outcome']}")
         case _:
-            return [f"{found['run_id']} runs again from {args.from_step}"]
-
-
-def _step_line(step: dict[str, Any]) -> str:
-    needs: list[str] = step.get("depends_on") or []
-    after = f"  after {', '.join(needs)}" if needs else ""
-    return f"{step['id']}  {step.get('kind', 'worker')}  {step.get('topic') or ''}{after}"
+            say(f"{found['run_id']} runs again from {args.from_step}")
 
 
 def _step(args: Namespace) -> str:
@@ -140,17 +150,18 @@ def _step(args: Namespace) -> str:
 
 def _steps(args: Namespace) -> list[dict[str, Any]]:
     """The steps in a YAML or JSON file: a list, or an object with `steps`."""
-    from pathlib import Path
-
     import yaml
+
+    from interlock.cli.policy_files import read_text
 
     if not args.file:
         raise Failed("name the file with the steps: interlock workflow define ID steps.yaml", Exit.USAGE)
+    text = read_text(args.file)
     try:
-        read = yaml.load(Path(args.file).read_text(), Loader=yaml.CSafeLoader)
-    except (OSError, yaml.YAMLError) as error:
-        raise Failed(f"{args.file} cannot be read: {error}", Exit.ERROR) from error
+        read = yaml.load(text, Loader=yaml.CSafeLoader)
+    except yaml.YAMLError as error:
+        raise Failed(f"{args.file} is neither YAML nor JSON: {error}", name="invalid_steps") from error
     steps: Any = cast("dict[str, Any]", read).get("steps") if isinstance(read, dict) else read
     if not isinstance(steps, list):
-        raise Failed(f"{args.file} has no list of steps; see docs/howto/admit-runs.md", Exit.ERROR)
+        raise Failed(f"{args.file} has no list of steps; write it like\n  {_EXAMPLE}", name="invalid_steps")
     return cast("list[dict[str, Any]]", steps)
