@@ -24,6 +24,7 @@ from interlock.codec.canonical import canonical
 from interlock.codec.durations import TtlSeconds
 from interlock.kernel.ids import new_id
 from interlock.kernel.refusal import Fault, LockBusy, StoreUnavailable
+from interlock.kernel.storage import StoreDown
 from interlock.kernel.wakes import Subscription
 from interlock.workflows.rules import StartWorkflowRun
 
@@ -49,7 +50,7 @@ async def start(call: Asked[None, StartBody], workflow: str) -> Answer:
     except GateFull:
         stats.count(tenant, workflow, "full")
         raise
-    except Fault as fault:
+    except (Fault, StoreDown) as fault:
         stats.count(tenant, workflow, "unavailable")
         if isinstance(fault, LockBusy | StoreUnavailable):
             raise GateUnavailable(

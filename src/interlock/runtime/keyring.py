@@ -57,6 +57,11 @@ class Keyring:
         self._recent.clear()
         self._asking.clear()
 
+    def last_known(self, key: str) -> Known | None:
+        """Whom this key belonged to when it last came, if that is still remembered: to count by, not to trust."""
+        kept = self._recent.get(digest_of(key))
+        return kept[1] if kept else None
+
     async def known(self, key: str, recent_will_do: bool) -> Known:
         """Who presents this key, or `Unauthenticated`."""
         digest = digest_of(key)

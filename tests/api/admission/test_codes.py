@@ -11,6 +11,7 @@ import pytest
 from interlock.api.http import Request
 from interlock.kernel.refusal import OutcomeUnknown, Overloaded, StoreUnavailable
 from interlock.kernel.storage import StoreDown
+from interlock.runtime import keyring
 from tests.api.rooms.stage import Seen
 from tests.rules.admission.hall import Hall
 
@@ -89,6 +90,27 @@ async def test_every_way_not_to_be_evaluated_is_a_503(hall: Hall, fault: Excepti
     kernel.run = run
     check_503(seen, code)
     assert seen.document["retry_after_ms"] == 7000
+
+
+@pytest.mark.parametrize("key_is_recent", [True, False])
+async def test_starts_that_an_outage_kept_from_the_gate_are_counted_as_503(
+    hall: Hall, monkeypatch: pytest.MonkeyPatch, key_is_recent: bool
+) -> None:
+    service = hall.stage.service
+    await hall.start()
+
+    async def gone(*args: Any, **options: Any) -> Any:
+        raise StoreDown("gone", retry_after_seconds=3)
+
+    with monkeypatch.context() as outage:
+        broken = (service.kernel, "run") if key_is_recent else (service.store, "query")
+        outage.setattr(*broken, gone)
+        outage.setattr(keyring, "_RECENT_SECONDS", 60.0 if key_is_recent else 0.0)
+        check_503(await hall.ask())
+        check_503(await hall.ask())
+
+    told = await hall.stage.get("admission/stats")
+    assert (told["admitted"], told["full_429"], told["unavailable_503"]) == (1, 0, 2)
 
 
 async def test_a_store_that_cannot_even_say_who_calls_could_not_evaluate_the_gate(hall: Hall) -> None:
