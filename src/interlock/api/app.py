@@ -129,7 +129,7 @@ class App(Generic[C, S]):
         return _encoded(await operation.answer(call))
 
     def _options(self, request: Request) -> Response:
-        methods = self._router.methods(request.path)
+        methods = sorted(_METHODS) if request.path == "*" else self._router.methods(request.path)
         return Response(status=204, headers=(("allow", ", ".join(methods)),))
 
     def _problem(self, error: Exception, request: Request, trace: _Trace[C, S]) -> Problem:

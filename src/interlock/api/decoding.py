@@ -89,6 +89,9 @@ def _parsed(body: bytes) -> JsonValue:
 
 def _check_media_type(request: Request, supported: tuple[str, ...]) -> None:
     """Refuse a body of another type. A body without one is taken for JSON, which then says whether it is."""
+    coding = request.headers.get("content-encoding")
+    if coding is not None and coding.lower() != "identity":
+        raise _not_read(f"content encoding {coding[:100]!r} is not read here", supported)
     sent = request.headers.get("content-type", "")
     if not sent and JSON in supported:
         return
@@ -97,10 +100,15 @@ def _check_media_type(request: Request, supported: tuple[str, ...]) -> None:
     charset = _CHARSET.search(sent)
     if accepted and (charset is None or charset[1].lower() in ("utf-8", "utf8")):
         return
-    what = f"content type {sent[:100]!r} is not read here" if sent else "the content type is missing"
+    raise _not_read(
+        f"content type {sent[:100]!r} is not read here" if sent else "the content type is missing", supported
+    )
+
+
+def _not_read(what: str, supported: tuple[str, ...]) -> ProblemError:
     named = [name for name in supported if name]
-    detail = f"{what}; send {' or '.join(named)} in UTF-8"
-    raise ProblemError(problem("unsupported_media_type", detail, members={"supported": named}))
+    detail = f"{what}; send {' or '.join(named)} in UTF-8, not compressed"
+    return ProblemError(problem("unsupported_media_type", detail, members={"supported": named}))
 
 
 def _is_json(media_type: str) -> bool:

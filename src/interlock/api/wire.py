@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
 from interlock.api.http import Response
@@ -12,25 +12,39 @@ from interlock.codec.strict import Fault
 
 BODY_BYTES_MAX = 1024 * 1024
 HEADER_BYTES_MAX = 32 * 1024
+HEADERS_MAX = 256
 
 LAST_CHUNK = b"0\r\n\r\n"
 
 # Sent twice, these could mean two things to two readers.
 _ONCE = frozenset(
-    {b"authorization", b"x-api-key", b"idempotency-key", b"content-type", b"content-length", b"x-request-id"}
+    {
+        b"authorization",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"idempotency-key",
+        b"x-api-key",
+        b"x-request-id",
+    }
 )
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
 _ENDS_A_LINE = re.compile(r"[\x00\r\n]")
 
 
-def read_headers(pairs: Iterable[tuple[bytes, bytes]], bytes_max: int = HEADER_BYTES_MAX) -> dict[str, str]:
+def read_headers(pairs: Sequence[tuple[bytes, bytes]], bytes_max: int = HEADER_BYTES_MAX) -> dict[str, str]:
     """Join repeated headers by commas, and refuse too many of them or two of one that must be single."""
+    if len(pairs) > HEADERS_MAX:
+        detail = f"there are more than {HEADERS_MAX} headers; send fewer"
+        limits = {"limit_bytes": bytes_max, "limit_headers": HEADERS_MAX}
+        raise ProblemError(problem("headers_too_large", detail, members=limits))
     headers: dict[str, str] = {}
     size = 0
     for name, value in pairs:
         size += len(name) + len(value)
         lower = name.lower()
-        key, text = lower.decode("latin-1"), value.decode("latin-1")
+        # The space that may stand behind a value is no part of it, and the parser leaves it there.
+        key, text = lower.decode("latin-1"), value.rstrip().decode("latin-1")
         if key in headers:
             if lower in _ONCE:
                 raise invalid(Fault(f"header/{key}", "appears twice; send it once"))

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import resource
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from interlock.api.app import App
 from interlock.api.http import Request, Response
 from interlock.api.metrics import Registry
+from interlock.api.problem import Problem, problem
 from interlock.api.wire import BODY_BYTES_MAX, HEADER_BYTES_MAX
 from interlock.runtime.connection import Connection
 
 KEEP_ALIVE_SECONDS = 75.0
 STALLED_SECONDS = 30.0
+LINGER_SECONDS = 10.0
+# Most of a process's files may be connections; the store, the log and webhooks need some, too.
+_OTHER_FILES = 128
+_LINGER_SECONDS_STOPPING = 1.0
 
 
 class Listening:
@@ -27,14 +34,19 @@ class Listening:
         header_bytes_max: int = HEADER_BYTES_MAX,
         stalled_seconds: float = STALLED_SECONDS,
         keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
+        connections_max: int | None = None,
         registry: Registry | None = None,
     ) -> None:
-        """Needs a running event loop. What there is to count is counted in the registry."""
+        """Needs a running event loop. What there is to count is counted in the registry.
+
+        There may be as many connections as the process may open files, but for what it needs itself.
+        """
         self.app = app
         self.loop = asyncio.get_running_loop()
         self.body_bytes_max = body_bytes_max
         self.header_bytes_max = header_bytes_max
         self.stalled_seconds = stalled_seconds
+        self.linger_seconds = LINGER_SECONDS
         self.connections: set[Connection] = set()
         registry = registry or Registry()
         registry.gauge("interlock_connections", "Open connections.", lambda: len(self.connections))
@@ -48,12 +60,24 @@ class Listening:
         self._answering: set[asyncio.Task[Response]] = set()
         self._streams: set[asyncio.Task[None]] = set()
         self._left = asyncio.Event()
+        self._is_stopping = False
+        self._connections_max = _files_for_connections() if connections_max is None else connections_max
         self._keep_alive_seconds = keep_alive_seconds
         self._tidying = self.loop.call_later(keep_alive_seconds / 4, self._end_silent)
 
     def connection(self) -> Connection:
         """One more connection; what `create_server` asks for."""
         return Connection(self)
+
+    def met(self, connection: Connection) -> Problem | None:
+        """A connection has begun; the problem if it is one too many."""
+        self.connections.add(connection)
+        if len(self.connections) <= self._connections_max:
+            return None
+        detail = (
+            f"{self._connections_max} connections are open here, which is the most there can be; try again"
+        )
+        return problem("overloaded", detail)
 
     def lost(self, connection: Connection) -> None:
         """A connection has ended."""
@@ -77,6 +101,8 @@ class Listening:
         task = self.loop.create_task(sending)
         self._streams.add(task)
         task.add_done_callback(self._streams.discard)
+        if self._is_stopping:
+            task.cancel()
         return task
 
     def end_streams(self) -> None:
@@ -87,6 +113,8 @@ class Listening:
     async def drain(self, seconds: float) -> None:
         """Answer every request that was read whole, close every connection; cut what is left after that long."""
         self._tidying.cancel()
+        self._is_stopping = True
+        self.linger_seconds = _LINGER_SECONDS_STOPPING
         self.end_streams()
         for connection in tuple(self.connections):
             connection.end()
@@ -109,3 +137,10 @@ class Listening:
         for connection in tuple(self.connections):
             connection.end_if_silent(since)
         self._tidying = self.loop.call_later(self._keep_alive_seconds / 4, self._end_silent)
+
+
+def _files_for_connections() -> int:
+    files_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return (
+        sys.maxsize if files_max == resource.RLIM_INFINITY else max(files_max // 2, files_max - _OTHER_FILES)
+    )

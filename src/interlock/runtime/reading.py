@@ -5,7 +5,6 @@ What is refused by its head is handed on before its body arrives, and the body i
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, cast
 
@@ -13,12 +12,15 @@ import httptools
 
 from interlock.api.app import PATH_BYTES_MAX
 from interlock.api.http import Request
-from interlock.api.problem import Problem, ProblemError, problem
+from interlock.api.problem import Problem, ProblemError, invalid, problem
 from interlock.api.wire import HEADER_BYTES_MAX, check_length, read_headers, read_target, too_large
+from interlock.codec.strict import Fault
 
-# Generous, because input comes in pieces of up to half of this; the limits on a head that ends are exact.
-HEAD_BYTES_MAX = 512 * 1024
-_NOT_READ = Request(method="?", path="")
+# What may come without an end in sight: of a head, of a chunk's extensions, of the trailers behind the last chunk.
+# More than any head within its limits; those on a head that ends are exact.
+HEAD_BYTES_MAX = 64 * 1024
+NOT_READ = Request(method="?", path="")
+_VERSIONS = ("1.0", "1.1")
 
 # The parser is written in C and has no types.
 _httptools = cast("Any", httptools)
@@ -38,7 +40,7 @@ class RequestReader:
 
     `ask` gets every request as soon as it is clear how it is to be answered, `go_ahead` is called for a client that
     asks whether to send its body, and `gone` is what a request says when its client left. `is_over` is set after
-    the last request that can be told from what follows.
+    the last request that can be told from what follows, `is_between` while nothing of a next one has come.
     """
 
     def __init__(
@@ -51,58 +53,61 @@ class RequestReader:
         header_bytes_max: int = HEADER_BYTES_MAX,
     ) -> None:
         self.is_over = False
+        self.is_between = True
         self._ask = ask
         self._go_ahead = go_ahead
         self._gone = gone
         self._body_bytes_max = body_bytes_max
         self._header_bytes_max = header_bytes_max
         self._parser = _httptools.HttpRequestParser(self)
-        self._heads = 0
-        self._head_bytes = 0
+        self._steps = 0
+        self._pending_bytes = 0
         self._is_in_head = True
+        self._is_old = False
         # Of the request that is being read; there is no head if nobody wants the body.
         self._url = b""
         self._pairs: list[tuple[bytes, bytes]] = []
         self._head: Request | None = None
-        self._body: list[bytes] = []
+        self._body: bytes | bytearray = b""
         self._body_bytes = 0
 
-    def feed(self, data: bytes) -> None:
-        """Take another piece of input; a head that goes on and on is refused."""
+    def feed(self, data: bytes | memoryview) -> None:
+        """Take another piece of input, a small one; what goes on and on and comes to nothing is refused."""
         if self.is_over:
             return
-        heads = self._heads
+        steps = self._steps
         try:
             self._parse(data)
         except _httptools.HttpParserError:
             if not self.is_over:
                 self._refuse_all(_not_http())
-        self._head_bytes = self._head_bytes + len(data) if self._is_in_head and self._heads == heads else 0
-        if self._head_bytes > HEAD_BYTES_MAX and not self.is_over:
+        self._pending_bytes = self._pending_bytes + len(data) if self._steps == steps else 0
+        if self._pending_bytes > HEAD_BYTES_MAX and not self.is_over:
             self._refuse_all(_too_long(is_path=not self._pairs and len(self._url) > PATH_BYTES_MAX))
 
-    def _parse(self, data: bytes) -> None:
+    def _parse(self, data: bytes | memoryview) -> None:
         """Nothing but HTTP/1.1 is spoken here, so a wish to go over to something else is not heard.
 
         The parser passes over the body of such a request: it is read again without the wish. CONNECT is the end.
         """
-        left = deque((memoryview(data),))
+        left = [data]
         while left:
-            piece = left.popleft()
+            piece = left.pop()
             try:
                 self._parser.feed_data(piece)
             except _httptools.HttpParserUpgrade as wish:
                 if not self._is_to_be_read_again():
                     self.is_over = True
                     return
-                left.appendleft(piece[wish.args[0] :])
-                left.appendleft(memoryview(self._without_upgrade()))
+                left.append(memoryview(piece)[wish.args[0] :])
+                left.append(self._without_upgrade())
                 self._parser = _httptools.HttpRequestParser(self)
 
     def on_message_begin(self) -> None:
         """Another request begins."""
-        self._url, self._pairs, self._body, self._body_bytes = b"", [], [], 0
+        self._url, self._pairs, self._body, self._body_bytes = b"", [], b"", 0
         self._is_in_head = True
+        self.is_between = False
 
     def on_url(self, url: bytes) -> None:
         """Some more of the target."""
@@ -116,37 +121,46 @@ class RequestReader:
         """Judge the head, unless it comes after the last one."""
         if self.is_over or self._is_to_be_read_again():
             return
+        self._steps += 1
         self._is_in_head = False
-        self._heads += 1
-        self._head = head = Request(method=self._parser.get_method().decode("latin-1"), path="")
+        method = self._parser.get_method().decode("latin-1")
+        self.is_over = method == "CONNECT"
+        self._head = head = Request(method=method, path="")
         try:
-            self._head = head = self._read_head(head.method)
+            self._head = head = self._read_head(method)
             check_length(head.headers, self._body_bytes_max)
         except ProblemError as refused:
             self._refuse(head, refused.problem)
-            return
-        if head.headers.get("expect", "").lower() == "100-continue":
-            self._go_ahead()
+        except (_httptools.HttpParserInvalidURLError, _TwoReadings):
+            self._refuse_all(_not_http())
+        else:
+            if head.headers.get("expect", "").lower() == "100-continue" and not self._is_old:
+                self._go_ahead()
 
     def on_body(self, body: bytes) -> None:
-        """Some more of the body, if anybody wants it."""
+        """Some more of the body, if anybody wants it; thousands of small pieces take no more room than one."""
+        self._steps += 1
         if self._head is None:
             return
         self._body_bytes += len(body)
         if self._body_bytes > self._body_bytes_max:
             self._refuse(self._head, too_large(self._body_bytes_max).problem)
+        elif not self._body:
+            self._body = body
         else:
-            self._body.append(body)
+            if isinstance(self._body, bytes):
+                self._body = bytearray(self._body)
+            self._body += body
 
     def on_message_complete(self) -> None:
         """The request is whole."""
         if self._is_to_be_read_again():
             return
-        self._is_in_head = True
+        self._steps += 1
+        self._is_in_head = self.is_between = True
         head, self._head = self._head, None
         if head is not None:
-            body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-            self._ask(self._asked(_with_body(head, body), None))
+            self._ask(self._asked(_with_body(head, bytes(self._body)) if self._body else head, None))
 
     def _is_to_be_read_again(self) -> bool:
         return self._parser.should_upgrade() and any(name.lower() == b"upgrade" for name, _ in self._pairs)
@@ -158,26 +172,42 @@ class RequestReader:
         return b"\r\n".join((first, *kept, b"", b""))
 
     def _read_head(self, method: str) -> Request:
+        version = self._parser.get_http_version()
+        self._is_old = version != "1.1"
         headers = read_headers(self._pairs, self._header_bytes_max)
+        coding = headers.get("transfer-encoding")
+        if version not in _VERSIONS or (coding is not None and (self._is_old or coding.lower() != "chunked")):
+            raise _TwoReadings
+        if len(self._url) > PATH_BYTES_MAX:
+            raise ProblemError(_too_long(is_path=True))
+        if "host" not in headers and not self._is_old:
+            raise invalid(Fault("header/host", "is missing; HTTP/1.1 asks for it"))
         target = _httptools.parse_url(self._url)
         path, query = read_target(target.path or b"", target.query or b"")
         return Request(method=method, path=path, query=query, headers=headers, gone=self._gone)
 
     def _asked(self, request: Request, refused: Problem | None) -> Asked:
-        is_old = self._parser.get_http_version() == "1.0"
-        keep_alive = not (is_old or self.is_over) and self._parser.should_keep_alive()
-        return Asked(request, refused, keep_alive, can_chunk=not is_old)
+        if self._is_old or not self._parser.should_keep_alive():
+            self.is_over = True
+        return Asked(request, refused, not self.is_over, not self._is_old)
 
     def _refuse(self, head: Request, refused: Problem) -> None:
         """Refuse without the body and let the body pass, unless the client may have kept it to itself."""
-        self._head = None
+        self._head, self._body = None, b""
         self.is_over |= any(name.lower() == b"expect" for name, _ in self._pairs)
         self._ask(self._asked(head, refused))
 
     def _refuse_all(self, refused: Problem) -> None:
-        """Where a next request would begin, nobody knows."""
+        """Where a next request would begin, nobody knows. One that was refused by its head has its answer."""
         self.is_over = True
-        self._ask(Asked(_NOT_READ, refused, keep_alive=False))
+        is_answered = self._head is None and not self._is_in_head
+        self._head, self._body = None, b""
+        if not is_answered:
+            self._ask(Asked(NOT_READ, refused, keep_alive=False))
+
+
+class _TwoReadings(Exception):
+    """Another reader of this head could see the body end elsewhere, or no HTTP/1 at all."""
 
 
 def _with_body(head: Request, body: bytes) -> Request:

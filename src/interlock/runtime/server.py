@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import signal
 import socket
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -36,8 +37,16 @@ def serve(settings: Settings, announce: Announce) -> None:
     """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
+    _allow_files()
     with listening, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, listening, announce))
+
+
+def _allow_files() -> None:
+    """Take as many files as the system allows: every connection is one, and the usual limit is a courtesy."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _serve(settings: Settings, listening: socket.socket, announce: Announce) -> None:

@@ -81,6 +81,12 @@ async def test_options_lists_the_methods_of_a_path(service: Service) -> None:
     assert (await service.ask("OPTIONS", "/nothing")).status == 404
 
 
+async def test_options_of_the_whole_server_lists_every_method(service: Service) -> None:
+    response = await service.ask("OPTIONS", "*", key=None)
+    assert response.status == 204
+    assert response.header("allow") == "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
+
+
 async def test_a_path_beyond_the_limit_is_too_long(service: Service) -> None:
     response = await service.ask("GET", "/api/v1/things/" + "x" * 9000)
     assert (response.status, refused(response)["limit_bytes"]) == (414, 8192)

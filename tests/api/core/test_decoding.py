@@ -138,6 +138,15 @@ async def test_a_body_without_a_type_is_read_as_json(service: Service, content_t
     assert document(garbled)["code"] == "invalid_request"
 
 
+@pytest.mark.parametrize("coding", ["gzip", "br, gzip", "x-secret"])
+async def test_a_compressed_body_is_unsupported(service: Service, coding: str) -> None:
+    response = await service.ask("POST", "/api/v1/things", {"name": "x"}, content_encoding=coding)
+    assert (response.status, document(response)["code"]) == (415, "unsupported_media_type")
+    assert coding in document(response)["detail"]
+    plain = await service.ask("POST", "/api/v1/things", {"name": "x"}, content_encoding="Identity")
+    assert plain.status == 201
+
+
 async def test_no_body_counts_as_an_empty_object_where_nothing_is_required(service: Service) -> None:
     assert (await service.ask("POST", "/api/v1/things/a/remark")).status == 200
     assert (await service.ask("POST", "/api/v1/things/a/remark", {"note": "hi"})).status == 200
