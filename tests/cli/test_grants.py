@@ -138,6 +138,17 @@ def test_doctor_says_when_uses_do_not_add_up(house: Terminal) -> None:
     assert f"the records of {grant['id']} do not add up" in said.out
 
 
+def test_doctor_looks_at_every_grant_or_says_that_it_did_not(
+    house: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        house("grant", "deploy")
+    monkeypatch.setattr("interlock.cli.examining_grants._PAGE", 1)
+    assert "3 uses issued: 3 open" in house("doctor").out
+    monkeypatch.setattr("interlock.cli.examining_grants._PAGES_MAX", 2)
+    assert "2 uses of the newest 2 grants issued: 2 open" in house("doctor").out
+
+
 @pytest.fixture
 def shifted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that moves the clock of any Python started with it on its path, by SHIFT_SECONDS."""

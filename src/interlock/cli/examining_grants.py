@@ -13,21 +13,22 @@ if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
 
 _PAGE = 200
-_PAGES_MAX = 50
+_PAGES_MAX = 5000
 _FATES = ("open", "claimed", "expired", "revoked")
 
 
 def examine_grants(client: Interlock) -> Iterator[Finding]:
     """Is every use that was issued open, claimed, expired or revoked, and every claimed one recorded?"""
     try:
-        total, uneven = _add_up(client)
+        total, uneven, older = _add_up(client)
     except Forbidden:
         yield Finding(
             level="note", about="grants", text="not examined", next_step="pass an auditor's or admin's key"
         )
         return
     fates = ", ".join(f"{total[fate]} {fate}" for fate in _FATES)
-    text = f"{total['issued']} uses issued: {fates}"
+    of = f" of the newest {total['grants']} grants" if older else ""
+    text = f"{total['issued']} uses{of} issued: {fates}"
     if not uneven and total["issued"] == sum(total[fate] for fate in _FATES):
         yield Finding(level="ok", about="grants", text=text)
         return
@@ -39,8 +40,8 @@ def examine_grants(client: Interlock) -> Iterator[Finding]:
     )
 
 
-def _add_up(client: Interlock) -> tuple[Counter[str], list[str]]:
-    """The ledger of the newest grants, page by page."""
+def _add_up(client: Interlock) -> tuple[Counter[str], list[str], bool]:
+    """The ledger page by page, the grants that do not add up, and whether there are older ones than were looked at."""
     total: Counter[str] = Counter()
     uneven: list[str] = []
     cursor: str | None = None
@@ -48,9 +49,9 @@ def _add_up(client: Interlock) -> tuple[Counter[str], list[str]]:
         page: dict[str, Any] = client.call(
             "GET", "grants", "ledger", query={"limit": _PAGE, "cursor": cursor}
         )
-        total.update({name: page[name] for name in ("issued", *_FATES)})
+        total.update({name: page[name] for name in ("grants", "issued", *_FATES)})
         uneven += page["uneven"]
         cursor = page["next_cursor"]
         if cursor is None:
             break
-    return total, uneven
+    return total, uneven, cursor is not None

@@ -37,6 +37,8 @@ def added(spent: Number, amount: Number) -> Number:
 
 def misfit_of_signature(grant: Grant, signer: Signer | None, terms: GrantTerms | None) -> str | None:
     """Why the grant's signature is not good enough; None if it is, or none is needed."""
+    if grant.signature is None and grant.nonce:
+        return "signature: it was taken out of a grant that was signed"
     if grant.signature is None:
         return "signature: this task needs a signed grant" if needs_signature(terms, grant.task) else None
     if signer is None or signer.id != grant.signature.signer:

@@ -79,6 +79,8 @@ ALTERED: list[dict[str, Any]] = [
     {"standing": True},
     {"nonce": "gnt_other"},
     {"signature": Signature(signer="SHA256:nobody", value="AAAA")},
+    {"signature": None},
+    {"signature": None, "pins": ()},
 ]
 
 
