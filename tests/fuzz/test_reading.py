@@ -13,14 +13,14 @@ from tests.harness.soak import dose
 
 LINES = [
     *(
-        b"GET / HTTP/1.1\r\n",
-        b"POST /a?b=c HTTP/1.1\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n",
+        b"POST /a?b=c HTTP/1.1\r\nHost: x\r\n",
         b"HEAD /%2f HTTP/1.0\r\n",
-        b"PUT http://x/y HTTP/1.1\r\n",
+        b"PUT http://x/y HTTP/1.1\r\nHost: x\r\n",
     ),
     *(
         b"CONNECT a:1 HTTP/1.1\r\n",
-        b"OPTIONS * HTTP/1.1\r\n",
+        b"OPTIONS * HTTP/1.1\r\nHost: x\r\n",
         b"GET /\xc3\xa9 HTTP/1.1\r\n",
         b"PRI * HTTP/2.0\r\n",
     ),
@@ -46,6 +46,10 @@ BODIES = [
     *(
         b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n5\r\nvwxyz\r\n0\r\n\r\n",
         b"Transfer-Encoding: chunked\r\n\r\n" + b"ff\r\n" + b"z" * 255 + b"\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n2;a=b\r\nhi\r\n0\r\nUpgrade: h2c\r\nX: y\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n0\r\nConnection: close\r\n\r\n",
+        b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\nno chunk\r\n",
         b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     ),
 ]

@@ -218,7 +218,9 @@ class Connection(asyncio.Protocol):
     def end(self) -> None:
         """Answer what was read whole, and close."""
         self._is_ending = True
-        if self._now is None and not self._line:
+        if self._farewell is not None:
+            self._linger()
+        elif self._now is None and not self._line:
             self._leave()
 
     def end_if_silent(self, since: float) -> None:
@@ -239,10 +241,16 @@ class Connection(asyncio.Protocol):
             self._transport.close()
         else:
             self._transport.write_eof()
-            later = self._listening.loop.call_later
-            self._farewell = later(self._listening.linger_seconds, self._transport.close)
+            self._linger()
             self._read_or_rest()
         self._stall.watch(self._transport)
+
+    def _linger(self) -> None:
+        """Wait for the client's end, but no longer than this; a server that stops has less patience."""
+        if self._farewell is not None:
+            self._farewell.cancel()
+        later = self._listening.loop.call_later
+        self._farewell = later(self._listening.linger_seconds, self._transport.close)
 
     def _has_left(self) -> bool:
         return self._farewell is not None or self._transport.is_closing()

@@ -98,6 +98,15 @@ async def test_whoever_never_stops_sending_is_left_after_a_while(server: Served)
                 await asyncio.sleep(0.001)
 
 
+async def test_a_server_that_stops_does_not_hear_anybody_out_for_long(server: Served) -> None:
+    server.listening.linger_seconds = 3600
+    async with server.connected() as wire:
+        wire.say(b"no request\r\n\r\n")
+        assert (await wire.answer()).status == 400
+        await asyncio.wait_for(server.listening.drain(3600), PATIENCE)
+        assert not server.listening.connections
+
+
 async def test_a_connection_is_not_silent_because_its_answer_took_long(
     wire: Wire, server: Served, service: Service
 ) -> None:
