@@ -137,6 +137,32 @@ def test_an_approval_by_others_than_the_tasks_groups_is_not_enough(yard: Termina
     assert "by ops" in said.err
 
 
+def test_a_grant_counts_for_a_task_that_asks_for_groups_if_its_issuer_is_in_one(yard: Terminal) -> None:
+    for name, groups in (("eve", "sales"), ("olga", "ops")):
+        person = (
+            "key",
+            "create",
+            name,
+            "--kind",
+            "person",
+            "--roles",
+            "review",
+            "--groups",
+            groups,
+            "--json",
+        )
+        assert yard("grant", "ops", "--key", yard(*person).json["key"]).code == 0
+
+    assert [yard.process("exec", "ops").code for _ in range(2)] == [0, 4]
+    used = {grant["approver"]: grant["used"] for grant in yard("grants", "--json").json["items"]}
+    assert used == {"eve": 0, "olga": 1}
+
+
+def test_whoever_opens_the_store_grants_for_every_group(yard: Terminal) -> None:
+    assert yard("grant", "ops").code == 0
+    assert yard.process("exec", "ops").code == 0
+
+
 def test_a_standing_grant_by_others_than_the_tasks_groups_is_not_enough(yard: Terminal) -> None:
     yard("grant", "exec.ops", "--standing")
     said = yard("exec", "ops")

@@ -30,6 +30,7 @@ def test_an_execution_killed_before_it_could_say_how_it_ended_is_never_run_again
 
     assert said.code == 5
     assert "running elsewhere" in said.err
+    assert "counts as unknown from 20" in said.err
     assert marks(yard).count("started") == 1
 
 

@@ -37,7 +37,7 @@ def declare_grant() -> Parser:
         help="PATH=VALUE, PATH<=NUMBER or PATH~GLOB on an argument; repeat it",
     )  # fmt: skip
     parser.add_argument(
-        "--limit", type=limit, action="append", default=[], metavar="PATH<=N",
+        "--limit", "--budget", type=limit, action="append", default=[], metavar="PATH<=N",
         help="what all uses together may add up to; repeat it",
     )  # fmt: skip
     parser.add_argument("--uses", type=int, default=1, metavar="N", help="how often (default 1)")

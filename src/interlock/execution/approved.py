@@ -196,11 +196,12 @@ def _unsettled(execution_id: str, effect: dict[str, Any]) -> InterlockError:
     if effect["state"] == "IN_PROGRESS":
         detail = (
             f"{execution_id} is running elsewhere, begun by {effect['begun_by']} at {effect['begun_at']}; "
-            "wait for it to end"
+            f"wait for it to end. If it was killed, what became of it counts as unknown from {effect['expires_at']} on"
         )
         return Busy(Problem(status=409, code="effect_in_progress", detail=detail))
     detail = (
         f"whether {execution_id} ran is not known: it was begun by {effect['begun_by']} at {effect['begun_at']} and "
-        f"nobody said how it ended. Find out, then record it with POST /api/v1/effects/{action_id}/resolve"
+        f"nobody said how it ended. Find out, then record it with `interlock effect resolve {action_id} "
+        "committed|not_committed --evidence …`"
     )
     return Ambiguous(Problem(status=409, code="effect_ambiguous", detail=detail))

@@ -64,7 +64,8 @@ class IssueGrant(Command[Grant], frozen=True, kw_only=True):
         approver = identify(world, self.caller)
         if approver.kind is not PrincipalKind.PERSON:
             raise PeopleOnly(approver.id, approver.kind.value)
-        require(world, self.caller, Role.REVIEW, Role.ADMIN)
+        # A standing grant is its issuer's vote, and an admin alone has none.
+        require(world, self.caller, *((Role.REVIEW,) if self.standing else (Role.REVIEW, Role.ADMIN)))
         grant = self._grant(world, approver.id)
         known = world.get(GRANTS, grant.tenant, grant.id)
         if known is not None:

@@ -67,3 +67,10 @@ def test_the_async_client_does_the_same(il: Interlock) -> None:
             return used
 
     assert asyncio.run(play()) == 1
+
+
+def test_a_budget_is_a_limit_over_all_uses(il: Interlock) -> None:
+    granted = il.grant("refund", uses=9, budget={"path": "cents", "total_max": 100})
+    assert granted.limits == ({"path": "cents", "total_max": 100},)
+    wins = [il.claim("refund", args={"cents": 60}).claimed for _ in range(2)]
+    assert wins == [True, False]

@@ -113,6 +113,12 @@ async def test_nobody_releases_their_own_agents_jobs(granting: Granting) -> None
     assert (await submit(granting, {}, key=own))["state"] == "APPROVAL"
 
 
+async def test_who_has_no_vote_issues_no_standing_grant(granting: Granting) -> None:
+    admin = await granting.stage.person("root", "admin")
+    assert (await granting.issue("refund", key=admin, standing=True)).word == "forbidden"
+    assert (await granting.issue("refund", key=admin)).status == 201
+
+
 async def test_a_denied_job_stays_denied(granting: Granting) -> None:
     await granting.stage.policy(POLICY)
     grant = await granting.grant("wipe", standing=True)

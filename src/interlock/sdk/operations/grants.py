@@ -21,6 +21,7 @@ def grant(
     *,
     pins: Mapping[str, Any] | None = None,
     limits: Sequence[Mapping[str, Any]] | None = None,
+    budget: Mapping[str, Any] | None = None,
     uses: int | None = None,
     expires_in: str | None = None,
     expires_at: datetime | None = None,
@@ -33,12 +34,14 @@ def grant(
     """Permit a task (people only), `uses` times (1), for `expires_in` (1h), within `pins` and `limits`.
 
     A pin is an exact value, `{"max": n}` or `{"glob": "x*"}` on an argument's path. A limit is
-    `{"path": …, "total_max": n}` over all uses. `standing` grants are honoured where jobs are submitted.
+    `{"path": …, "total_max": n}` over all uses, and `budget` is one more. `standing` grants are honoured where jobs are
+    submitted.
     """
     body = {
         "task": task,
         "pins": None if pins is None else dict(pins),
         "limits": None if limits is None else [dict(limit) for limit in limits],
+        "budget": None if budget is None else dict(budget),
         "uses": uses,
         "expires_in": expires_in,
         "expires_at": None if expires_at is None else expires_at.isoformat(),
