@@ -9,6 +9,7 @@ import msgspec
 
 from interlock.api.listing import Page, PageQuery, position
 from interlock.api.operations import Call, Operation, Reply
+from interlock.api.problems import code_named
 from interlock.api.service_calls import Asked
 from interlock.audit import queries
 from interlock.audit.model import AuditEntry
@@ -74,7 +75,7 @@ def entry_view(n: int, entry: AuditEntry) -> EntryView:
         actor=entry.actor,
         action=entry.action,
         subject=entry.subject,
-        outcome=entry.outcome,
+        outcome=code_named(entry.outcome),
         subject_version=entry.subject_version,
         rule=entry.rule,
         hash=entry.hash,

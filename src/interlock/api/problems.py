@@ -93,6 +93,8 @@ CODES_OF: Mapping[type[Exception], str] = {
     Overloaded: "overloaded",
 }
 
+_CODES_BY_NAME = {kind.__name__: code for kind, code in CODES_OF.items()}
+
 # Where the fault is that a rule found in a request, for `errors`.
 _PLACES: Mapping[type[Exception], str] = {
     workflows.BadSteps: "/steps",
@@ -137,6 +139,11 @@ _MEMBERS: Mapping[str, str] = {
 def code_of(error: BaseException) -> str | None:
     """The problem code of a refusal or fault, or None if it is not an expected one."""
     return next((code for kind, code in CODES_OF.items() if isinstance(error, kind)), None)
+
+
+def code_named(outcome: str) -> str:
+    """What an audit entry's outcome is called outside: a refusal by its problem code, all else as it is."""
+    return _CODES_BY_NAME.get(outcome, outcome)
 
 
 def translator(lock_busy_status: int) -> Callable[[Exception], Problem | None]:

@@ -110,3 +110,17 @@ async def test_a_rule_that_finds_a_fault_in_a_request_says_where(
     [fault] = refused.document["errors"]
     assert fault["path"] == place
     assert fault["reason"]
+
+
+async def test_the_audit_names_a_refusal_by_the_code_that_its_caller_got(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot, ada = await stage.agent(), await stage.person("ada")
+    job = await stage.submit(bot)
+
+    refused = [await stage.approve(job, bot), await stage.approve(job, ada, job_hash="sha256:0")]
+    await stage.reject(job, ada)
+    refused.append(await stage.approve(job, ada))
+
+    entries = (await stage.get(f"audit?subject={job}&action=approve_refused"))["items"]
+    assert [entry["outcome"] for entry in reversed(entries)] == [each.word for each in refused]
+    assert [each.word for each in refused] == ["people_only", "hash_mismatch", "already_rejected"]

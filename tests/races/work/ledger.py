@@ -46,7 +46,9 @@ class Ledger:
 
     def stale(self) -> int:
         """How many calls were refused for their fence."""
-        return sum(entry["outcome"] == "FenceStale" for entries in self.entries.values() for entry in entries)
+        return sum(
+            entry["outcome"] == "fence_stale" for entries in self.entries.values() for entry in entries
+        )
 
     def states(self) -> Counter[str]:
         return Counter(job["state"] for job in self.jobs.values())

@@ -35,7 +35,7 @@ async def test_without_a_fitting_grant_nothing_begins_and_the_audit_says_why(act
     assert (await actors.stage.call("GET", "effects/a", actors.bot)).status == 404
     assert await used(actors, grant) == 0
     (entry,) = (await actors.stage.get("audit?subject=a"))["items"]
-    assert (entry["action"], entry["outcome"]) == ("effect_begin_refused", "GrantMissing")
+    assert (entry["action"], entry["outcome"]) == ("effect_begin_refused", "not_claimed")
     (claim,) = (await actors.stage.get("audit?subject=refund"))["items"]
     assert (claim["action"], "pin cents" in claim["details"]["why"]) == ("grant_claim_refused", True)
 
