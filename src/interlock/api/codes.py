@@ -27,7 +27,7 @@ _REQUEST = (
     CodeInfo(
         "forbidden",
         403,
-        "Missing role",
+        "Not allowed",
         "The key is known, but its principal has none of the roles that this operation needs.",
         "Ask an administrator for one of the roles named in `roles`.",
     ),
