@@ -7,6 +7,7 @@ came in with the request blacked out.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import sys
@@ -132,8 +133,10 @@ class StandardLogs(logging.Handler):
 
 
 def _write_to_stderr(line: str) -> None:
-    sys.stderr.write(line)
-    sys.stderr.flush()
+    # A full disk, or a collector that died, costs lines and not answers.
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(line)
+        sys.stderr.flush()
 
 
 def _as_json(line: Line) -> str:

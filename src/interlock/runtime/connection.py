@@ -159,7 +159,7 @@ class Connection(asyncio.Protocol):
             if asked.refused is not None:
                 self._send(self._listening.app.refuse(asked.request, asked.refused))
             else:
-                self._listening.answer(asked.request, self._send_and_go_on)
+                self._listening.answer(asked.request, self._send_and_go_on, self.abort)
         self._read_or_rest()
 
     def _send_and_go_on(self, response: Response) -> None:

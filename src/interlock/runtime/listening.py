@@ -84,13 +84,21 @@ class Listening:
         self.connections.discard(connection)
         self._left.set()
 
-    def answer(self, request: Request, tell: Callable[[Response], None]) -> None:
-        """Let the app respond, to the end whatever becomes of the client, and tell the connection."""
+    def answer(self, request: Request, tell: Callable[[Response], None], tear: Callable[[], None]) -> None:
+        """Let the app respond, to the end whatever becomes of the client, and tell the connection.
+
+        An app that breaks instead is torn off: who gets no answer must not wait for one.
+        """
 
         def finish(answered: asyncio.Task[Response]) -> None:
             self._answering.discard(answered)
-            if not answered.cancelled():
+            try:
                 tell(answered.result())
+            except asyncio.CancelledError:
+                return
+            except Exception as error:  # noqa: BLE001 - whatever it is, the client must learn that it was all
+                tear()
+                self.app.report(error, request)
 
         task = self.loop.create_task(self.app.respond(request))
         self._answering.add(task)

@@ -78,6 +78,8 @@ class RequestReader:
         steps = self._steps
         try:
             self._parse(data)
+        except _httptools.HttpParserCallbackError:
+            raise  # Ours, and not the client's: whoever serves the connection tears it and says so.
         except _httptools.HttpParserError:
             if not self.is_over:
                 self._refuse_all(_not_http())

@@ -6,6 +6,8 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
+
 from tests.api.core.shelf import Service
 from tests.api.core.wire import PATIENCE, Served, Wire
 
@@ -146,6 +148,31 @@ async def test_an_answer_that_cannot_be_sent_ends_the_connection_and_is_logged(
     wire.say(wire.head("GET", "/healthz"))
     assert await wire.rest() == b""
     assert any('"fault"' in line for line in service.lines)
+
+
+async def test_an_app_that_breaks_ends_the_connection_and_is_logged(wire: Wire, service: Service) -> None:
+    async def broken(_: Any) -> Any:
+        raise LookupError("no answer")
+
+    service.app.respond = broken  # pyright: ignore[reportAttributeAccessIssue]
+    wire.say(wire.head("GET", "/healthz"))
+    assert await wire.rest() == b""
+    assert any('"fault"' in line and "LookupError" in line for line in service.lines)
+
+
+async def test_a_fault_of_ours_in_reading_is_not_told_as_the_clients(
+    wire: Wire, server: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise LookupError("nobody expected this")
+
+    monkeypatch.setattr("interlock.runtime.reading.check_length", broken)
+    wire.say(wire.head("GET", "/healthz"))
+    assert await wire.rest() == b""
+    assert any(
+        "LookupError" in str(record.exc_info) or "LookupError" in caplog.text for record in caplog.records
+    )
+    assert not server.listening.connections
 
 
 async def test_a_client_that_asks_and_never_reads_is_not_answered_without_end(

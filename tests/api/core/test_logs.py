@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -153,6 +155,19 @@ def test_records_of_the_standard_library_go_the_same_way() -> None:
     first, second = map(json.loads, lines)
     assert (first["event"], first["level"], first["logger"]) == ("started on port", "info", "asyncio")
     assert (second["level"], second["exceptions"][0]["type"]) == ("error", "builtins.ValueError")
+
+
+def test_a_log_that_nobody_takes_costs_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody, end = os.pipe()
+    os.close(nobody)
+    with os.fdopen(end, "w", buffering=1) as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        for _ in range(3):
+            Log().event("info", "x" * 10_000)
+        monkeypatch.undo()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), end)
+    monkeypatch.setattr(sys, "stderr", stderr)
+    Log().event("info", "and when it is closed")
 
 
 def test_lines_go_to_stderr_unless_told_otherwise(capsys: pytest.CaptureFixture[str]) -> None:
