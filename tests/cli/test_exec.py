@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -149,6 +150,20 @@ def test_a_signal_reaches_the_command_and_how_it_ends_is_how_we_end(yard: Termin
     assert marks(yard) == ["started", "stopped"]
 
 
+def test_a_signal_that_we_were_started_to_ignore_does_not_reach_the_command(yard: Terminal) -> None:
+    granted(yard, "slow")
+    words = ["nohup", sys.executable, "-m", "interlock.cli.main", "exec", "slow"]
+    process = subprocess.Popen(words, cwd=yard.folder, env=clean_env(), stdin=subprocess.DEVNULL)
+    wait_for(yard, "started")
+
+    process.send_signal(signal.SIGHUP)
+    time.sleep(0.3)
+    process.terminate()
+
+    assert process.wait(120) == 7
+    assert marks(yard) == ["started", "stopped"]
+
+
 def test_a_command_out_of_time_is_ended_with_all_it_started(yard: Terminal) -> None:
     grant = granted(yard, "late")
     assert yard.process("exec", "late").code == 124
@@ -184,6 +199,8 @@ BAD = [
     ("exec",),
     ("exec", "unknown"),
     ("exec", "--tasks", "missing.yaml", "mark"),
+    ("exec", "--tasks", ".", "mark"),
+    ("exec", "--tasks", "/dev/zero", "mark"),
     ("exec", "--", "no-such-program-anywhere"),
     ("exec", "--wiat", "10m", "--", "true"),
     ("exec", "-x", "mark"),
@@ -229,6 +246,16 @@ def test_a_bad_task_file_says_where_and_what_is_wrong_with_it(yard: Terminal, te
     said = yard("exec", "a")
     assert said.code == 2
     assert f"interlock.yaml:{place}" in said.err
+
+
+def test_a_folder_that_was_removed_is_a_usage_error(yard: Terminal) -> None:
+    (yard.folder / "gone").mkdir()
+    words = f"cd gone && rmdir ../gone && {sys.executable} -m interlock.cli.main exec -- true"
+    shell = ["sh", "-c", words]
+    said = subprocess.run(
+        shell, cwd=yard.folder, env=clean_env(), capture_output=True, text=True, timeout=120
+    )
+    assert (said.returncode, "was removed" in said.stderr) == (2, True), said.stderr
 
 
 def test_the_folder_is_left_as_it_was_found_except_for_the_store(yard: Terminal) -> None:

@@ -54,7 +54,7 @@ def effective_command(args: Namespace) -> Prepared:
 
 
 def _task(args: Namespace, stdin: bytes | None) -> Prepared:
-    path = Path(args.tasks) if args.tasks else find_task_file(Path.cwd())
+    path = Path(args.tasks) if args.tasks else find_task_file(_here())
     name, *rest = args.words
     tasks = read_task_file(path, kept_in=embedded_folder(args)) if path else {}
     if args.command and name not in tasks:
@@ -80,13 +80,20 @@ def _undeclared(args: Namespace, stdin: bytes | None, name: str | None = None) -
     command = prepare_command(
         args.words if name is None else args.command,
         task=name,
-        folder=Path.cwd(),
+        folder=_here(),
         environ=os.environ,
         env=args.env,
         stdin=stdin,
         timeout_seconds=_timeout(args.timeout),
     )
     return Prepared(command, name, None)
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise BadTask("this folder was removed; change to one that exists") from None
 
 
 def _timeout(seconds: int | None) -> int:

@@ -87,7 +87,8 @@ def _start(command: Effective) -> subprocess.Popen[bytes]:
 def _forwarding() -> Generator[Callable[[subprocess.Popen[bytes]], None]]:
     """Pass signals on to the command's group while it runs; what becomes of us is what becomes of it.
 
-    It begins before the command does: one that comes in between is passed on once there is somebody to get it.
+    It begins before the command does: one that comes in between is passed on once there is somebody to get it. A
+    signal that whoever started us (nohup, a shell in the background) had us ignore is ignored by the command too.
     """
     children: list[subprocess.Popen[bytes]] = []
     early: list[int] = []
@@ -103,7 +104,8 @@ def _forwarding() -> Generator[Callable[[subprocess.Popen[bytes]], None]]:
         for number in early:
             _signal_group(child, number)
 
-    before = {number: signal.signal(number, forward) for number in FORWARDED}
+    heard = [number for number in FORWARDED if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, forward) for number in heard}
     try:
         yield follow
     finally:

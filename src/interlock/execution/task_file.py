@@ -25,7 +25,8 @@ def find_task_file(start: Path) -> Path | None:
 def read_task_file(path: Path, *, kept_in: Path | None = None) -> dict[str, Task]:
     """The tasks that a file declares, from `kept_in` if they were read before. Raises `BadTask`."""
     try:
-        text = path.read_bytes()
+        with path.open("rb") as file:
+            text = file.read(_BYTES_MAX + 1)
     except OSError as error:
         raise BadTask(f"cannot read {path}: {error.strerror}") from None
     if len(text) > _BYTES_MAX:
