@@ -94,6 +94,15 @@ def test_an_evaluation_takes_a_job_from_a_file_and_options_over_it(house: Termin
     assert house("policy", "evaluate").code == 2
 
 
+def test_a_topic_can_be_asked_about_as_it_is_submitted(house: Terminal) -> None:
+    asked = house("policy", "evaluate", "knowledge.read", "--payload", "{}", "--json")
+    assert (asked.code, asked.json["decision"]) == (0, "allow")
+    for missing in ("no-such-file.json", "no/such/file"):
+        refused = house("policy", "evaluate", missing)
+        assert refused.code == 2
+        assert "cannot read" in refused.err
+
+
 def test_a_candidate_policy_can_be_asked_before_it_is_in_force(house: Terminal) -> None:
     candidate = house.file("strict.yaml", "version: v1\ndefault: deny\n")
     words = ("policy", "evaluate", "--topic", "knowledge.read", "--policy", candidate, "--json")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from interlock.cli.describing import described, describing
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, as_json, connecting, paging, told, wants_json
 from interlock.cli.policy_files import read_policy, read_text
-from interlock.cli.values import json_value, topic
+from interlock.cli.values import is_topic, json_value, topic
 
 _VERBS = "check|apply|show|evaluate|simulate|test|observed|snapshots|rollback"
 
@@ -25,7 +26,7 @@ def declare_policy() -> Parser:
             "interlock policy test cases.yaml --policy policy.yaml",
             "interlock policy simulate policy.yaml --last 500",
             "interlock policy apply policy.yaml",
-            "interlock policy evaluate --topic finance.payment.execute --payload '{\"amount_cents\": 20000}'",
+            "interlock policy evaluate finance.payment.execute --payload '{\"amount_cents\": 20000}'",
         ),
     )
     verbs = parser.add_subparsers(metavar=_VERBS, required=True, parser_class=Parser)
@@ -197,7 +198,12 @@ def _declare_test(parser: Parser) -> None:
 
 
 def _declare_evaluate(parser: Parser) -> None:
-    parser.add_argument("file", metavar="FILE", nargs="?", help="a job as JSON, with the fields of submit")
+    parser.add_argument(
+        "about",
+        metavar="TOPIC|FILE",
+        nargs="?",
+        help="what kind of action, or a job as JSON as submit takes it",
+    )
     parser.add_argument("--topic", type=topic, help="what kind of action")
     parser.add_argument("--payload", type=json_value, metavar="JSON|@FILE|-", help="the action itself")
     describing(parser)
@@ -208,13 +214,15 @@ def _declare_evaluate(parser: Parser) -> None:
 def _asked(args: Namespace) -> dict[str, Any]:
     """The job in question: from the file, and over it what the options say."""
     job: dict[str, Any] = {}
-    if args.file:
+    if args.about and _is_topic(args.about):
+        job["topic"] = args.about
+    elif args.about:
         import msgspec
 
         try:
-            job = msgspec.json.decode(read_text(args.file), type=dict[str, Any])
+            job = msgspec.json.decode(read_text(args.about), type=dict[str, Any])
         except msgspec.DecodeError as error:
-            raise Failed(f"{args.file} is not a job as a JSON object: {error}") from None
+            raise Failed(f"{args.about} is not a job as a JSON object: {error}") from None
     job |= described(args)
     if args.topic:
         job["topic"] = args.topic
@@ -223,5 +231,10 @@ def _asked(args: Namespace) -> dict[str, Any]:
     if args.actor:
         job["actor"] = {"id": args.actor}
     if "topic" not in job:
-        raise Failed("name the action: --topic TOPIC, or a FILE with the fields of submit", Exit.USAGE)
+        raise Failed("name the action: a TOPIC, or a FILE with the fields of submit", Exit.USAGE)
     return job
+
+
+def _is_topic(text: str) -> bool:
+    """Whether this is a topic. What is a file, or is called like one, is never taken for anything else."""
+    return is_topic(text) and not text.endswith((".json", ".yaml", ".yml")) and not Path(text).exists()

@@ -52,9 +52,14 @@ def words(text: str) -> tuple[str, ...]:
     return found
 
 
+def is_topic(text: str) -> bool:
+    """Whether a text can be a topic."""
+    return _TOPIC.fullmatch(text) is not None
+
+
 def topic(text: str) -> str:
     """What kind of action something is."""
-    if not _TOPIC.fullmatch(text):
+    if not is_topic(text):
         raise ArgumentTypeError(f"{text!r} is not a topic; join words by dots, like finance.payment.execute")
     return text
 
