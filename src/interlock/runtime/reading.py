@@ -124,19 +124,19 @@ class RequestReader:
         if self.is_over or self._is_to_be_read_again():
             return
         self._steps += 1
-        self._is_in_head = False
         method = self._parser.get_method().decode("latin-1")
         self.is_over = method == "CONNECT"
-        self._head = head = Request(method=method, path="")
         try:
             self._head = head = self._read_head(method)
             check_length(head.headers, self._body_bytes_max)
         except ProblemError as refused:
-            self._refuse(head, refused.problem)
+            self._refuse(self._head or Request(method=method, path=""), refused.problem)
         except (_httptools.HttpParserInvalidURLError, _TwoReadings):
             self._refuse_all(_not_http())
         else:
-            if head.headers.get("expect", "").lower() == "100-continue" and not self._is_old:
+            self._is_in_head = False
+            expected = head.headers.get("expect")
+            if expected is not None and expected.lower() == "100-continue" and not self._is_old:
                 self._go_ahead()
 
     def on_body(self, body: bytes) -> None:
@@ -195,7 +195,7 @@ class RequestReader:
 
     def _refuse(self, head: Request, refused: Problem) -> None:
         """Refuse without the body and let the body pass, unless the client may have kept it to itself."""
-        self._head, self._body = None, b""
+        self._head, self._body, self._is_in_head = None, b"", False
         self.is_over |= any(name.lower() == b"expect" for name, _ in self._pairs)
         self._ask(self._asked(head, refused))
 
