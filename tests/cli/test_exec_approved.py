@@ -79,6 +79,21 @@ def test_an_approved_command_runs_once_when_it_is_resumed(yard: Terminal) -> Non
     assert yard("job", job, "--json").json["error"]["exit_code"] == 6
 
 
+def test_many_who_resume_one_job_at_once_run_it_once_and_hear_what_became_of_it(yard: Terminal) -> None:
+    job = asked(yard, "mark", "9")
+    yard("approve", job)
+    words = [sys.executable, "-m", "interlock.cli.main", "exec", "--resume", job]
+    crowd = [
+        subprocess.Popen(words, cwd=yard.folder, env=clean_env(), stdin=subprocess.DEVNULL) for _ in range(6)
+    ]
+
+    codes = {process.wait(120) for process in crowd}
+
+    assert 9 in codes
+    assert codes <= {9, 5}
+    assert marks(yard) == ["ran"]
+
+
 def test_a_command_that_ends_well_completes_its_job(yard: Terminal) -> None:
     job = asked(yard, "mark")
     yard("approve", job)

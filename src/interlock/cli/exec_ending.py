@@ -9,7 +9,9 @@ if TYPE_CHECKING:
 
 
 def exit_code_of(ended: Ended) -> int:
-    """The command's own exit code. Says on stderr what could not be recorded, and how to make up for it."""
+    """The command's own exit code. Says on stderr if it did not run now, or what could not be recorded."""
+    if ended.replayed:
+        _warn(f"{ended.execution_id} ran before and ended with {ended.exit_code}; it did not run again")
     if ended.unrecorded is not None:
         _warn(f"{ended.execution_id} {_unrecorded(ended)}")
     elif ended.unfinished is not None:

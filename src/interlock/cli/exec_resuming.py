@@ -19,8 +19,7 @@ def resume(args: Namespace) -> int:
     with connected(args) as client:
         ended = known_end(client, args.resume)
         if ended is not None:
-            _tell_replayed(args.resume, ended.exit_code)
-            return ended.exit_code
+            return exit_code_of(ended)
         if args.resume.startswith(_JOB_PREFIX):
             return _resume_job(client, args)
         return _resume_claim(client, args)
@@ -72,9 +71,3 @@ def _retype(args: Namespace, job_id: str, payload: object) -> None:
     args.words, args.command = ([str(task), *argv], argv) if task else (argv, [])
     args.env = [*args.env, *(asked.get("env") or {})]
     args.timeout = args.timeout or asked.get("timeout_seconds")
-
-
-def _tell_replayed(execution_id: str, exit_code: int) -> None:
-    from interlock.cli.output import warn
-
-    warn(f"{execution_id} ran before and ended with {exit_code}; it did not run again")

@@ -14,7 +14,7 @@ from interlock.execution.gate import action_id_of
 from interlock.execution.once import Ended, begin, replayed, run_begun
 from interlock.execution.remote import ClientGate
 from interlock.execution.running import NotStarted
-from interlock.sdk.outcomes import Denied, InterlockError, NotFound
+from interlock.sdk.outcomes import Busy, Conflict, Denied, InterlockError, NotFound
 from interlock.sdk.problems import Problem
 
 if TYPE_CHECKING:
@@ -71,11 +71,25 @@ def run_approved(client: Interlock, job: Job, command: Effective, approval: Task
         raise Drifted(job.id, lines)
     _check_people(job, approval)
     gate = ClientGate(client)
-    held = client.claim_job(job.id, lease_seconds=LEASE_SECONDS)
+    try:
+        held = client.claim_job(job.id, lease_seconds=LEASE_SECONDS)
+    except Conflict as refused:
+        return _end_elsewhere(client, job.id, refused)
     with _holding(client, held):
         begun = begin(gate, command, job.id, job_id=job.id)
         ended = replayed(job.id, begun.result) if begun.replayed else _run(client, gate, held, command, begun)
     return _finish(client, held, ended)
+
+
+def _end_elsewhere(client: Interlock, job_id: str, refused: Conflict) -> Ended:
+    """How it ended for somebody who was faster. Raises `Busy` while they run it, else what kept us from it."""
+    ended = known_end(client, job_id)
+    if ended is not None:
+        return ended
+    if refused.problem.fields.get("state") != "RUNNING":
+        raise refused
+    detail = f"{job_id} is being run elsewhere; wait for it to end"
+    raise Busy(Problem(status=409, code="effect_in_progress", detail=detail)) from refused
 
 
 def known_end(client: Interlock, execution_id: str) -> Ended | None:
@@ -190,7 +204,7 @@ def _over(job: Job) -> InterlockError:
 
 
 def _unsettled(execution_id: str, effect: dict[str, Any]) -> InterlockError:
-    from interlock.sdk.outcomes import Ambiguous, Busy
+    from interlock.sdk.outcomes import Ambiguous
 
     action_id = action_id_of(execution_id)
     if effect["state"] == "IN_PROGRESS":

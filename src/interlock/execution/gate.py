@@ -7,10 +7,11 @@ from typing import Any, Protocol
 import msgspec
 
 
-class Needed(msgspec.Struct, frozen=True, kw_only=True):
+class Needed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The permission that an execution needs: one use of a grant for this task that fits these arguments.
 
-    `groups`: of a person in one of them. `claimed_before`: the use that this execution has, and no other.
+    `groups`: of a person in one of them. `claimed_before`: the use that this execution has, and no other. What is not
+    asked for is not sent, so that a server that does not know it is no hindrance.
     """
 
     task: str
