@@ -231,3 +231,15 @@ def test_an_answer_of_something_else_is_said_in_one_line(
     assert said.code == 1
     assert said.err.count("\n") == 1
     assert "versions that know each other" in said.err
+
+
+def test_a_missing_key_and_a_wrong_one_are_told_apart(
+    serve: Callable[..., InterlockServer], terminal: Terminal
+) -> None:
+    url = serve("memory:").url
+    missing, wrong = terminal("jobs", "--url", url), terminal("jobs", "--url", url, "--key", "il_wrong")
+    assert (missing.code, missing.err.startswith("interlock: no key was sent; pass one with")) == (1, True)
+    assert (wrong.code, wrong.err.startswith("interlock: the key is unknown or revoked; pass one")) == (
+        1,
+        True,
+    )

@@ -137,8 +137,9 @@ def _failed(outcome: InterlockError, args: Namespace) -> Failed:
 def _paragraph(outcome: InterlockError, args: Namespace) -> str:
     text = as_commands(str(outcome))
     if isinstance(outcome, Unauthenticated):
-        advice = "pass one with INTERLOCK_KEY; an admin makes it with `interlock key create`"
-        return f"{text.partition(';')[0]}; {advice}"
+        has_key = given(args, "api_key") or os.environ.get("INTERLOCK_KEY")
+        wrong = text.partition(";")[0] if has_key else "no key was sent"
+        return f"{wrong}; pass one with INTERLOCK_KEY; an admin makes it with `interlock key create`"
     if isinstance(outcome, Denied) and outcome.job_id:
         return f"{text}. The request is kept as {outcome.job_id}"
     if isinstance(outcome, Unavailable) and outcome.code != "policy_unavailable":
