@@ -70,14 +70,14 @@ _REQUEST = (
         "unsupported_media_type",
         415,
         "Unsupported media type",
-        "The body's content type is not one that this operation reads.",
-        "Send one of the content types in `supported`.",
+        "The body's content type is not one that this operation reads, or the body is compressed.",
+        "Send one of the content types in `supported`, not compressed.",
     ),
     CodeInfo(
         "headers_too_large",
         431,
         "Headers too large",
-        "The headers together are larger than `limit_bytes`.",
+        "The headers together are larger than `limit_bytes`, or more than `limit_headers`.",
         "Send fewer or shorter headers.",
     ),
     CodeInfo(
