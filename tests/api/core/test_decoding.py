@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from typing import Any
 
@@ -73,6 +74,20 @@ async def test_every_unknown_and_missing_field_is_listed_at_once(service: Servic
 async def test_the_number_of_faults_listed_is_bounded(service: Service) -> None:
     found = await faults(await service.ask("POST", "/api/v1/things", {f"f{n}": 1 for n in range(500)}))
     assert len(found) == 20
+
+
+async def test_no_more_names_are_guessed_at_than_are_listed(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guessed: list[str] = []
+
+    def guess(name: str, *_: object, **__: object) -> list[str]:
+        guessed.append(name)
+        return []
+
+    monkeypatch.setattr(difflib, "get_close_matches", guess)
+    await service.ask("POST", "/api/v1/things", {f"f{n}": 1 for n in range(500)})
+    assert len(guessed) <= 21
 
 
 @pytest.mark.parametrize(
