@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Any, cast
 
@@ -32,6 +31,8 @@ def added(spent: Number, amount: Number) -> Number:
     """The sum as people write it: three times 0.1 is 0.3, so that a budget can be used up to its last cent."""
     if isinstance(spent, int) and isinstance(amount, int):
         return spent + amount
+    from decimal import Decimal  # cents need none, and a start that loads it takes longer
+
     return float(Decimal(repr(spent)) + Decimal(repr(amount)))
 
 
