@@ -74,6 +74,7 @@ class Worker:
         self._on_settled = on_settled
         self._handlers: dict[str, Callable[..., Any]] = {}
         self._running: set[asyncio.Task[None]] = set()
+        self._is_troubled = False
         self._stopping = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads: ThreadPoolExecutor | None = None
@@ -144,12 +145,21 @@ class Worker:
         except (Forbidden, Unauthenticated, InvalidRequest):
             raise
         except InterlockError as trouble:
-            log.warning("cannot claim work: %s", trouble)
+            self._tell(trouble)
             await self._anything(asyncio.sleep(random.uniform(*TROUBLE_SECONDS)))
             return []
+        self._tell(None)
         if not jobs and wait == 0:
             await self._anything(asyncio.sleep(random.uniform(0.2, 0.5)))
         return [(job, sent_at) for job in jobs]
+
+    def _tell(self, trouble: InterlockError | None) -> None:
+        """Say when claiming begins to fail and when it works again, not each time in between."""
+        if trouble is not None and not self._is_troubled:
+            log.warning("cannot claim work: %s; trying until it works", trouble)
+        elif trouble is None and self._is_troubled:
+            log.warning("claiming work again")
+        self._is_troubled = trouble is not None
 
     async def _anything(self, awaited: Awaitable[Any]) -> None:
         """Wait for this, or for being told to stop."""
