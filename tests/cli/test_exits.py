@@ -55,8 +55,9 @@ def test_a_refused_value_is_named_as_its_sender_knows_it(
 
 @pytest.mark.parametrize("url", ["ftp://nowhere", "http://[::1", "http://127.0.0.1:99999", "localhost:8700"])
 def test_an_address_that_is_none_is_wrong_usage_and_no_traceback(terminal: Terminal, url: str) -> None:
-    said = terminal("jobs", "--url", url)
-    assert (said.code, "is not the address of a server" in said.err) == (2, True)
+    for words in (("jobs",), ("worker", "--exec", "true"), ("drill", "admission")):
+        said = terminal(*words, "--url", url)
+        assert (said.code, "is not the address of a server" in said.err) == (2, True), words
 
 
 def test_what_there_is_more_of_is_listed_with_the_same_filters(house: Terminal) -> None:
@@ -111,9 +112,11 @@ def test_what_was_approved_meanwhile_ends_with_zero(house: Terminal) -> None:
 
 def test_a_used_up_limit_ends_with_five(house: Terminal) -> None:
     assert house("submit", "customer.notify").code == 0
-    said = house("submit", "customer.notify", "--patience", "0s")
-    assert said.code == 5
-    assert "mail-slowly" in said.err
+    for words in ((), ("--patience", "0s")):
+        said = house("submit", "customer.notify", *words)
+        assert said.code == 5
+        assert "mail-slowly" in said.err
+        assert "trying again" not in said.err
 
 
 @pytest.fixture

@@ -66,6 +66,7 @@ def declare_worker() -> Parser:
 def run_worker(args: Namespace) -> int:
     """Work until told to stop; with `--once`, end as the job did."""
     from interlock.cli.connection import translated
+    from interlock.sdk.outcomes import InvalidRequest
     from interlock.sdk.worker import Worker
     from interlock.sdk.worker_commands import run_command
     from interlock.sdk.worker_settling import Settled
@@ -89,7 +90,7 @@ def run_worker(args: Namespace) -> int:
                 on_settled=settled,
             )
             worker.handler(*(args.topic or _EVERY_TOPIC))(run_command(args.command, retry_any=args.retry_any))
-        except ValueError as error:
+        except (ValueError, InvalidRequest) as error:
             raise Failed(str(error), Exit.USAGE) from None
         worker.run()
     if args.once and ends != [Settled.SUCCEEDED]:
