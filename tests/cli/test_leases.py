@@ -28,6 +28,12 @@ def test_a_held_resource_is_busy(house: Terminal) -> None:
     assert (said.code, said.problem["code"]) == (5, "lock_busy")
 
 
+def test_a_held_resource_is_waited_for_only_by_whoever_says_so(house: Terminal) -> None:
+    house("lease", "acquire", "repo:a", "--ttl", "3s")
+    assert house("lease", "acquire", "repo:a").code == 5
+    assert house("lease", "acquire", "repo:a", "--patience", "20s").code == 0
+
+
 def test_checkpoints_are_saved_shown_and_received_by_the_successor(house: Terminal) -> None:
     taken = house("lease", "acquire", "repo:a", "--json").json
     lease, fence = taken["lease_id"], str(taken["fence"])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from interlock.cli.exits import Exit, Failed, exit_of
-from interlock.cli.options import given, wants_json
+from interlock.cli.options import Untold, given, wants_json
 from interlock.cli.spelling import as_commands
 from interlock.sdk.models import Page
 from interlock.sdk.outcomes import (
@@ -111,9 +111,14 @@ def _client(args: Namespace) -> Interlock:
 
 
 def _patience(patience_seconds: int) -> RetryPolicy:
+    """How long to try. A quota that is full and a thing that is held are waited for only by whoever says so."""
     from interlock.sdk.retry import NO_RETRIES, RetryPolicy
 
-    return RetryPolicy(deadline_seconds=patience_seconds) if patience_seconds else NO_RETRIES
+    if not patience_seconds:
+        return NO_RETRIES
+    if isinstance(patience_seconds, Untold):
+        return RetryPolicy(deadline_seconds=patience_seconds, full=NO_RETRIES.full, waits_for_holders=False)
+    return RetryPolicy(deadline_seconds=patience_seconds)
 
 
 def _tell_retry(retry: Retry) -> None:

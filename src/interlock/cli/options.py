@@ -66,6 +66,10 @@ def told(summary: str) -> dict[str, Any]:
     return {"help": summary, "description": f"{summary[0].upper()}{summary[1:]}."}
 
 
+class Untold(int):
+    """A default that the caller did not ask for."""
+
+
 def connecting(parser: argparse.ArgumentParser, *, key_option: str = "--key", otherwise: str = "") -> None:
     """Add where to work and as whom. An option that is not given is left to the environment.
 
@@ -82,8 +86,9 @@ def connecting(parser: argparse.ArgumentParser, *, key_option: str = "--key", ot
         "--patience",
         metavar="30s",
         type=seconds,
-        default=30,
-        help="keep trying this long while it is busy, full or out of reach (default 30s; 0s tries once)",
+        default=Untold(30),
+        help="keep trying this long while it is full, held or out of reach "
+        "(default: 30s if it is out of reach; 0s tries once)",
     )
     environment = _SERVER_ENVIRONMENT.format(otherwise=otherwise) if otherwise else _ENVIRONMENT
     parser.epilog = "\n".join(part for part in (parser.epilog, environment) if part)
