@@ -101,7 +101,7 @@ def permitted(
     def call(self: Blocking, *args: P.args, **kwargs: P.kwargs) -> Granted:
         from interlock.sdk.granted import Granted
 
-        return Granted(self.run, claim(self.session, *args, **kwargs))
+        return Granted(self.run, lambda: claim(self.session, *args, **kwargs))
 
     _describe(call, claim, "Granted")
     return call
@@ -116,7 +116,7 @@ def permitted_async(
     def call(self: Awaiting, *args: P.args, **kwargs: P.kwargs) -> AsyncGranted:
         from interlock.sdk.granted import AsyncGranted
 
-        return AsyncGranted(self.run, claim(self.session, *args, **kwargs))
+        return AsyncGranted(self.run, lambda: claim(self.session, *args, **kwargs))
 
     _describe(call, claim, "AsyncGranted")
     return call

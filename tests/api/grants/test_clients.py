@@ -74,3 +74,27 @@ def test_a_budget_is_a_limit_over_all_uses(il: Interlock) -> None:
     assert granted.limits == ({"path": "cents", "total_max": 100},)
     wins = [il.claim("refund", args={"cents": 60}).claimed for _ in range(2)]
     assert wins == [True, False]
+
+
+def test_a_block_that_is_entered_again_needs_a_permission_again(il: Interlock) -> None:
+    il.grant("deploy")
+    block = il.granted("deploy")
+    with block as use:
+        assert use.claimed
+    with pytest.raises(Denied), block:
+        raise AssertionError("entered without a permission")
+
+
+def test_an_async_block_that_is_entered_again_needs_a_permission_again(il: Interlock) -> None:
+    il.grant("deploy")
+
+    async def enter_twice() -> None:
+        async with AsyncInterlock(store=il.store) as client:
+            block = client.granted("deploy")
+            async with block as use:
+                assert use.claimed
+            with pytest.raises(Denied):
+                async with block:
+                    raise AssertionError("entered without a permission")
+
+    asyncio.run(enter_twice())

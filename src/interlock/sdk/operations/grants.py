@@ -93,10 +93,12 @@ def claim(
     execution_id: str | None = None,
     grant_id: str | None = None,
     signed: bool | None = None,
+    groups: Sequence[str] | None = None,
 ) -> Flow[GrantClaim]:
     """Find a grant that fits `args` and consume one use; look at `claimed`, and at `reason` if it is False.
 
-    Repeating with the same `execution_id` gives the same use. Without one, this call is its own execution.
+    Repeating with the same `execution_id` gives the same use. Without one, this call is its own execution. `signed` asks
+    for a signed grant, `groups` for one by a person in one of them.
     """
     body: dict[str, Any] = {
         "task": task,
@@ -104,6 +106,7 @@ def claim(
         "execution_id": execution_id or fresh_name(),
         "grant_id": grant_id,
         "signed": signed,
+        "groups": None if groups is None else list(groups),
     }
     # Under the execution id alone, not under a key of its own: a "no" must not be answered from memory.
     return (yield from change(session, path("grants", "claim"), GrantClaim, body, key=None))
@@ -117,10 +120,11 @@ def claim_or_refuse(
     execution_id: str | None = None,
     grant_id: str | None = None,
     signed: bool | None = None,
+    groups: Sequence[str] | None = None,
 ) -> Flow[GrantClaim]:
     """Claim, and raise `Denied` if no grant fits, `Conflict` if the named one does not."""
     use = yield from claim(
-        session, task, args=args, execution_id=execution_id, grant_id=grant_id, signed=signed
+        session, task, args=args, execution_id=execution_id, grant_id=grant_id, signed=signed, groups=groups
     )
     if not use.claimed:
         raise _refusal(task, use.reason or "no grant fits", named=grant_id is not None)
