@@ -97,8 +97,8 @@ def claim(
 ) -> Flow[GrantClaim]:
     """Find a grant that fits `args` and consume one use; look at `claimed`, and at `reason` if it is False.
 
-    Repeating with the same `execution_id` gives the same use. Without one, this call is its own execution. `signed` asks
-    for a signed grant, `groups` for one by a person in one of them.
+    Repeating with the same `execution_id` gives the same use. Without one, this call is its own execution. `signed`
+    asks for a signed grant, `groups` for one by a person in one of them.
     """
     body: dict[str, Any] = {
         "task": task,
