@@ -30,7 +30,7 @@ def declare_doctor() -> Parser:
 
 def run_doctor(args: Namespace) -> int:
     """Examine a deployment, and print what was found."""
-    findings = _findings(args)
+    findings, ended = _findings(args)
     wrong = [finding for finding in findings if finding.level == "wrong"]
     if wants_json(args):
         from msgspec import to_builtins
@@ -40,20 +40,23 @@ def run_doctor(args: Namespace) -> int:
         say_json({"wrong": len(wrong), "findings": to_builtins(findings)})
     else:
         _say(findings)
-    return Exit.ERROR if wrong else Exit.DONE
+    return ended
 
 
-def _findings(args: Namespace) -> list[Finding]:
+def _findings(args: Namespace) -> tuple[list[Finding], Exit]:
+    """What was found, and how the command ends: 6 if nothing could be examined."""
     from interlock.cli.connection import connected
     from interlock.cli.examining import Finding, examine
 
     try:
         with connected(args) as client:
-            return list(examine(client))
+            findings = list(examine(client))
     except Failed as failed:
         if failed.exit is Exit.USAGE:
             raise
-        return [Finding(level="wrong", about="service", text=failed.detail)]
+        return [Finding(level="wrong", about="service", text=failed.detail)], failed.exit
+    is_wrong = any(finding.level == "wrong" for finding in findings)
+    return findings, Exit.ERROR if is_wrong else Exit.DONE
 
 
 def _say(findings: list[Finding]) -> None:
