@@ -49,6 +49,13 @@ def test_a_grant_is_issued_listed_shown_and_revoked(terminal: Terminal) -> None:
     assert terminal("grants", "--state", "open", "--json").json["items"] == []
 
 
+def test_a_listing_that_goes_on_stays_narrowed(terminal: Terminal) -> None:
+    for _ in range(2):
+        terminal("grant", "refund")
+    said = terminal("grants", "--task", "refund", "--state", "open", "--limit", "1")
+    assert "interlock grants --task refund --state open --cursor gnt_" in said.out
+
+
 @pytest.mark.parametrize("pin", ["cents", "<=5", "cents<=many", "=x"])
 def test_a_pin_that_is_none_is_a_usage_error(terminal: Terminal, pin: str) -> None:
     assert terminal("grant", "refund", "--pin", pin).code == 2

@@ -109,11 +109,11 @@ def run_grants(args: Namespace) -> int:
     from interlock.cli.output import say, say_json
     from interlock.sdk.grant_models import Grant
 
+    query = {"task": args.task, "state": args.state}
     with connected(args) as client:
         if args.id:
             found = client.call("GET", "grants", args.id)
         else:
-            query = {"task": args.task, "state": args.state}
             found = listing(client, "grants", limit=args.limit, cursor=args.cursor, query=query)
     if wants_json(args):
         say_json(found)
@@ -121,7 +121,7 @@ def run_grants(args: Namespace) -> int:
         say_grant(typed(found, Grant))
     elif found["items"]:
         say_grants(typed(found["items"], list[Grant]))
-        say(*filter(None, [more(found, "interlock grants")]))
+        say(*filter(None, [more(found, "interlock grants", query)]))
     else:
         say("no grants; issue one with `interlock grant TASK`")
     return Exit.DONE
