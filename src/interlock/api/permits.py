@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from interlock.api.operations import Body, Operation, Reply
-from interlock.api.service_calls import Asked, caller_of
+from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.service_calls import Asked, caller_of, decide
 from interlock.permits.model import KeyRing
 from interlock.permits.tokens import ALGORITHM
 from interlock.runtime.keyring import Known
@@ -45,14 +45,12 @@ async def keys(call: Asked[None, None]) -> Reply:
     return Reply(200, _view(await call.services.permits.ring()))
 
 
-async def rotate(call: Asked[None, RotateBody]) -> Reply:
-    ring = await call.services.permits.rotate(
-        tenant=call.caller.tenant,
-        by=caller_of(call),
-        lead_seconds=call.body.lead_seconds,
-        revoke=call.body.revoke,
-    )
-    return Reply(200, _view(ring))
+async def rotate(call: Asked[None, RotateBody]) -> Answer:
+    permits, body = call.services.permits, call.body
+    command = permits.rotation(by=caller_of(call), lead_seconds=body.lead_seconds, revoke=body.revoke)
+    answer = await decide(call, command, lambda ring: Reply(200, _view(ring)))
+    permits.forget()
+    return answer
 
 
 def _view(ring: KeyRing) -> KeysView:

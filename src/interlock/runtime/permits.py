@@ -49,13 +49,10 @@ class PermitSigner:
             self._ring, self._looked_at = kept, time.monotonic()
         return self._ring
 
-    async def rotate(self, *, tenant: str, by: Caller | None, lead_seconds: int, revoke: bool) -> KeyRing:
-        """Publish a new key; see `RotateKeys`."""
-        command = RotateKeys(
-            offered=make_key(self._secret), lead_seconds=lead_seconds, revoke=revoke, tenant=tenant, by=by
-        )
-        self._ring, self._looked_at = await self._kernel.run(command), time.monotonic()
-        return self._ring
+    def rotation(self, *, by: Caller, lead_seconds: int, revoke: bool) -> RotateKeys:
+        """The command that publishes a new key, made here; call `forget` when it has been decided."""
+        made = make_key(self._secret)
+        return RotateKeys(offered=made, lead_seconds=lead_seconds, revoke=revoke, tenant=by.tenant, by=by)
 
     async def ready(self) -> Signer:
         """A signer for what is about to be handed out. Fails before anything is handed out, not after."""

@@ -230,6 +230,17 @@ async def test_rotation_publishes_ahead_and_keeps_what_may_still_be_needed(shift
     assert {key.kid for key in ring.published(shift.stage.clock.now)} == {new}
 
 
+async def test_a_rotation_repeated_under_its_idempotency_key_is_one_rotation(shift: Shift) -> None:
+    await issued(shift)
+    first, again = [
+        await shift.stage.call("POST", "keys/rotate", shift.stage.admin, {}, idempotency_key="monday")
+        for _ in range(2)
+    ]
+    assert again.document == first.document
+    assert again.headers["idempotency-replayed"] == "true"
+    assert len((await shift.stage.get("keys"))["keys"]) == len(first.document["keys"]) == 2
+
+
 async def test_a_revoked_key_is_gone_at_once(shift: Shift) -> None:
     job, _ = await issued(shift)
     await shift.stage.call("POST", "keys/rotate", shift.stage.admin, {"revoke": True})
