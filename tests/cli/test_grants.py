@@ -124,6 +124,11 @@ def test_a_private_key_given_as_a_signers_is_sent_nowhere(
     assert sent == []
 
 
+def test_a_task_that_no_longer_needs_a_signature_is_named(terminal: Terminal) -> None:
+    assert terminal("signer", "require", "deploy,prod.*").out == "signed grants only: deploy, prod.*\n"
+    assert terminal("signer", "require", "prod.*").out == "signed grants only: prod.*\nno longer: deploy\n"
+
+
 def test_a_revoked_key_signs_nothing_more(terminal: Terminal, key: Ed25519PrivateKey) -> None:
     fingerprint = terminal("signer", "list", "--json").json["items"][0]["fingerprint"]
     assert terminal("signer", "revoke", fingerprint).code == 0

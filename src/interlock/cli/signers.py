@@ -30,7 +30,9 @@ def declare_signer() -> Parser:
     revoke = verbs.add_parser("revoke", **told("stop trusting a key"))
     revoke.add_argument("fingerprint", metavar="FINGERPRINT", help="as `ssh-keygen -lf` prints it")
     require = verbs.add_parser("require", **told("say which tasks need a signed grant"))
-    require.add_argument("tasks", metavar="TASKS", type=_tasks, help="names or globs, or - for none")
+    require.add_argument(
+        "tasks", metavar="TASKS", type=_tasks, help="all of them: names or globs, or - for none"
+    )
     for verb, run in ((add, run_add), (listing, run_list), (revoke, run_revoke), (require, run_require)):
         as_json(verb)
         connecting(verb)
@@ -96,11 +98,15 @@ def run_require(args: Namespace) -> int:
     from interlock.cli.output import say, say_json
 
     with connected(args) as client:
+        before = client.grant_terms().signed_tasks
         terms = client.call("PUT", "grants", "terms", body={"signed_tasks": list(args.tasks)})
     if wants_json(args):
         say_json(terms)
-    else:
-        say(f"signed grants only: {', '.join(terms['signed_tasks']) or 'nothing'}")
+        return Exit.DONE
+    say(f"signed grants only: {', '.join(terms['signed_tasks']) or 'nothing'}")
+    dropped = [task for task in before if task not in terms["signed_tasks"]]
+    if dropped:
+        say(f"no longer: {', '.join(dropped)}")
     return Exit.DONE
 
 
