@@ -153,7 +153,7 @@ _SUSPECT_ESCAPE = re.compile(rb"\\u(?:[dD][89a-fA-F]|0000)")
 
 def _faults(text: str) -> tuple[Fault, ...]:
     try:
-        marked = cast("object", _MARKING.decode(text))
+        marked = _Marking().read(text)
     except json.JSONDecodeError as error:
         return (_malformed(error),)
     return _first(_marks("", marked))
@@ -168,16 +168,6 @@ def _malformed(error: json.JSONDecodeError) -> Fault:
     return Fault("", f"not JSON: {problem} (line {error.lineno}, column {error.colno})")
 
 
-def _marking(read: Callable[[str], object]) -> Callable[[str], object]:
-    def read_or_mark(text: str) -> object:
-        try:
-            return read(text)
-        except _Suspect as suspect:
-            return _Marked(str(suspect))
-
-    return read_or_mark
-
-
 def _object_or_mark(pairs: list[tuple[str, object]]) -> object:
     seen: set[str] = set()
     for key, _ in pairs:
@@ -187,12 +177,32 @@ def _object_or_mark(pairs: list[tuple[str, object]]) -> object:
     return dict(pairs)
 
 
-_MARKING = json.JSONDecoder(
-    object_pairs_hook=_object_or_mark,
-    parse_float=_marking(_fraction),
-    parse_int=_marking(_integer),
-    parse_constant=_marking(_constant),
-)
+class _Marking:
+    """The slower reading. It marks as many values as a refusal lists, and then only looks at the grammar."""
+
+    def __init__(self) -> None:
+        self._left = FAULTS_MAX
+
+    def read(self, text: str) -> object:
+        decoder = json.JSONDecoder(
+            object_pairs_hook=_object_or_mark,
+            parse_float=self._or_mark(_fraction),
+            parse_int=self._or_mark(_integer),
+            parse_constant=self._or_mark(_constant),
+        )
+        return cast("object", decoder.decode(text))
+
+    def _or_mark(self, read: Callable[[str], object]) -> Callable[[str], object]:
+        def read_or_mark(text: str) -> object:
+            if not self._left:
+                return None
+            try:
+                return read(text)
+            except _Suspect as suspect:
+                self._left -= 1
+                return _Marked(str(suspect))
+
+        return read_or_mark
 
 
 _MAY_HOLD_A_MARK: frozenset[type] = frozenset({dict, list, _Marked})
