@@ -17,18 +17,11 @@ tasks:
     command: [sh, -c, 'echo ran >> marks; echo out; exit ${1:-0}', mark]
     env: [COLOUR]
     approval: {risk: [production]}
-  ops: {command: "true", approval: {groups: [ops]}}
-  loose: {command: [sh, -c, 'echo loose >> marks'], approval: {required: false}}
-  strict: {command: [sh, -c, 'echo strict >> marks']}
-  signed: {command: [sh, -c, 'echo signed >> marks'], approval: {signed: true}}
 """
 POLICY = """\
 version: v1
 rules:
   - {id: ask, when: {topic: exec.mark}, decision: require_human, approval: {self_approval: true}}
-  - {id: ops, when: {topic: exec.ops}, decision: require_human, approval: {self_approval: true}}
-  - {id: loose, when: {topic: exec.loose}, decision: allow}
-  - {id: strict, when: {topic: exec.strict}, decision: allow}
   - {id: touch, when: {topic: exec.touch}, decision: allow}
   - {id: named, when: {topic: exec.cleanup}, decision: require_human, approval: {self_approval: true}}
 """
@@ -134,66 +127,6 @@ def test_a_rejected_command_does_not_run(yard: Terminal) -> None:
     said = yard("exec", "--resume", job)
     assert said.code == 3
     assert "not today" in said.err
-
-
-def test_a_task_may_ask_for_more_than_the_policy_and_never_for_less(yard: Terminal) -> None:
-    strict = yard("exec", "strict")
-    assert strict.code == 3
-    assert "asks for a person's approval" in strict.err
-    assert yard.process("exec", "loose").code == 0
-    assert marks(yard) == ["loose"]
-
-
-def test_an_approval_by_others_than_the_tasks_groups_is_not_enough(yard: Terminal) -> None:
-    job = asked(yard, "ops")
-    yard("approve", job)
-    said = yard("exec", "--resume", job)
-    assert said.code == 3
-    assert "by ops" in said.err
-
-
-def test_a_grant_counts_for_a_task_that_asks_for_groups_if_its_issuer_is_in_one(yard: Terminal) -> None:
-    for name, groups in (("eve", "sales"), ("olga", "ops")):
-        person = (
-            "key",
-            "create",
-            name,
-            "--kind",
-            "person",
-            "--roles",
-            "review",
-            "--groups",
-            groups,
-            "--json",
-        )
-        assert yard("grant", "ops", "--key", yard(*person).json["key"]).code == 0
-
-    assert [yard.process("exec", "ops").code for _ in range(2)] == [0, 4]
-    used = {grant["approver"]: grant["used"] for grant in yard("grants", "--json").json["items"]}
-    assert used == {"eve": 0, "olga": 1}
-
-
-def test_whoever_opens_the_store_grants_for_every_group(yard: Terminal) -> None:
-    assert yard("grant", "ops").code == 0
-    assert yard.process("exec", "ops").code == 0
-
-
-def test_a_standing_grant_by_others_than_the_tasks_groups_is_not_enough(yard: Terminal) -> None:
-    yard("grant", "exec.ops", "--standing")
-    said = yard("exec", "ops")
-    assert (said.code, "by ops" in said.err) == (3, True)
-
-
-def test_no_approval_stands_for_the_signed_grant_that_a_task_asks_for(yard: Terminal) -> None:
-    policy = POLICY.replace("topic: exec.touch}", "topic: [exec.touch, exec.signed]}")
-    assert yard("policy", "apply", yard.file("policy.yaml", policy)).code == 0
-    yard.file("payload.json", yard("exec", "--show", "signed").out)
-    job = yard("submit", "exec.signed", "--payload", "@payload.json", "--json").json["id"]
-
-    said = yard("exec", "--resume", job)
-
-    assert (said.code, "asks for a signed grant" in said.err) == (3, True)
-    assert marks(yard) == []
 
 
 def test_a_standing_grant_releases_a_command_without_a_person(yard: Terminal) -> None:

@@ -1,0 +1,88 @@
+"""`approval` in interlock.yaml: a task may ask for more than the policy does, never for less."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.terminal import Terminal
+from tests.cli.yard import marks
+
+TASKS = """\
+tasks:
+  ops: {command: "true", approval: {groups: [ops]}}
+  loose: {command: [sh, -c, 'echo loose >> marks'], approval: {required: false}}
+  strict: {command: [sh, -c, 'echo strict >> marks']}
+  signed: {command: [sh, -c, 'echo signed >> marks'], approval: {signed: true}}
+"""
+POLICY = """\
+version: v1
+rules:
+  - {id: ops, when: {topic: exec.ops}, decision: require_human, approval: {self_approval: true}}
+  - {id: free, when: {topic: [exec.loose, exec.strict, exec.signed]}, decision: allow}
+"""
+
+
+@pytest.fixture
+def yard(terminal: Terminal) -> Terminal:
+    """A terminal in a folder with tasks, and a policy in force."""
+    terminal.file("interlock.yaml", TASKS)
+    assert terminal("policy", "apply", terminal.file("policy.yaml", POLICY)).code == 0
+    return terminal
+
+
+def test_a_task_may_ask_for_more_than_the_policy_and_never_for_less(yard: Terminal) -> None:
+    strict = yard("exec", "strict")
+    assert strict.code == 3
+    assert "asks for a person's approval" in strict.err
+    assert yard.process("exec", "loose").code == 0
+    assert marks(yard) == ["loose"]
+
+
+def test_an_approval_by_others_than_the_tasks_groups_is_not_enough(yard: Terminal) -> None:
+    job = str(yard("exec", "ops", "--json").problem["job_id"])
+    yard("approve", job)
+    said = yard("exec", "--resume", job)
+    assert said.code == 3
+    assert "by ops" in said.err
+
+
+def test_a_grant_counts_for_a_task_that_asks_for_groups_if_its_issuer_is_in_one(yard: Terminal) -> None:
+    for name, groups in (("eve", "sales"), ("olga", "ops")):
+        person = (
+            "key",
+            "create",
+            name,
+            "--kind",
+            "person",
+            "--roles",
+            "review",
+            "--groups",
+            groups,
+            "--json",
+        )
+        assert yard("grant", "ops", "--key", yard(*person).json["key"]).code == 0
+
+    assert [yard.process("exec", "ops").code for _ in range(2)] == [0, 4]
+    used = {grant["approver"]: grant["used"] for grant in yard("grants", "--json").json["items"]}
+    assert used == {"eve": 0, "olga": 1}
+
+
+def test_whoever_opens_the_store_grants_for_every_group(yard: Terminal) -> None:
+    assert yard("grant", "ops").code == 0
+    assert yard.process("exec", "ops").code == 0
+
+
+def test_a_standing_grant_by_others_than_the_tasks_groups_is_not_enough(yard: Terminal) -> None:
+    yard("grant", "exec.ops", "--standing")
+    said = yard("exec", "ops")
+    assert (said.code, "by ops" in said.err) == (3, True)
+
+
+def test_no_approval_stands_for_the_signed_grant_that_a_task_asks_for(yard: Terminal) -> None:
+    yard.file("payload.json", yard("exec", "--show", "signed").out)
+    job = yard("submit", "exec.signed", "--payload", "@payload.json", "--json").json["id"]
+
+    said = yard("exec", "--resume", job)
+
+    assert (said.code, "asks for a signed grant" in said.err) == (3, True)
+    assert marks(yard) == []
