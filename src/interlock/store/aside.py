@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-_PATIENCE_SECONDS = 0.002
+_PATIENCE_SECONDS = 0.004
 # A commit that copies the log back takes long now and then, which says nothing about the next one.
 _COUNTED_SECONDS_MAX = 4 * _PATIENCE_SECONDS
 _MEMORY = 8
