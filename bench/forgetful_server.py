@@ -6,23 +6,16 @@ against a job made for the occasion; what was decided is dropped. So the ratio t
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import uvloop
 
-from bench import null_identity
+from bench import null_identity, serving
 from bench.scene import opened, submit
-from interlock.api.assembly import assemble
-from interlock.api.logs import Log
 from interlock.jobs.model import JOBS, Job
 from interlock.kernel.record import Key, Reads, Record
 from interlock.kernel.storage import Loaded, Transaction
-from interlock.runtime.listening import Listening
-from interlock.runtime.memory import settle_memory
 from interlock.runtime.service import Service
 from interlock.runtime.settings import settings_from
 from interlock.store.clock import utc_now
@@ -75,12 +68,8 @@ async def _serve(port: int) -> None:
             raise SystemExit("the job that was just submitted is not there")
         service = Service(Forgetful(first.store, job), settings_from({}, store="memory:"))  # type: ignore[arg-type]
         service.kernel.start()
-        listening = Listening(assemble(service, Log(level="error")))
-        async with await listening.loop.create_server(listening.connection, "127.0.0.1", port):
-            settle_memory()
-            await asyncio.Event().wait()
+        await serving.serve(service, port)
 
 
 if __name__ == "__main__":
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(int(sys.argv[1])))
+    serving.main(_serve)

@@ -5,22 +5,14 @@ What is left out is exactly what the kernel and the store do, so the ratio to it
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from datetime import UTC, datetime
 from typing import Any
 
-import uvloop
-
-from bench import null_identity, null_runs, null_work
-from interlock.api.assembly import assemble
-from interlock.api.logs import Log
+from bench import null_identity, null_runs, null_work, serving
 from interlock.approvals.rules import ApproveJob, Decided, Outcome
 from interlock.jobs.model import Job, JobState, Verdict
 from interlock.jobs.rules import SubmitJob
 from interlock.kernel.idempotency import Once
-from interlock.runtime.listening import Listening
-from interlock.runtime.memory import settle_memory
 from interlock.runtime.service import Service
 from interlock.runtime.settings import settings_from
 from interlock.store.urls import store_for
@@ -77,12 +69,8 @@ async def _serve(port: int) -> None:
     store: Any = null_identity.OneKey(null_runs.AnyRun(null_work.AnyLease(store_for(settings.store))))
     service = Service(store, settings)
     service.kernel = NoStore(service.kernel)  # pyright: ignore[reportAttributeAccessIssue]
-    listening = Listening(assemble(service, Log(level="error")))
-    async with await listening.loop.create_server(listening.connection, "127.0.0.1", port):
-        settle_memory()
-        await asyncio.Event().wait()
+    await serving.serve(service, port)
 
 
 if __name__ == "__main__":
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(int(sys.argv[1])))
+    serving.main(_serve)
