@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
 from shlex import quote
-from typing import Any, NamedTuple
+from typing import Any
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Run, wants_json
+from interlock.cli.options import wants_json
 from interlock.cli.values import json_value, seconds
+from interlock.cli.verbs import Verb, holding
 
 _BEGIN_EXITS = """\
 exit codes:
@@ -167,24 +167,11 @@ def _target(args: Namespace) -> dict[str, Any] | None:
 
 
 def _settling(parser: ArgumentParser) -> None:
-    parser.add_argument("id", metavar="ACTION_ID", help="the action's own id")
-    parser.add_argument(
-        "--fence", type=int, required=True, metavar="N", help="the attempt's, as `begin` printed it"
-    )
-
-
-class Verb(NamedTuple):
-    """One word after `interlock effect`."""
-
-    name: str
-    summary: str
-    declare: Callable[[ArgumentParser], None]
-    run: Run
-    more: str = ""
+    holding(parser, "the action's own id", metavar="ACTION_ID", fence="the attempt's, as `begin` printed it")
 
 
 VERBS = (
-    Verb("begin", "take the right to do it, once", declare_begin, run_begin, _BEGIN_EXITS),
+    Verb("begin", "take the right to do it, once", declare_begin, run_begin, more=_BEGIN_EXITS),
     Verb("commit", "say that it happened", declare_commit, run_commit),
     Verb("fail", "say that it did not happen, or that nobody can tell", declare_fail, run_fail),
 )

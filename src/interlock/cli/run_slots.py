@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit
-from interlock.cli.options import Run, as_json, connecting, intent, wants_json
+from interlock.cli.options import as_json, connecting, intent, wants_json
 from interlock.cli.values import json_value, seconds
+from interlock.cli.verbs import Verb, holding
 
 if TYPE_CHECKING:
     from interlock.sdk import models
@@ -124,21 +124,7 @@ def _sentence(run: models.Run) -> str:
 
 
 def _holding(parser: ArgumentParser) -> None:
-    parser.add_argument("id", metavar="ID", help="the run's id")
-    parser.add_argument(
-        "--fence", type=int, required=True, metavar="N", help="the run's, as `start` printed it"
-    )
-
-
-class Verb(NamedTuple):
-    """One word after `interlock runs`."""
-
-    name: str
-    summary: str
-    declare: Callable[[ArgumentParser], None]
-    run: Run
-    example: str
-    more: str = ""
+    holding(parser, "the run's id", metavar="ID", fence="the run's, as `start` printed it")
 
 
 VERBS = (
