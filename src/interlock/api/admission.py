@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
@@ -27,7 +26,7 @@ from interlock.api.listing import Page, PageQuery, id_cursor
 from interlock.api.operations import Answer, Body, Operation, Query, Reply
 from interlock.api.problem import invalid
 from interlock.api.service_calls import Asked, caller_of, decide
-from interlock.api.starting import StartBody
+from interlock.api.starting import NAME, StartBody, is_name
 from interlock.codec.canonical import canonical
 from interlock.codec.durations import DurationInQuery, duration_seconds
 from interlock.codec.strict import Fault
@@ -38,9 +37,8 @@ from interlock.store.contract import cut
 
 _WINDOW_SECONDS_MAX = 24 * 3600
 _TALLIES_MAX = 20_000
-_NAME = r"[A-Za-z0-9_.:\-]{1,200}"
 
-Workflow = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=f"^{_NAME}$")]
+Workflow = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=f"^{NAME}$")]
 Fence = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -203,7 +201,7 @@ async def _read(call: Asked[Any, Any]) -> Run:
 
 def _named(call: Asked[Any, Any], parameter: str) -> str:
     name = call.path[parameter]
-    if not re.fullmatch(_NAME, name):
+    if not is_name(name):
         reason = "is 1 to 200 letters, digits, dots, colons, dashes and underscores"
         raise invalid(Fault(f"path/{parameter}", reason))
     return name
@@ -236,6 +234,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         description="429: evaluated and full. 503: could not be evaluated. Neither creates anything.",
         body=StartBody, answers={201: RunView}, answer=start,
         problems=("max_concurrent_runs", "admission_unavailable"), unavailable="admission_unavailable",
+        unheard=starting.count_unheard,
     ),
     Operation(
         id="list_runs", method="GET", path="/api/v1/workflow-runs", tag=_TAG, roles=READERS,

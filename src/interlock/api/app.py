@@ -8,7 +8,7 @@ embedded client calls it directly.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from time import perf_counter
 from typing import Any, Generic, TypeAlias
 
@@ -103,6 +103,16 @@ class App(Generic[C, S]):
         self._record(request, response, trace)
         return response
 
+    async def _known(
+        self, operation: Operation[C, S, Any, Any], request: Request, path: Mapping[str, str]
+    ) -> C:
+        try:
+            return await self._authenticate(request, self._services)
+        except Exception as error:
+            if operation.unheard is not None:
+                operation.unheard(error, request, path, self._services)
+            raise
+
     async def _answered(self, request: Request, trace: _Trace[C, S]) -> Response:
         _check_length(request)
         if request.method == "OPTIONS":
@@ -110,7 +120,7 @@ class App(Generic[C, S]):
         operation, path = self._router.find(request.method, request.path)
         trace.operation = operation
         if not operation.public:
-            trace.caller = await self._authenticate(request, self._services)
+            trace.caller = await self._known(operation, request, path)
             _check_role(operation, trace.caller)
         query = decode_query(operation, request.query)
         document, body = decode_body(operation, request)

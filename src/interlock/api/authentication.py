@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from urllib.parse import unquote
-
 from interlock.api.http import Request
 from interlock.identity.refusals import Unauthenticated
-from interlock.kernel.refusal import Fault
-from interlock.kernel.storage import StoreDown
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
 
 # These are asked by POST, but nothing is decided, so no transaction checks the key again.
 _ONLY_ASKING = frozenset({"/api/v1/policy/evaluate", "/api/v1/policy/simulate"})
-_START = re.compile(r"/api/v1/workflows/([^/]+)/runs")
-_WORKFLOW = re.compile(r"[A-Za-z0-9_.:\-]{1,200}")
 
 
 async def authenticate(request: Request, service: Service) -> Known:
@@ -24,24 +17,9 @@ async def authenticate(request: Request, service: Service) -> Known:
     What the kernel has no room for is refused first: in an overload a no must cost next to nothing.
     """
     deciding = request.method not in ("GET", "HEAD") and request.path not in _ONLY_ASKING
-    try:
-        if deciding:
-            service.kernel.check_room(len(request.body))
-        return await service.keyring.known(presented_key(request), recent_will_do=deciding)
-    except (Fault, StoreDown):
-        _count_start(request, service)
-        raise
-
-
-def _count_start(request: Request, service: Service) -> None:
-    """Count a start that was not even asked about: in an outage no other comes as far as the gate.
-
-    Whose it was is known only of a key that came before.
-    """
-    start = _START.fullmatch(request.path) if request.method == "POST" else None
-    workflow = unquote(start[1]) if start else ""
-    if _WORKFLOW.fullmatch(workflow) and (caller := service.keyring.last_known(presented_key(request))):
-        service.admission_stats.count(caller.tenant, workflow, "unavailable")
+    if deciding:
+        service.kernel.check_room(len(request.body))
+    return await service.keyring.known(presented_key(request), recent_will_do=deciding)
 
 
 def presented_key(request: Request) -> str:

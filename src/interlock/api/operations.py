@@ -136,7 +136,7 @@ class Operation(msgspec.Struct, Generic[C, S, Q, B], frozen=True, kw_only=True):
     `id` is stable: it names the operation in OpenAPI and in metrics, and is its scope of idempotency keys.
     `roles`: any one of them is enough; none listed means that any known caller may. `problems` are the
     codes of the room's own refusals; those of the core (400, 401, 403, 413, 415, 500, …) are added to the
-    description.
+    description. `unheard` learns why a caller could not be told apart, for whoever counts what came of calls.
     """
 
     id: str
@@ -153,6 +153,7 @@ class Operation(msgspec.Struct, Generic[C, S, Q, B], frozen=True, kw_only=True):
     answers: Mapping[int, Any] = _NOTHING
     problems: tuple[str, ...] = ()
     unavailable: str = "store_unavailable"  # the code when the store cannot be asked, even about the caller
+    unheard: Callable[[Exception, Request, Mapping[str, str], S], None] | None = None
     parameters: Mapping[str, str] = _NOTHING  # what each path parameter is, for the description
     example: JsonValue = None  # a body that could be sent
 

@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import hashlib
 import random
-from collections.abc import AsyncGenerator
+import re
+from collections.abc import AsyncGenerator, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -18,16 +19,21 @@ from interlock.admission.model import place_topic
 from interlock.admission.refusals import GateFull, GateUnavailable
 from interlock.admission.rules import LeaveLine, StartRun
 from interlock.api.admission_views import run_view
+from interlock.api.authentication import presented_key
+from interlock.api.http import Request
 from interlock.api.operations import Answer, Body, Reply
 from interlock.api.service_calls import Asked, caller_of, decide
 from interlock.codec.canonical import canonical
 from interlock.codec.durations import TtlSeconds
+from interlock.identity.refusals import Unauthenticated
 from interlock.kernel.ids import new_id
 from interlock.kernel.refusal import Fault, LockBusy, StoreUnavailable
 from interlock.kernel.storage import StoreDown
 from interlock.kernel.wakes import Subscription
+from interlock.runtime.service import Service
 from interlock.workflows.rules import StartWorkflowRun
 
+NAME = r"[A-Za-z0-9_.:\-]{1,200}"
 TTL_SECONDS_DEFAULT = 60
 # A place in line lapses after `TICKET_SECONDS`; whoever waits comes back several times before that.
 _POLL_SECONDS = (1.2, 1.5)
@@ -60,6 +66,23 @@ async def start(call: Asked[None, StartBody], workflow: str) -> Answer:
         raise
     stats.count(tenant, workflow, "admitted")
     return answer
+
+
+def is_name(text: str) -> bool:
+    """Whether a workflow can be called so."""
+    return re.fullmatch(NAME, text) is not None
+
+
+def count_unheard(error: Exception, request: Request, path: Mapping[str, str], service: Service) -> None:
+    """Count a start that did not come as far as the gate: in an outage no other comes.
+
+    Whose it was is known only of a key that came before.
+    """
+    if not isinstance(error, Fault | StoreDown) or not is_name(path["workflow"]):
+        return
+    with contextlib.suppress(Unauthenticated):
+        if caller := service.keyring.last_known(presented_key(request)):
+            service.admission_stats.count(caller.tenant, path["workflow"], "unavailable")
 
 
 async def _start_or_wait(call: Asked[None, StartBody], workflow: str) -> Answer:
