@@ -113,6 +113,16 @@ async def test_starts_that_an_outage_kept_from_the_gate_are_counted_as_503(
     assert (told["admitted"], told["full_429"], told["unavailable_503"]) == (1, 0, 2)
 
 
+async def test_a_server_without_room_says_so_to_a_start_without_a_key(
+    hall: Hall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(weight: int) -> None:
+        raise Overloaded("full queue", retry_after_seconds=7)
+
+    monkeypatch.setattr(hall.stage.service.kernel, "check_room", full)
+    check_503(await hall.stage.call("POST", "workflows/w/runs", key="", body={}), "overloaded")
+
+
 async def test_a_store_that_cannot_even_say_who_calls_could_not_evaluate_the_gate(hall: Hall) -> None:
     store: Any = hall.stage.service.store
 
