@@ -111,6 +111,9 @@ async def _trouble(servers: list[InterlockServer], chance: random.Random, done: 
             return
         server = chance.choice(servers)
         if number == 0 or chance.random() < 0.5:
+            # It stands still first, so that calls are under way when it dies and their answers are lost.
+            server.pause()
+            await asyncio.sleep(0.3)
             await asyncio.to_thread(server.kill)
             await asyncio.to_thread(server.start)
         else:
