@@ -84,7 +84,7 @@ async def test_every_pick_gives_its_query_what_it_asks_for(empty_place: Place, p
     fields = {name: _sample(hints[name]) for name in pick.__struct_fields__ if name not in ("limit", "own")}
     made = pick(limit=1, **fields)
     given = {*made.params(datetime.now(UTC)), "limit"}
-    assert given == set(named_sql(made.query).positional)
+    assert given == set(named_sql(made.query).parameters)
     await _prepare(empty_place, made.query, " FOR UPDATE SKIP LOCKED" if made.own else "")
 
 
@@ -92,12 +92,12 @@ async def _prepare(place: Place, name: str, suffix: str = "") -> None:
     block = named_sql(name)
     if isinstance(place, SqlitePlace):
         connection = apsw.Connection(str(place.path))
-        connection.execute(f"EXPLAIN {block.sql}", dict.fromkeys(block.positional))
+        connection.execute(f"EXPLAIN {block.sqlite}", block.arguments(dict.fromkeys(block.parameters)))
         connection.close()
     else:
         assert isinstance(place, PostgresPlace)
         connection = await place.connect()
-        await connection.prepare(block.dollar_sql + suffix)
+        await connection.prepare(block.postgres + suffix)
         await connection.close()
 
 

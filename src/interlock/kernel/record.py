@@ -71,13 +71,8 @@ class Kind(Generic[R]):
         self.values = values
         self.immutable = immutable
         self._encoder = msgspec.json.Encoder()
-
-    def __getattr__(self, name: str) -> Any:
-        """Make the decoder when the first body is read: to resolve every kind's types takes long at start."""
-        if name != "_decoder":
-            raise AttributeError(f"a kind has no {name!r}")
-        self._decoder = msgspec.json.Decoder(self.record)
-        return self._decoder
+        # Made when the first body is read: to resolve every kind's types takes long at start.
+        self._decoder: msgspec.json.Decoder[R] | None = None
 
     def __repr__(self) -> str:
         return f"Kind({self.name})"
@@ -86,7 +81,10 @@ class Kind(Generic[R]):
         return self._encoder.encode(record)
 
     def decode(self, body: bytes | str) -> R:
-        return self._decoder.decode(body)
+        decoder = self._decoder
+        if decoder is None:
+            decoder = self._decoder = msgspec.json.Decoder(self.record)
+        return decoder.decode(body)
 
     def row(self, record: R) -> tuple[ColumnValue, ...]:
         """A record as tenant, id, version, body and then its own columns."""

@@ -63,7 +63,8 @@ class MemoryStore:
         return self._record(Key(kind, tenant, record_id))
 
     async def query(self, name: str, params: Params) -> list[Row]:
-        return list(self._mirror.execute(named_sql(name).sql, dict(params)).fetchall())
+        block = named_sql(name)
+        return list(self._mirror.execute(block.sqlite, block.arguments(params)).fetchall())
 
     async def glance(self, name: str, params: Params) -> list[Row]:
         return await self.query(name, params)
@@ -85,7 +86,8 @@ class MemoryStore:
             "SELECT tenant, id FROM answers WHERE expires_at <= ? ORDER BY expires_at LIMIT ?",
             (limits["now"], rows_max),
         ).fetchall()
-        self._mirror.execute(named_sql("store.prune_answers").sql, dict(limits))
+        block = named_sql("store.prune_answers")
+        self._mirror.execute(block.sqlite, block.arguments(limits))
         for tenant, answer_id in expired:
             del self._bodies[KEPT_ANSWERS.key(tenant, answer_id)]
         return len(old) + len(expired)

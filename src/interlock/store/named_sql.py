@@ -1,6 +1,7 @@
 """Named SQL: each room's `queries.sql` holds blocks that begin with `-- name:` and say their purpose.
 
-Parameters are written `:name`. SQLite binds them by name; for PostgreSQL they become `$1, $2, …`.
+Parameters are written `:name`, which become `?1, ?2, …` for SQLite and `$1, $2, …` for PostgreSQL: to bind by name
+costs a look-up for each.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from interlock.kernel.record import ColumnValue, Params
 from interlock.store.rooms import ROOMS
 
 _PACKAGE = Path(__file__).parents[1]
@@ -19,12 +21,16 @@ _PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
 
 
 class NamedSql(msgspec.Struct, frozen=True):
-    """One block in both spellings. `positional` lists the parameters in the order PostgreSQL wants."""
+    """One block in both spellings. `parameters` are in the order of their numbers."""
 
     name: str
-    sql: str
-    dollar_sql: str
-    positional: tuple[str, ...]
+    sqlite: str
+    postgres: str
+    parameters: tuple[str, ...]
+
+    def arguments(self, params: Params) -> tuple[ColumnValue, ...]:
+        """The values in the order of the parameters."""
+        return tuple([params[name] for name in self.parameters])
 
 
 @cache
@@ -53,11 +59,9 @@ def _block(name: str, text: str) -> NamedSql:
         .strip()
         .rstrip(";")
     )
-    order: list[str] = []
+    parameters = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
 
-    def number(found: re.Match[str]) -> str:
-        if found[1] not in order:
-            order.append(found[1])
-        return f"${order.index(found[1]) + 1}"
+    def numbered(sign: str) -> str:
+        return _PARAMETER.sub(lambda found: f"{sign}{parameters.index(found[1]) + 1}", sql)
 
-    return NamedSql(name, sql, _PARAMETER.sub(number, sql), tuple(order))
+    return NamedSql(name, numbered("?"), numbered("$"), parameters)

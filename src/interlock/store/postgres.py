@@ -89,7 +89,7 @@ class PostgresStore:
 
     async def query(self, name: str, params: Params) -> list[Row]:
         block = named_sql(name)
-        rows = await self._connections.read(block.dollar_sql, [params[p] for p in block.positional])
+        rows = await self._connections.read(block.postgres, block.arguments(params))
         return [tuple(row) for row in rows]
 
     async def glance(self, name: str, params: Params) -> list[Row]:
@@ -107,9 +107,9 @@ class PostgresStore:
         gone = 0
         for name in pruning.BLOCKS:
             block = named_sql(name)
-            arguments = [values[parameter] for parameter in block.positional]
+            arguments = block.arguments(values)
             try:
-                gone += len(await self._connections.read(f"{block.dollar_sql} RETURNING 1", arguments))
+                gone += len(await self._connections.read(f"{block.postgres} RETURNING 1", arguments))
             except WriteConflict as held:
                 raise LockTimeout("somebody uses a row that could go; prune again later") from held
         return gone

@@ -126,8 +126,8 @@ class PostgresBatches:
         block = named_sql(pick.query)
         values = {**pick.params(now), "limit": pick.limit}
         suffix = " FOR UPDATE SKIP LOCKED" if pick.own else ""
-        arguments = [values[name] for name in block.positional]
-        rows = await session.fetch(block.dollar_sql + suffix, *arguments, timeout=deadline.left)
+        arguments = block.arguments(values)
+        rows = await session.fetch(block.postgres + suffix, *arguments, timeout=deadline.left)
         return [pick.kind.decode(row[0]) for row in rows]
 
     async def _write(self, session: Session, batch_id: str, changes: Changes, deadline: Deadline) -> None:

@@ -22,8 +22,8 @@ from interlock.store.aside import Aside
 from interlock.store.clock import Clock, utc_now
 from interlock.store.contract import Row
 from interlock.store.migrations import pending
-from interlock.store.named_sql import named_sql
-from interlock.store.sqlite_batch import SqliteBatches, select
+from interlock.store.named_sql import NamedSql, named_sql
+from interlock.store.sqlite_batch import SqliteBatches, rows_of, select
 from interlock.store.sqlite_driver import (
     FAILED,
     FULL,
@@ -123,12 +123,12 @@ class SqliteStore:
 
     async def query(self, name: str, params: Params) -> list[Row]:
         with reading():
-            return await self._queries.run(named_sql(name).sql, params)
+            return await self._queries.run(named_sql(name), params)
 
     async def glance(self, name: str, params: Params) -> list[Row]:
         # A thread would take the interpreter from the event loop, and give it back, for every row.
         with reading():
-            return list(self._reading().execute(named_sql(name).sql, dict(params)).fetchall())
+            return rows_of(self._reading(), named_sql(name), params)
 
     async def listen(self, heard: Heard) -> None:
         self._heard = heard
@@ -145,8 +145,8 @@ class SqliteStore:
             with all_or_nothing(writer):
                 now = micros(batches.now())
                 gone = 0
-                for block in pruning.BLOCKS:
-                    writer.execute(named_sql(block).sql, pruning.params(now, rows_max))
+                for name in pruning.BLOCKS:
+                    rows_of(writer, named_sql(name), pruning.params(now, rows_max))
                     gone += writer.changes()
             await self._commit(writer, lock)
             return gone
@@ -218,8 +218,8 @@ class QueryThreads:
         self._own = threading.local()
         self._opened: list[Database] = []
 
-    async def run(self, sql: str, params: Params) -> list[Row]:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, sql, params)
+    async def run(self, block: NamedSql, params: Params) -> list[Row]:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, block, params)
 
     def close(self) -> None:
         self._threads.shutdown()
@@ -227,9 +227,9 @@ class QueryThreads:
             database.close()
         self._opened.clear()
 
-    def _run(self, sql: str, params: Params) -> list[Row]:
+    def _run(self, block: NamedSql, params: Params) -> list[Row]:
         database: Database | None = getattr(self._own, "database", None)
         if database is None:
             database = self._own.database = connect_durably(self._path)
             self._opened.append(database)
-        return list(database.execute(sql, dict(params)).fetchall())
+        return rows_of(database, block, params)

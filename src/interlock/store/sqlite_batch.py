@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from interlock.kernel.record import Key, Kind, Reads, Record, from_micros, micros
+from interlock.kernel.record import Key, Kind, Params, Reads, Record, from_micros, micros
 from interlock.kernel.storage import Loaded, Transaction, WriteConflict
 from interlock.kernel.world import Changes, Update
 from interlock.store import statements
 from interlock.store.clock import Clock
 from interlock.store.immutable import KeptImmutables
-from interlock.store.named_sql import named_sql
+from interlock.store.named_sql import NamedSql, named_sql
 from interlock.store.sqlite_driver import Cursor, Database
+
+if TYPE_CHECKING:
+    from interlock.store.contract import Row
 
 _NEWEST = "SELECT at FROM batches ORDER BY seq DESC LIMIT 1"
 _BATCH = "INSERT INTO batches (id, at, abandoned) VALUES (?, ?, ?)"
@@ -58,7 +61,7 @@ class SqliteBatches:
         picked: list[tuple[Any, Sequence[Record]]] = []
         for pick in reads.picks:
             values = {**pick.params(now), "limit": pick.limit}
-            rows = self._cursor.execute(named_sql(pick.query).sql, values).fetchall()
+            rows = rows_of(self._cursor, named_sql(pick.query), values)
             picked.append((pick, [pick.kind.decode(row[0]) for row in rows]))
         return Loaded(now, records, picked, alone=True)  # BEGIN IMMEDIATE has the file's one writer lock.
 
@@ -96,6 +99,11 @@ class SqliteBatches:
     def _expect_one(self) -> None:
         if self._database.changes() != 1:
             raise WriteConflict("a record changed under its owner")
+
+
+def rows_of(runs: Cursor | Database, block: NamedSql, params: Params) -> list[Row]:
+    """What a named block finds."""
+    return list(runs.execute(block.sqlite, block.arguments(params)).fetchall())
 
 
 def select(cursor: Cursor, kind: Kind[Any], tenant: str, record_id: str) -> Any:

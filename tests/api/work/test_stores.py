@@ -83,12 +83,14 @@ async def explained(store: object, block: object) -> str:
     if hasattr(any_store, "_connections"):
         async with any_store._connections.fresh(5.0) as connection:
             await connection.execute("SET enable_seqscan = off")
-            sql = "EXPLAIN " + any_block.dollar_sql
-            rows = await connection.fetch(sql, *[values[name] for name in any_block.positional])
+            sql = "EXPLAIN " + any_block.postgres
+            rows = await connection.fetch(sql, *any_block.arguments(values))
             return "\n".join(row[0] for row in rows)
     import apsw
 
     connection = apsw.Connection(str(any_store._path))
-    rows = connection.execute("EXPLAIN QUERY PLAN " + any_block.sql, values).fetchall()
+    rows = connection.execute(
+        "EXPLAIN QUERY PLAN " + any_block.sqlite, any_block.arguments(values)
+    ).fetchall()
     connection.close()
     return "\n".join(str(row) for row in rows)
