@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import apsw
 import pytest
 
+from interlock.store.named_sql import NamedSql
 from interlock.store.sqlite import SqliteStore
 from tests.conformance.places import Server, SqlitePlace, serving
 from tests.kernel.counters import COUNTERS, TENANT, Raise
@@ -91,5 +92,5 @@ async def test_reads_go_on_beside_a_commit_that_takes_long_and_do_not_see_it_ear
 
 async def long_read(store: SqliteStore) -> int:
     """How many records a read counts that began before the sign and ended after it."""
-    rows = await store._queries.run(LONG_READ, {})
+    rows = await store._queries.run(NamedSql("a.long_read", LONG_READ, LONG_READ, ()), {})
     return int(rows[0][0])
