@@ -47,6 +47,7 @@ CODES_OF: Mapping[type[Exception], str] = {
     approvals.ApprovalExpired: "approval_expired",
     approvals.JobExpired: "approval_expired",
     approvals.NotActionable: "not_actionable",
+    approvals.SubmitterUnknown: "not_actionable",
     approvals.SelfApproval: "self_approval",
     approvals.NotEligible: "not_eligible",
     jobs.FenceStale: "fence_stale",

@@ -94,6 +94,17 @@ class NotActionable(DecisionRefused):
         self.state = state
 
 
+class SubmitterUnknown(DecisionRefused):
+    """The policy judges an action by who asks for it, and that principal was forgotten."""
+
+    def __init__(self, job_id: str, state: str, submitter: str) -> None:
+        super().__init__(
+            f"{submitter}, who submitted {job_id}, is no longer known here, so the policy cannot be asked about it; "
+            "reject it, or cancel it and submit it again"
+        )
+        self.state = state
+
+
 class SelfApproval(DecisionRefused):
     def __init__(self, job_id: str, principal: str) -> None:
         super().__init__(f"{principal} submitted {job_id} or owns who did; somebody else must decide it")

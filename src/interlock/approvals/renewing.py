@@ -13,9 +13,9 @@ from interlock.approvals.recording import (
     record_change,
     record_refusal,
 )
-from interlock.approvals.refusals import JobExpired, NotActionable
+from interlock.approvals.refusals import JobExpired, NotActionable, SubmitterUnknown
 from interlock.identity.model import PRINCIPALS, Caller, Principal, Role
-from interlock.identity.refusals import Forbidden, NotFound
+from interlock.identity.refusals import Forbidden
 from interlock.identity.rules import caller_reads, identify
 from interlock.jobs.model import GRANTED_LABEL, JOBS, TRANSITIONS, Action, Job, JobState, Revision
 from interlock.kernel.command import Command
@@ -48,22 +48,29 @@ class _AskAgain(Command[Job], frozen=True, kw_only=True):
         )
 
     def more(self, world: World) -> Reads:
-        job = find_job(world, self.caller.tenant, self.job_id)
+        # Whoever may not ask again is told so, whatever the policy would say, or fail to.
+        _, job = self._admitted(world)
         return placing_reads(world, self._proposal(world, job)) | target_reads(job)
 
     def decide(self, world: World) -> Job:
-        by = identify(world, self.caller)
-        job = find_job(world, self.caller.tenant, self.job_id)
-        self._check_may(by, job)
-        if job.state not in (JobState.APPROVAL, JobState.EXPIRED):
-            raise NotActionable(job.id, job.state.value, self._verb())
-        if job.expires_at is not None and job.is_over_at(world.now):
-            raise JobExpired(job.id, job.expires_at, world.now)
+        by, job = self._admitted(world)
         return self._ask_again(world, by, job)
 
     def refused(self, world: World, refusal: Refusal) -> None:
         if isinstance(refusal, DECISION_REFUSALS):
             record_refusal(world, self.caller, self._verb(), self.job_id, refusal)
+
+    def _admitted(self, world: World) -> tuple[Principal, Job]:
+        """Who asks, and the job, if it can be asked about again: it waits for people, or did so in vain."""
+        by = identify(world, self.caller)
+        job = find_job(world, self.caller.tenant, self.job_id)
+        self._check_may(by, job)
+        state = job.state_at(world.now)
+        if state not in (JobState.APPROVAL, JobState.EXPIRED):
+            raise NotActionable(job.id, state.value, self._verb())
+        if job.expires_at is not None and job.is_over_at(world.now):
+            raise JobExpired(job.id, job.expires_at, world.now)
+        return by, job
 
     def _check_may(self, by: Principal, job: Job) -> None:
         if by.id != job.submitted_by and not {Role.REVIEW, Role.OPERATE, Role.ADMIN} & set(by.roles):
@@ -113,7 +120,7 @@ class _AskAgain(Command[Job], frozen=True, kw_only=True):
     def _proposal(self, world: World, job: Job) -> Proposal:
         submitter = world.get(PRINCIPALS, job.tenant, self.submitter)
         if submitter is None or job.submitted_by != self.submitter:
-            raise NotFound("job", self.job_id)
+            raise SubmitterUnknown(job.id, job.state.value, job.submitted_by)
         return Proposal(tenant=job.tenant, action=self._action(job), actor=submitter, priority=job.priority)
 
     def _action(self, job: Job) -> Action:

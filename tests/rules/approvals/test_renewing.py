@@ -16,6 +16,17 @@ rules:
   - {id: ask, when: {topic: pay}, decision: require_human, approval: {quorum: 2}}
 """
 
+FAILING = """
+version: v1
+rules:
+  - id: ration
+    when: {topic: pay}
+    if: payload.absent > 1
+    decision: throttle
+    throttle: {rate: 1/h}
+    then: allow
+"""
+
 
 async def refresh(stage: Stage, job: str, key: str) -> Seen:
     return await stage.call("POST", f"approvals/{job}/refresh", key, {})
@@ -23,6 +34,11 @@ async def refresh(stage: Stage, job: str, key: str) -> Seen:
 
 async def edit(stage: Stage, job: str, key: str, payload: object, reason: str = "corrected") -> Seen:
     return await stage.call("POST", f"approvals/{job}/edit", key, {"payload": payload, "reason": reason})
+
+
+async def forget(stage: Stage, name: str, key: str) -> None:
+    await stage.call("POST", f"api-keys/{key.split('_')[1]}/revoke", stage.admin, {})
+    assert (await stage.call("DELETE", f"principals/{name}", stage.admin)).status == 200
 
 
 @pytest.mark.parametrize(
@@ -188,3 +204,35 @@ async def test_a_refresh_that_releases_is_repeated_byte_for_byte(stage: Stage) -
     assert (first.status, first.document["state"]) == (200, "PENDING")
     assert (again.status, again.body) == (200, first.body)
     assert again.headers["idempotency-replayed"] == "true"
+
+
+async def test_who_may_not_ask_again_is_told_so_even_if_the_policy_cannot_be_evaluated(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot, other = await stage.agent(), await stage.agent("other")
+    waiting, cancelled = await stage.submit(bot), await stage.submit(bot)
+    await stage.call("POST", f"jobs/{cancelled}/cancel", bot, {})
+    await stage.policy(FAILING)
+
+    assert (await refresh(stage, waiting, other)).word == "forbidden"
+    assert (await edit(stage, waiting, other, {})).word == "forbidden"
+    assert (await refresh(stage, cancelled, bot)).word == "not_actionable"
+    assert (await refresh(stage, waiting, bot)).word == "policy_unavailable"
+
+
+async def test_a_job_whose_submitter_was_forgotten_is_not_called_absent(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot, ada = await stage.agent(), await stage.person("ada")
+    job = await stage.submit(bot)
+    await forget(stage, "bot", bot)
+
+    for refused in (await refresh(stage, job, ada), await edit(stage, job, ada, {})):
+        assert (refused.status, refused.word, refused.document["state"]) == (
+            409,
+            "not_actionable",
+            "APPROVAL",
+        )
+    assert (await stage.reject(job, ada)).word == "rejected"
+    assert (await stage.audit(job))[1:3] == [
+        ("refresh_refused", "SubmitterUnknown"),
+        ("edit_refused", "SubmitterUnknown"),
+    ]
