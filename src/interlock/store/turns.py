@@ -26,6 +26,8 @@ _COUNTER, _SLEPT_AT = 0, 4
 _BYTES = 8
 _SECOND = struct.Struct("=I")
 _ALERT_SECONDS = 5
+# Whoever made the file a moment ago wakes by itself after as long.
+_ABSENT_SECONDS = 0.02
 _IS_LINUX = sys.platform == "linux" and os.uname().machine in ("x86_64", "aarch64")
 
 
@@ -36,6 +38,7 @@ class Turns:
         self._path = Path(f"{database}-turn")
         self._map: mmap.mmap | None = None
         self._futex: Futex | None = None
+        self._look_at = 0.0
 
     def seen(self) -> int | None:
         """What to hand to `wait`, learned before the lock is asked for; None where there is no such hint."""
@@ -55,9 +58,15 @@ class Turns:
         """Wake whoever has slept longest; whether anybody did, and None where nobody can tell."""
         if not _IS_LINUX:
             return None
+        now = time.monotonic()
+        if self._map is None and now < self._look_at:
+            return False
         shared = self._mapped(make=False)
+        if shared is None:
+            self._look_at = now + _ABSENT_SECONDS
+            return False
         # To look whether somebody lay down of late costs less than to learn how to wake.
-        if shared is None or time.monotonic() - _SECOND.unpack_from(shared, _SLEPT_AT)[0] > _ALERT_SECONDS:
+        if now - _SECOND.unpack_from(shared, _SLEPT_AT)[0] > _ALERT_SECONDS:
             return False
         return self._opened().wake_one()
 
