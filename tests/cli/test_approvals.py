@@ -121,6 +121,15 @@ def test_advice_names_commands_not_routes(house: Terminal) -> None:
     assert "/api/v1/" not in said.err
 
 
+def test_a_target_that_moved_is_shown_with_the_way_to_ask_anew(house: Terminal) -> None:
+    job = house.submit("finance.payment.execute", 500, "--target", "ledger@1")
+    assert house("touch", "--key", "ledger", "--version", "2").code == 0
+    page = house("approval", job["id"]).out
+    assert "moved to 2" in page
+    assert f"interlock refresh {job['id']}" in page
+    assert f"interlock approve {job['id']}" not in page
+
+
 def test_a_refreshed_request_can_be_approved_again(house: Terminal) -> None:
     job = house.submit()
     house("policy", "apply", house.file("policy.yaml", POLICY.replace("10000", "20000")))

@@ -7,26 +7,26 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from interlock.api.approval_views import RequestView, drift_view, request_view
 from interlock.api.jobs import GivenReason, Reason, decidable_until
 from interlock.api.listing import Page, PageQuery, id_cursor
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problems import code_of
 from interlock.api.service_calls import JOB_ID, Asked, caller_of, decide
-from interlock.api.targets import TouchView, touch_views
-from interlock.api.views import ApprovalView, JobView, VoteView, approval_view, job_fields, whole_view
+from interlock.api.views import JobView, job_fields, whole_view
 from interlock.approvals import queries
+from interlock.approvals.foreseeing import foresee
 from interlock.approvals.model import Approval, ApprovalState
 from interlock.approvals.renewing import EditJob, RefreshApproval
 from interlock.approvals.rules import ApproveJob, Decided, RejectJob
 from interlock.codec.canonical import canonical
 from interlock.identity.refusals import NotFound
-from interlock.jobs.model import Evidence, Job, JobState
+from interlock.jobs.model import Job
 from interlock.jobs.queries import read_job
 from interlock.kernel.refusal import Fault, Refusal
 from interlock.policy.model import HEAD_ID, HEADS
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
-from interlock.targets.model import Target
 from interlock.targets.queries import read_target
 
 Hash = Annotated[str, msgspec.Meta(max_length=100)]
@@ -71,39 +71,10 @@ class DecidedView(msgspec.Struct, frozen=True, kw_only=True):
     decided_at: datetime | None = None
 
 
-class Drift(msgspec.Struct, frozen=True, kw_only=True):
-    """What moved since the request was made. Any `true` means: refresh before approving."""
-
-    policy_changed: bool
-    job_changed: bool
-    target_changed: bool
-    submitted_under: str
-    current_snapshot: str | None
-    target_version: str | None
-
-
 class ApprovalItem(JobView, frozen=True, kw_only=True):
     """A job with the request for a decision on it; `job_id` names it in the paths of approvals."""
 
     job_id: str
-
-
-class RequestView(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a reviewer needs to decide. `touches` are the last changes of what the job would change."""
-
-    job_id: str
-    state: str
-    job: JobView
-    approval: ApprovalView
-    payload: msgspec.Raw
-    job_hash: str
-    rule: str | None
-    votes: list[VoteView]
-    evidence: list[Evidence]
-    drift: Drift
-    touches: list[TouchView]
-    votes_needed: int
-    on_approve: str
 
 
 async def listed(call: Asked[ApprovalsQuery, None]) -> Reply:
@@ -119,11 +90,13 @@ async def listed(call: Asked[ApprovalsQuery, None]) -> Reply:
 
 async def read(call: Asked[None, None]) -> Reply:
     job, approval = await _request(call.services, call.caller.tenant, call.path["job_id"])
-    store = call.services.store
-    head = await store.get(HEADS, job.tenant, HEAD_ID)
+    store, now = call.services.store, datetime.now(UTC)
+    world = await queries.world_of_request(store, job, now)
+    head = world.get(HEADS, job.tenant, HEAD_ID)
     named = job.action.target
     target = await read_target(store, job.tenant, named.key) if named else None
-    return Reply(200, _request_view(job, approval, head.snapshot if head else None, target))
+    drift = drift_view(job, approval, head.snapshot if head else None, target)
+    return Reply(200, request_view(job, approval, foresee(world, job, approval), drift, target, now))
 
 
 async def approve(call: Asked[None, ApproveBody]) -> Answer:
@@ -212,47 +185,6 @@ def _decided_view(decided: Decided) -> DecidedView:
         decided_by=approval.decided_by if approval else None,
         decided_at=approval.decided_at if approval else None,
     )
-
-
-def _request_view(job: Job, approval: Approval, current: str | None, target: Target | None) -> RequestView:
-    now = datetime.now(UTC)
-    shown = approval_view(approval, now)
-    missing = max(0, approval.requirement.quorum - len(approval.votes))
-    return RequestView(
-        job_id=job.id,
-        state=shown.state,
-        job=whole_view(job, now),
-        approval=shown,
-        payload=job.action.payload,
-        job_hash=job.job_hash,
-        rule=approval.rule,
-        votes=shown.votes,
-        evidence=list(job.evidence),
-        drift=Drift(
-            policy_changed=current != approval.policy_snapshot,
-            job_changed=not job.is_intact,
-            target_changed=_is_elsewhere(job, target),
-            submitted_under=approval.policy_snapshot,
-            current_snapshot=current,
-            target_version=target.current if target else None,
-        ),
-        touches=touch_views(target),
-        votes_needed=missing,
-        on_approve=_on_approve(job, approval, missing),
-    )
-
-
-def _is_elsewhere(job: Job, target: Target | None) -> bool:
-    version = job.action.target.version if job.action.target else None
-    return version is not None and target is not None and target.current != version
-
-
-def _on_approve(job: Job, approval: Approval, missing: int) -> str:
-    if job.state is not JobState.APPROVAL:
-        return f"nothing: the job is {job.state.value}"
-    if missing > 1:
-        return f"your vote is counted; {missing - 1} more of {approval.requirement.quorum} people must agree"
-    return f"{job.action.topic} is released to workers with exactly this payload"
 
 
 _TAG = "Approvals"

@@ -62,7 +62,10 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One request for people's decision. `round` counts how often it was asked anew."""
+    """One request for people's decision. `round` counts how often it was asked anew.
+
+    `ends_by` is the end of the job itself, where an escalation could otherwise outlast it.
+    """
 
     state: ApprovalState = ApprovalState.PENDING
     requirement: Requirement
@@ -71,6 +74,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     job_hash: str
     requested_at: datetime
     expires_at: datetime
+    ends_by: datetime | None = None
     round: int = 1
     votes: tuple[Vote, ...] = ()
     decision_id: str | None = None
@@ -89,9 +93,10 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def ends_at(self) -> datetime:
         """When it expires for good: `on_expiry: escalate` grants one more period, with every step open."""
-        if self.requirement.on_expiry == "escalate":
-            return self.expires_at + timedelta(seconds=self.requirement.expires_seconds)
-        return self.expires_at
+        if self.requirement.on_expiry != "escalate":
+            return self.expires_at
+        escalated = self.expires_at + timedelta(seconds=self.requirement.expires_seconds)
+        return min(escalated, self.ends_by) if self.ends_by else escalated
 
     def groups_at(self, now: datetime) -> tuple[str, ...]:
         """Who may decide by now; empty means any person with the role."""

@@ -136,5 +136,6 @@ def request_people(
         job_hash=job_hash,
         requested_at=world.now,
         expires_at=min(expires_at, ends_at) if ends_at else expires_at,
+        ends_by=ends_at if requirement.on_expiry == "escalate" else None,
         round=round_number,
     )

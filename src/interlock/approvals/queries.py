@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from interlock.approvals.foreseeing import foresight_reads
 from interlock.approvals.model import ApprovalState
 from interlock.jobs.model import JOBS, Job, JobState
+from interlock.kernel.ids import new_id
 from interlock.kernel.record import micros
+from interlock.kernel.world import World
 from interlock.store.contract import Store
 from interlock.store.paging import Records, page_of
 
@@ -29,6 +32,13 @@ async def list_approvals(
         limit,
         keep=lambda job: state in (None, _state_at(job, now)),
     )
+
+
+async def world_of_request(store: Store, job: Job, now: datetime) -> World:
+    """What `foresee` needs to know of a request, as last committed; nothing can be decided in it."""
+    world = World(now, new_id)
+    world.admit({key: await store.get(*key) for key in foresight_reads(job).see}, owned=())
+    return world
 
 
 def _state_at(job: Job, now: datetime) -> ApprovalState | None:

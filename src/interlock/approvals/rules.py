@@ -13,7 +13,8 @@ from enum import StrEnum
 
 import msgspec
 
-from interlock.approvals.drifting import check_target, drift_reads, race_reads, record_collision
+from interlock.approvals.binding import check_binding, check_seen, check_time
+from interlock.approvals.drifting import drift_reads, race_reads, record_collision
 from interlock.approvals.eligibility import (
     check_eligible,
     eligibility_reads,
@@ -21,7 +22,6 @@ from interlock.approvals.eligibility import (
     require_person,
 )
 from interlock.approvals.model import Approval, ApprovalState, Vote
-from interlock.approvals.placing import Proposal, judged_requirement
 from interlock.approvals.recording import (
     DECISION_REFUSALS,
     announce_job,
@@ -29,17 +29,8 @@ from interlock.approvals.recording import (
     record_change,
     record_refusal,
 )
-from interlock.approvals.refusals import (
-    AlreadyApproved,
-    AlreadyRejected,
-    ApprovalExpired,
-    HashMismatch,
-    JobChanged,
-    JobExpired,
-    NotActionable,
-    SnapshotChanged,
-)
-from interlock.identity.model import PRINCIPALS, Caller, Principal
+from interlock.approvals.refusals import AlreadyApproved, AlreadyRejected, NotActionable
+from interlock.identity.model import Caller, Principal
 from interlock.identity.rules import caller_reads
 from interlock.jobs.model import GRANTED_LABEL, JOBS, TRANSITIONS, Job, JobState
 from interlock.kernel.command import Command
@@ -89,10 +80,11 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
     def decide(self, world: World) -> Decided:
         reviewer, job, approval = _open_request(world, self.caller, self.job_id, "approve")
         if approval.state is ApprovalState.APPROVED:
+            check_seen(job, self.job_hash)
             return _already(job, approval, Outcome.ALREADY_APPROVED)
         if approval.state is ApprovalState.REJECTED:
             raise AlreadyRejected(job.id, job.state.value, *_winner(approval))
-        _check_binding(world, job, approval, self.job_hash)
+        check_binding(world, job, approval, self.job_hash)
         voted = self._vote(world, job, approval, reviewer)
         count = len(people_who_agree(world, job, voted))
         if count < approval.requirement.quorum:
@@ -205,46 +197,10 @@ def _open_request(world: World, caller: Caller, job_id: str, verb: str) -> tuple
     if approval is None or approval.state is ApprovalState.WITHDRAWN:
         raise NotActionable(job.id, job.state.value, verb)
     check_eligible(world, job, approval, reviewer)
-    _check_time(job, approval, world.now)
+    check_time(job, approval, world.now)
     if approval.state is ApprovalState.PENDING and job.state is not JobState.APPROVAL:
         raise NotActionable(job.id, job.state.value, verb)
     return reviewer, job, approval
-
-
-def _check_time(job: Job, approval: Approval, now: datetime) -> None:
-    """Decided requests stay decided; one that is not must be in time, whether or not a sweep has run."""
-    if approval.state not in (ApprovalState.PENDING, ApprovalState.EXPIRED):
-        return
-    if job.expires_at is not None and job.is_over_at(now):
-        raise JobExpired(job.id, job.expires_at, now)
-    if approval.state_at(now) is ApprovalState.EXPIRED:
-        raise ApprovalExpired(job.id, approval.ends_at, now)
-
-
-def _check_binding(world: World, job: Job, approval: Approval, seen_hash: str | None) -> None:
-    """What is approved must be what was stored, what was seen, for what is there now, and still be asked about."""
-    if not job.is_intact or approval.job_hash != job.job_hash:
-        raise JobChanged(job.id, job.state.value, approval.job_hash, job.action.hash(job.tenant))
-    if seen_hash is not None and seen_hash != job.job_hash:
-        raise HashMismatch(job.id, job.state.value, job.job_hash)
-    check_target(world, job)
-    if approval.requirement.binding == "workflow":
-        return
-    head = world.get(HEADS, job.tenant, HEAD_ID)
-    current = head.snapshot if head else None
-    if current == approval.policy_snapshot:
-        return
-    if approval.requirement.binding == "semantic" and _asks_the_same(world, job, approval):
-        return
-    raise SnapshotChanged(job.id, job.state.value, approval.policy_snapshot, current)
-
-
-def _asks_the_same(world: World, job: Job, approval: Approval) -> bool:
-    submitter = world.get(PRINCIPALS, job.tenant, job.submitted_by)
-    if submitter is None:
-        return False
-    proposal = Proposal(tenant=job.tenant, action=job.action, actor=submitter, priority=job.priority)
-    return judged_requirement(world, proposal) == (approval.rule, approval.requirement)
 
 
 def _record_collision(world: World, caller: Caller, job_id: str, refusal: Refusal) -> None:

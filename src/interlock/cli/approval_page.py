@@ -74,7 +74,7 @@ def _row(job: Job, approval: Approval) -> tuple[str | Cell, ...]:
 def _state(request: ApprovalRequest) -> str:
     approval = request.approval
     if request.state == "pending":
-        return f"pending: {waiting_for(approval)}"
+        return f"pending: {waiting_for(approval, request.votes_needed)}"
     if approval.decided_by:
         reason = f": {safe(approval.reason)}" if approval.reason else ""
         return f"{request.state} by {safe(approval.decided_by)} {when(approval.decided_at)}{reason}"
@@ -114,6 +114,9 @@ def _say_drift(request: ApprovalRequest) -> None:
             else "it can be approved only if the policy still asks for the same"
         )
         say("", painted(f"! the policy changed since this was asked; {consequence}", "yellow"))
+    if drift.target_changed and request.state == "pending":
+        moved = f"! what it would change moved to {safe(drift.target_version or '-')} since this was asked"
+        say("", painted(f"{moved}; it cannot be approved until it is refreshed", "yellow"))
     if drift.job_changed:
         say(
             "",
@@ -129,8 +132,11 @@ def _say_next(request: ApprovalRequest) -> None:
         say("", f"ask anew with: interlock refresh {job_id}")
     if request.state != "pending":
         return
-    is_stale = request.drift.job_changed or (
-        request.drift.policy_changed and request.approval.binding == "strict"
+    drift = request.drift
+    is_stale = (
+        drift.job_changed
+        or drift.target_changed
+        or (drift.policy_changed and request.approval.binding == "strict")
     )
     say("", painted("to ask anew, or to end it" if is_stale else "to decide on exactly this", "dim"))
     say(

@@ -47,9 +47,9 @@ def telling(job: Job) -> str:
     return f"{words} (rule {safe(rule)})" if rule else words
 
 
-def waiting_for(approval: Approval) -> str:
-    """Whom an approval waits for, and until when."""
-    missing = max(0, approval.quorum - len(approval.votes))
+def waiting_for(approval: Approval, votes_needed: int | None = None) -> str:
+    """Whom an approval waits for, and until when; `votes_needed` if it is known whose votes still count."""
+    missing = max(0, approval.quorum - len(approval.votes)) if votes_needed is None else votes_needed
     whom = f" of {listed(approval.groups)}" if approval.groups else ""
     return f"waits for {counted(missing, 'person', 'people')}{whom}, ends {when(approval.expires_at)}"
 

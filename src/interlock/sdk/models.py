@@ -178,7 +178,7 @@ class Renewed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Drift(msgspec.Struct, frozen=True, kw_only=True):
-    """What moved since an approval was asked for; any `true` means: refresh before approving."""
+    """What moved since an approval was asked for; the request's `on_approve` tells whether it is in the way."""
 
     policy_changed: bool = False
     job_changed: bool = False

@@ -204,3 +204,18 @@ async def test_a_burst_in_one_batch_has_one_winner(stage: Stage) -> None:
     ]
     assert len(events) == 1
     assert {answer.status for answer in answers} == {200, 409}
+
+
+async def test_a_yes_to_another_version_than_the_one_approved_is_told_so(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot, ada, bob = await stage.agent(), await stage.person("ada"), await stage.person("bob")
+    job = await stage.submit(bot, {"amount": 1})
+    old = (await stage.job(job))["job_hash"]
+    await stage.call("POST", f"approvals/{job}/edit", bot, {"payload": {"amount": 2}, "reason": "more"})
+    new = (await stage.job(job))["job_hash"]
+    await stage.approve(job, ada, job_hash=new)
+
+    seen = await stage.approve(job, bob, job_hash=old)
+
+    assert (seen.status, seen.word, seen.document["job_hash"]) == (409, "hash_mismatch", new)
+    assert (await stage.approve(job, bob, job_hash=new)).word == "already_approved"

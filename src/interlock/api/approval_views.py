@@ -1,0 +1,96 @@
+"""One request for a decision as its reviewer sees it: everything needed to decide, and what a yes would do."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from interlock.api.targets import TouchView, touch_views
+from interlock.api.views import ApprovalView, JobView, VoteView, approval_view, whole_view
+from interlock.approvals.foreseeing import Foreseen
+from interlock.approvals.model import Approval
+from interlock.jobs.model import Evidence, Job
+from interlock.targets.model import Target
+
+
+class Drift(msgspec.Struct, frozen=True, kw_only=True):
+    """What moved since the request was made; `on_approve` tells whether that is in the way of a yes.
+
+    Under `binding: semantic` a changed policy is in the way only if it asks for something else.
+    """
+
+    policy_changed: bool
+    job_changed: bool
+    target_changed: bool
+    submitted_under: str
+    current_snapshot: str | None
+    target_version: str | None
+
+
+class RequestView(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a reviewer needs to decide. `touches` are the last changes of what the job would change.
+
+    `votes_needed` counts on those votes alone that still count. `on_approve` is what a yes would do now.
+    """
+
+    job_id: str
+    state: str
+    job: JobView
+    approval: ApprovalView
+    payload: msgspec.Raw
+    job_hash: str
+    rule: str | None
+    votes: list[VoteView]
+    evidence: list[Evidence]
+    drift: Drift
+    touches: list[TouchView]
+    votes_needed: int
+    on_approve: str
+
+
+def request_view(
+    job: Job, approval: Approval, foreseen: Foreseen, drift: Drift, target: Target | None, now: datetime
+) -> RequestView:
+    """A request as it stands."""
+    shown = approval_view(approval, now)
+    return RequestView(
+        job_id=job.id,
+        state=shown.state,
+        job=whole_view(job, now),
+        approval=shown,
+        payload=job.action.payload,
+        job_hash=job.job_hash,
+        rule=approval.rule,
+        votes=shown.votes,
+        evidence=list(job.evidence),
+        drift=drift,
+        touches=touch_views(target),
+        votes_needed=foreseen.votes_needed,
+        on_approve=_on_approve(job, approval, foreseen),
+    )
+
+
+def drift_view(job: Job, approval: Approval, current: str | None, target: Target | None) -> Drift:
+    """What moved since the request was made."""
+    return Drift(
+        policy_changed=current != approval.policy_snapshot,
+        job_changed=not job.is_intact,
+        target_changed=_is_elsewhere(job, target),
+        submitted_under=approval.policy_snapshot,
+        current_snapshot=current,
+        target_version=target.current if target else None,
+    )
+
+
+def _is_elsewhere(job: Job, target: Target | None) -> bool:
+    version = job.action.target.version if job.action.target else None
+    return version is not None and target is not None and target.current != version
+
+
+def _on_approve(job: Job, approval: Approval, foreseen: Foreseen) -> str:
+    if foreseen.obstacle is not None:
+        return f"nothing: {foreseen.obstacle}"
+    if (others := foreseen.votes_needed - 1) > 0:
+        return f"your vote is counted; {others} more of {approval.requirement.quorum} people must agree"
+    return f"{job.action.topic} is released to workers with exactly this payload"
