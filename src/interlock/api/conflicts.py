@@ -165,7 +165,7 @@ async def _steps(
     steps: list[tuple[FollowUp, Command[Any]]] = []
     for job_id in affected.every_job:
         job = await read_job(store, tenant, job_id)
-        follow_up = CARRIED_OUT.get((resolution, "job", job.state.value)) if job else None
+        follow_up = CARRIED_OUT.get((resolution, "job", job.state_at(now).value)) if job else None
         if job and follow_up:
             steps.append((follow_up, _about_job(follow_up, by, job, call.body.note)))
     if affected.effect and (effect := await read_effect(store, tenant, affected.effect)):

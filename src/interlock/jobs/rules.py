@@ -134,9 +134,10 @@ class CancelJob(Command[Job], frozen=True, kw_only=True):
         job = find_own_job(world, self.caller, self.job_id)
         if job.state is JobState.CANCELLED:
             return job
-        after = TRANSITIONS.get((job.state, "cancel"))
+        state = job.state_at(world.now)
+        after = TRANSITIONS.get((state, "cancel"))
         if after is None:
-            raise NotActionable(job.id, job.state.value, "cancel")
+            raise NotActionable(job.id, state.value, "cancel")
         return self._cancel(world, job, after)
 
     def refused(self, world: World, refusal: Refusal) -> None:

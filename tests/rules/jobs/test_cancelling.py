@@ -60,6 +60,25 @@ async def test_a_rejected_job_cannot_be_withdrawn(stage: Stage) -> None:
     assert (seen.status, seen.word, seen.document["state"]) == (409, "not_actionable", "DENIED")
 
 
+@pytest.mark.parametrize("swept", [True, False])
+@pytest.mark.parametrize("topic", ["pay", "read"])
+async def test_an_expired_job_cannot_be_withdrawn_whether_or_not_a_sweep_has_run(
+    stage: Stage, topic: str, swept: bool
+) -> None:
+    await stage.policy(ASK)
+    bot = await stage.agent()
+    job = await stage.submit(bot, topic=topic, expires_in="1m")
+    stage.clock.advance(60)
+    if swept:
+        await stage.sweep()
+
+    seen = await cancel(stage, job, bot)
+
+    assert (seen.status, seen.word, seen.document["state"]) == (409, "not_actionable", "EXPIRED")
+    await stage.sweep()
+    assert (await stage.job(job))["state"] == "EXPIRED"
+
+
 async def test_a_withdrawn_request_leaves_the_inbox(stage: Stage) -> None:
     await stage.policy(ASK)
     bot = await stage.agent()
