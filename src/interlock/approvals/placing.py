@@ -16,8 +16,8 @@ from interlock.jobs.model import Action, GrantRef, JobState, Priority, Verdict
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.world import World
 from interlock.policy.evaluate import Evaluation
-from interlock.policy.language import ApprovalRequirement, Decision
-from interlock.policy.refusals import PolicyThrottled
+from interlock.policy.language import UNAVAILABLE, ApprovalRequirement, Decision
+from interlock.policy.refusals import PolicyThrottled, PolicyUnavailable
 from interlock.policy.rules import bucket_key, judge, may_throttle, policy_in_force, take_token
 
 
@@ -44,8 +44,8 @@ def placing_reads(world: World, proposal: Proposal) -> Reads:
     """The throttle bucket that placing this proposal would draw from, if any."""
     if not may_throttle(world, proposal.tenant, proposal.action.topic):
         return NOTHING
-    evaluation = judge(world, proposal.tenant, proposal.action, proposal.actor, proposal.priority)
-    key = bucket_key(proposal.tenant, evaluation)
+    asked = _ask(world, proposal, observing=policy_in_force(world, proposal.tenant).observing)
+    key = bucket_key(proposal.tenant, asked) if isinstance(asked, Evaluation) else None
     return Reads(own=(key,)) if key else NOTHING
 
 
@@ -54,7 +54,9 @@ def place(
 ) -> Placed:
     """Ask the policy in force and say where the job goes; `PolicyThrottled` if the rate is used up."""
     policy = policy_in_force(world, proposal.tenant)
-    evaluation = judge(world, proposal.tenant, proposal.action, proposal.actor, proposal.priority)
+    evaluation = _ask(world, proposal, observing=policy.observing)
+    if isinstance(evaluation, Verdict):
+        return _observed(evaluation, policy.snapshot)
     decision = _settle_throttle(world, proposal.tenant, evaluation, observing=policy.observing)
     verdict = Verdict(decision=decision.value, rule=evaluation.rule, reason=evaluation.reason)
     if policy.observing:
@@ -98,6 +100,17 @@ def requirement_of(asked: ApprovalRequirement | None) -> Requirement:
         ),
         binding=asked.binding,
     )
+
+
+def _ask(world: World, proposal: Proposal, *, observing: bool) -> Evaluation | Verdict:
+    """What the policy says. One that only observes stops nothing by failing, so that is what it is seen to do."""
+    try:
+        return judge(world, proposal.tenant, proposal.action, proposal.actor, proposal.priority)
+    except PolicyUnavailable as failed:
+        if not observing:
+            raise
+        reason = f"it could not be evaluated ({failed.why}), so nothing would be released"
+        return Verdict(decision=UNAVAILABLE, rule=failed.rule, reason=reason)
 
 
 def _settle_throttle(world: World, tenant: str, evaluation: Evaluation, *, observing: bool) -> Decision:

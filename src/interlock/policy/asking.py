@@ -12,6 +12,7 @@ from interlock.jobs.model import Action, Job, Priority
 from interlock.policy.evaluate import Budget, Evaluation, Missed, compiled, evaluate, past_throttle
 from interlock.policy.expressions import EVALUATION_SECONDS, ExpressionFailed
 from interlock.policy.language import (
+    UNAVAILABLE,
     ApprovalRequirement,
     Decision,
     PolicyDocument,
@@ -22,8 +23,6 @@ from interlock.policy.model import PolicyHead
 from interlock.policy.refusals import PolicyUnavailable, SimulationTooLong
 from interlock.policy.rules import ActivePolicy, active_policy, policy_input
 from interlock.store.contract import Store
-
-FAILED = "unavailable"
 
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,7 +129,7 @@ def _said(active: ActivePolicy, job: Job, actor: Principal | None) -> Said:
         asked = policy_input(job.tenant, job.action, actor, job.priority)
         said: Evaluation = past_throttle(evaluate(active.policy, asked, budget=Budget()))
     except ExpressionFailed as failed:
-        return Said(decision=FAILED, rule=failed.rule)
+        return Said(decision=UNAVAILABLE, rule=failed.rule)
     return Said(decision=said.decision.value, rule=said.rule)
 
 

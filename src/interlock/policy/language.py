@@ -17,6 +17,7 @@ from interlock.codec.canonical import JsonLike, canonical
 from interlock.policy.rates import Rate
 
 DAY_SECONDS = 86_400
+UNAVAILABLE = "unavailable"  # what is said of a job where no decision could be found
 
 
 class Mode(StrEnum):

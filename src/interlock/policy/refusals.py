@@ -13,6 +13,7 @@ class PolicyUnavailable(Refusal):
             f"rule {rule!r} could not be evaluated ({why}); nothing was released. Correct the rule"
         )
         self.rule = rule
+        self.why = why
 
 
 class SimulationTooLong(Refusal):

@@ -117,6 +117,21 @@ async def test_an_observing_policy_releases_and_remembers_what_it_would_have_don
     assert seen == {asked.document["id"]: "require_human", denied.document["id"]: "deny"}
 
 
+@pytest.mark.parametrize("decision", ["allow", "throttle, throttle: {rate: 1/m}, then: allow"])
+async def test_an_observing_policy_stops_nothing_by_failing(stage: Stage, decision: str) -> None:
+    rule = f"{{id: odd, when: {{topic: pay}}, if: payload.amount > 5, decision: {decision}}}"
+    await stage.policy(f"version: v1\nmode: observe\nrules:\n  - {rule}\n")
+
+    seen = await stage.propose(await stage.agent(), {"no": "amount"})
+
+    said = seen.document["decision"]
+    assert (seen.status, seen.document["state"]) == (201, "PENDING")
+    assert (said["decision"], said["observed"], said["rule"]) == ("allow", "unavailable", "odd")
+    assert "there is no field" in said["reason"]
+    assert [item["id"] for item in (await stage.get("policy/observed"))["items"]] == [seen.document["id"]]
+    assert await stage.metric('interlock_submits_total{decision="unavailable"}') == 1
+
+
 async def test_the_hash_is_over_the_canonical_form_of_what_would_run(stage: Stage) -> None:
     await stage.policy(ASK)
     fields = {"env": "prod", "channel": "web", "labels": {"b": "2", "a": "1"}, "risk": ["high"]}
