@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 
 import pytest
 
@@ -47,11 +47,14 @@ async def test_the_loop_stops_waiting_while_most_commits_are_slow(
 ) -> None:
     waited: list[float] = []
 
-    def counted(done: list[Future[None]], seconds: float) -> object:
-        waited.append(seconds)
-        return wait(done, seconds)
+    result = Future[None].result
 
-    monkeypatch.setattr(aside, "wait", counted)
+    def counted(done: Future[None], timeout: float | None = None) -> None:
+        if timeout is not None:
+            waited.append(timeout)
+        return result(done, timeout)
+
+    monkeypatch.setattr(Future, "result", counted)
     pause = threading.Event()
     for _ in range(20):
         await commits.commit(lambda: pause.wait(0.01))

@@ -8,9 +8,10 @@ most `_PATIENCE_SECONDS`. One that takes longer is awaited, and so are all while
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 
 _PATIENCE_SECONDS = 0.004
 # A commit that copies the log back takes long now and then, which says nothing about the next one.
@@ -33,7 +34,8 @@ class Aside:
         """Return once it is done, or raise what it raised."""
         done = self._thread.submit(self._timed, commit)
         if self._usual_seconds < _PATIENCE_SECONDS:
-            wait([done], _PATIENCE_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                done.result(_PATIENCE_SECONDS)
         await _ended(done)
 
     async def close(self) -> None:
