@@ -35,6 +35,14 @@ def test_a_worker_without_a_topic_takes_any_job(house: Terminal) -> None:
     assert house("job", job["id"], "--json").json["state"] == "SUCCEEDED"
 
 
+def test_a_worker_never_gives_up_and_takes_no_patience(house: Terminal) -> None:
+    said = house("worker", "--exec", "true", "--once", "--patience", "1s")
+    assert (said.code, "unrecognized arguments: --patience 1s" in said.err) == (2, True), said.err
+    told = house("worker", "--help").out
+    assert "tries until it works" in told
+    assert "--patience" not in told
+
+
 def test_a_retry_has_one_winner(house: Terminal) -> None:
     job = dead_letter(house)
     assert house("retry", job, "--json").json["state"] == "PENDING"

@@ -70,10 +70,17 @@ class Untold(int):
     """A default that the caller did not ask for."""
 
 
-def connecting(parser: argparse.ArgumentParser, *, key_option: str = "--key", otherwise: str = "") -> None:
+def connecting(
+    parser: argparse.ArgumentParser,
+    *,
+    key_option: str = "--key",
+    otherwise: str = "",
+    gives_up: bool = True,
+) -> None:
     """Add where to work and as whom. An option that is not given is left to the environment.
 
-    `otherwise` is for a command that opens no store: what it does if no server is named.
+    `otherwise` is for a command that opens no store: what it does if no server is named. One that never `gives_up`
+    takes no patience.
     """
     group = parser.add_argument_group("where and as whom")
     absent = argparse.SUPPRESS  # so that the same option before the command's name is not overwritten
@@ -82,14 +89,15 @@ def connecting(parser: argparse.ArgumentParser, *, key_option: str = "--key", ot
     group.add_argument(*names, dest="api_key", metavar="KEY", default=absent, help="the key to act with")
     if not otherwise:
         group.add_argument("--store", metavar="URL", default=absent, help="a store to open in this process")
-    group.add_argument(
-        "--patience",
-        metavar="30s",
-        type=seconds,
-        default=Untold(30),
-        help="keep trying this long while it is full, held or out of reach "
-        "(default: 30s if it is out of reach; 0s tries once)",
-    )
+    if gives_up:
+        group.add_argument(
+            "--patience",
+            metavar="30s",
+            type=seconds,
+            default=Untold(30),
+            help="keep trying this long while it is full, held or out of reach "
+            "(default: 30s if it is out of reach; 0s tries once)",
+        )
     environment = _SERVER_ENVIRONMENT.format(otherwise=otherwise) if otherwise else _ENVIRONMENT
     parser.epilog = "\n".join(part for part in (parser.epilog, environment) if part)
 

@@ -2,7 +2,8 @@
 
 The job's payload is the command's standard input; who it is and the permit are in its environment. Exit 0
 completes the job with what the command printed (as JSON, if it is JSON), exit 75 (EX_TEMPFAIL) asks for
-another attempt, any other exit is final unless `--retry-any`.
+another attempt, any other exit is final unless `--retry-any`. Whatever keeps the worker from claiming is waited out,
+so it takes no `--patience`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def declare_worker() -> Parser:
     parser = Parser(
         "interlock worker",
         description="Run a command for each approved job, and say how it ended.\n"
-        "Leases are renewed while it runs; SIGTERM lets what was begun finish.",
+        "Leases are renewed while it runs; SIGTERM lets what was begun finish.\n"
+        "While the service is out of reach it tries until it works.",
         examples=(
             "interlock worker --topic finance.payment.* --exec './pay.sh'",
             "interlock worker --topic mail.send --exec 'python send.py' --concurrency 8",
@@ -58,7 +60,7 @@ def declare_worker() -> Parser:
     parser.add_argument("--retry-any", action="store_true", help="every failure asks for another attempt")
     parser.add_argument("--once", action="store_true", help="wait for one job, do it, and end")
     as_json(parser)
-    connecting(parser)
+    connecting(parser, gives_up=False)
     parser.set_defaults(run=run_worker)
     return parser
 
