@@ -113,6 +113,26 @@ def test_what_drifted_since_it_was_approved_is_refused_with_a_readable_differenc
     assert yard.process("exec", "--resume", job).code == 1
 
 
+def test_what_comes_through_stdin_only_while_people_look_is_no_drift(yard: Terminal) -> None:
+    words = [sys.executable, "-m", "interlock.cli.main", "exec", "--wait", "2m", "mark"]
+    process = subprocess.Popen(
+        words, cwd=yard.folder, env=clean_env(), stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdin
+    assert process.stderr
+    job = ""
+    while not job.startswith("job_"):
+        job = process.stderr.readline().partition(" ")[0]
+    process.stdin.write("late\n")
+    process.stdin.close()
+
+    assert yard("approve", job).code == 0
+
+    assert process.wait(120) == 0, process.stderr.read()
+    assert marks(yard) == ["ran"]
+    process.stderr.close()
+
+
 def test_other_arguments_are_not_what_was_approved(yard: Terminal) -> None:
     job = asked(yard, "mark", "1")
     yard("approve", job)

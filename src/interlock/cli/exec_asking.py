@@ -30,14 +30,14 @@ def run_asking(args: Namespace, prepared: Prepared, job_id: str | None = None) -
 
 def run_decided(client: Interlock, args: Namespace, prepared: Prepared, job: Job) -> int:
     """Wait for the decision on a job, and run the command if it was yes."""
-    from interlock.cli.exec_preparing import effective_command
+    from interlock.cli.exec_preparing import prepared_again
     from interlock.sdk.outcomes import StillPending
 
     try:
         decided = settle(client, job, args.wait, _tell_waiting)
-        if decided is not job and prepared.command.stdin is None:
+        if decided is not job:
             # Somebody may have changed the task, the program's place or the environment while people looked.
-            prepared = effective_command(args)
+            prepared = prepared_again(args, prepared)
         return exit_code_of(run_approved(client, decided, prepared.command, prepared.approval))
     except StillPending:
         raise still_waiting(job, args.tasks) from None

@@ -16,7 +16,7 @@ from interlock.execution.once import Ended, begin, replayed, run_begun
 
 if TYPE_CHECKING:
     from interlock.cli.exec_preparing import Prepared
-    from interlock.execution.gate import Gate
+    from interlock.execution.gate import Begun, Gate
 
 
 def run_granted(args: Namespace, prepared: Prepared) -> int | None:
@@ -40,10 +40,26 @@ def run_granted(args: Namespace, prepared: Prepared) -> int | None:
 def claim_and_run(gate: Gate, args: Namespace, prepared: Prepared, execution_id: str) -> Ended | None:
     """Claim and begin in one decision, then run. None if no grant fits and an approval may be asked for."""
     from interlock.execution.running import NotStarted
+    from interlock.execution.signals import hearing
 
+    with hearing() as signals:
+        with signals.stopping():
+            begun = _begin(gate, args, prepared, execution_id)
+        if begun is None:
+            return None
+        if begun.replayed:
+            return replayed(execution_id, begun.result)
+        try:
+            return run_begun(gate, prepared.command, execution_id, begun, signals)
+        except NotStarted as error:
+            used = f"grant {begun.grant_id} was used"
+            raise Failed(f"{error}; {used}. {_again(execution_id, prepared)}") from None
+
+
+def _begin(gate: Gate, args: Namespace, prepared: Prepared, execution_id: str) -> Begun | None:
     needed = _needed(args, prepared, execution_id)
     try:
-        begun = begin(gate, prepared.command, execution_id, grant=needed)
+        return begin(gate, prepared.command, execution_id, grant=needed)
     except NotGranted as missing:
         if needed.claimed_before:
             return None
@@ -52,12 +68,6 @@ def claim_and_run(gate: Gate, args: Namespace, prepared: Prepared, execution_id:
         if not wants_json(args):
             _tell_asking(str(missing))
         return None
-    if begun.replayed:
-        return replayed(execution_id, begun.result)
-    try:
-        return run_begun(gate, prepared.command, execution_id, begun)
-    except NotStarted as error:
-        raise Failed(f"{error}; grant {begun.grant_id} was used. {_again(execution_id, prepared)}") from None
 
 
 def _needed(args: Namespace, prepared: Prepared, execution_id: str) -> Needed:

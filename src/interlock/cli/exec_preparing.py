@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,17 +42,33 @@ class Prepared(NamedTuple):
 
 def effective_command(args: Namespace) -> Prepared:
     """The command that these words mean here and now."""
+    with _refused():
+        return _prepared(args, read_stdin(_stdin_descriptor(), wait=args.stdin))
+
+
+def prepared_again(args: Namespace, before: Prepared) -> Prepared:
+    """What the same words mean by now, with the stdin that was read before: there is no second one."""
+    with _refused():
+        return _prepared(args, before.command.stdin)
+
+
+def _prepared(args: Namespace, stdin: bytes | None) -> Prepared:
+    prepared = _task(args, stdin) if args.is_task else _undeclared(args, stdin)
+    prepared.command.document()
+    return prepared
+
+
+@contextmanager
+def _refused() -> Generator[None]:
+    """Turn what keeps a command from being prepared into how we end."""
     try:
-        stdin = read_stdin(_stdin_descriptor(), wait=args.stdin)
-        prepared = _task(args, stdin) if args.is_task else _undeclared(args, stdin)
-        prepared.command.document()
+        yield
     except BadTask as error:
         raise Failed(str(error), Exit.USAGE, name="bad_task") from None
     except NotCanonical:
         raise Failed(
             "a word of the command is not text in UTF-8, so it cannot be approved", Exit.USAGE
         ) from None
-    return prepared
 
 
 def _task(args: Namespace, stdin: bytes | None) -> Prepared:

@@ -17,11 +17,14 @@ from interlock.cli.catalogue import SECTIONS, Entry, find
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import GLOBAL_FLAGS, GLOBAL_OPTIONS, Parser, Run, wants_json
 
+_STDOUT, _STDERR = 1, 2
 STOPPED_BY_HAND = 130  # what shells report for SIGINT
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the result is its exit code."""
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         # What a terminal cannot show is spelled out: it must not stop a command that has done its work.
         # Whoever reads a pipe sees each line as it comes, as on a terminal.
@@ -64,6 +67,16 @@ def _run(words: list[str]) -> int:
 
         complain(failed, as_json=wants_json(args))
         return failed.exit
+
+
+def _open_closed_streams() -> None:
+    """Let what was closed when we started lead nowhere. Whatever is opened next, the way to a server even, would be in
+    its place, and would get what we and the command say."""
+    while (opened := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        pass
+    os.close(opened)
+    sys.stdout = sys.stdout or os.fdopen(_STDOUT, "w")
+    sys.stderr = sys.stderr or os.fdopen(_STDERR, "w")
 
 
 def parser_of(entry: Entry) -> Parser:

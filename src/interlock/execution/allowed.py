@@ -16,6 +16,7 @@ from interlock.execution.direct import DirectGate
 from interlock.execution.effective import Effective, topic_of
 from interlock.execution.once import Ended, begin, run_begun
 from interlock.execution.running import NotStarted
+from interlock.execution.signals import Signals, Stopped, hearing
 from interlock.jobs.claiming import ClaimJob
 from interlock.jobs.finishing import CompleteJob, FailJob
 from interlock.jobs.leasing import Backoff, RenewJob
@@ -54,24 +55,29 @@ def run_here(store: DirectStore, job: Job, command: Effective) -> Ended | None:
     except Refusal:
         return None
     gate = DirectGate(store)
-    with _holding(store, held):
-        begun = begin(gate, command, held.id, job_id=held.id)
-        try:
-            ended = run_begun(gate, command, held.id, begun)
-        except NotStarted as error:
-            _fail(store, held, {"error": str(error)})
-            raise
-    return ended if ended.unrecorded else _finish(store, held, ended)
+    with hearing() as signals:
+        with _holding(store, held):
+            with signals.stopping():
+                begun = begin(gate, command, held.id, job_id=held.id)
+            try:
+                ended = run_begun(gate, command, held.id, begun, signals)
+            except NotStarted as error:
+                _fail(store, held, {"error": str(error)})
+                raise
+        return ended if ended.unrecorded else _finish(store, held, ended, signals)
 
 
-def _finish(store: DirectStore, held: Job, ended: Ended) -> Ended:
+def _finish(store: DirectStore, held: Job, ended: Ended, signals: Signals) -> Ended:
     """Say on the job how the command ended. The effect says it too, and that one decides."""
     try:
-        if ended.exit_code == 0:
-            store.run(CompleteJob(caller=store.caller, job_id=held.id, fence=held.fence, result=ended.result))
-        else:
-            _fail(store, held, ended.result)
-    except (Refusal, Fault) as trouble:
+        with signals.stopping():
+            if ended.exit_code == 0:
+                store.run(
+                    CompleteJob(caller=store.caller, job_id=held.id, fence=held.fence, result=ended.result)
+                )
+            else:
+                _fail(store, held, ended.result)
+    except (Refusal, Fault, Stopped) as trouble:
         return msgspec.structs.replace(ended, unfinished=str(trouble))
     return ended
 

@@ -14,6 +14,7 @@ from interlock.execution.gate import action_id_of
 from interlock.execution.once import Ended, begin, replayed, run_begun
 from interlock.execution.remote import ClientGate
 from interlock.execution.running import NotStarted
+from interlock.execution.signals import Signals, Stopped, hearing
 from interlock.sdk.outcomes import Busy, Conflict, Denied, InterlockError, NotFound
 from interlock.sdk.problems import Problem
 
@@ -70,15 +71,14 @@ def run_approved(client: Interlock, job: Job, command: Effective, approval: Task
     if lines:
         raise Drifted(job.id, lines)
     _check_people(job, approval)
-    gate = ClientGate(client)
     try:
         held = client.claim_job(job.id, lease_seconds=LEASE_SECONDS)
     except Conflict as refused:
         return _end_elsewhere(client, job.id, refused)
-    with _holding(client, held):
-        begun = begin(gate, command, job.id, job_id=job.id)
-        ended = replayed(job.id, begun.result) if begun.replayed else _run(client, gate, held, command, begun)
-    return _finish(client, held, ended)
+    with hearing() as signals:
+        with _holding(client, held):
+            ended = _run(client, held, command, signals)
+        return _finish(client, held, ended, signals)
 
 
 def _end_elsewhere(client: Interlock, job_id: str, refused: Conflict) -> Ended:
@@ -106,24 +106,30 @@ def known_end(client: Interlock, execution_id: str) -> Ended | None:
     raise _unsettled(execution_id, effect)
 
 
-def _run(client: Interlock, gate: ClientGate, held: HeldJob, command: Effective, begun: Any) -> Ended:
+def _run(client: Interlock, held: HeldJob, command: Effective, signals: Signals) -> Ended:
+    gate = ClientGate(client)
+    with signals.stopping():
+        begun = begin(gate, command, held.id, job_id=held.id)
+    if begun.replayed:
+        return replayed(held.id, begun.result)
     try:
-        return run_begun(gate, command, held.id, begun)
+        return run_begun(gate, command, held.id, begun, signals)
     except NotStarted as error:
         client.fail(held.id, held.fence, error={"error": str(error)}, retryable=False)
         raise
 
 
-def _finish(client: Interlock, held: HeldJob, ended: Ended) -> Ended:
+def _finish(client: Interlock, held: HeldJob, ended: Ended, signals: Signals) -> Ended:
     """Say on the job how the command ended. The effect says it too, and that one decides."""
     if ended.unrecorded is not None:
         return ended
     try:
-        if ended.exit_code == 0:
-            client.complete(held.id, held.fence, result=ended.result)
-        else:
-            client.fail(held.id, held.fence, error=ended.result, retryable=False)
-    except InterlockError as trouble:
+        with signals.stopping():
+            if ended.exit_code == 0:
+                client.complete(held.id, held.fence, result=ended.result)
+            else:
+                client.fail(held.id, held.fence, error=ended.result, retryable=False)
+    except (InterlockError, Stopped) as trouble:
         return msgspec.structs.replace(ended, unfinished=str(trouble))
     return ended
 

@@ -8,6 +8,7 @@ import msgspec
 
 from interlock.execution.effective import Effective
 from interlock.execution.gate import Begun, Gate, Needed, action_id_of
+from interlock.execution.signals import Signals, Stopped
 
 # The record outlives the command, so that a command which ends in time never leaves its outcome unknown.
 _SETTLING_SECONDS = 120
@@ -47,7 +48,7 @@ def begin(
     )
 
 
-def run_begun(gate: Gate, command: Effective, execution_id: str, begun: Begun) -> Ended:
+def run_begun(gate: Gate, command: Effective, execution_id: str, begun: Begun, signals: Signals) -> Ended:
     """Run what was begun and record how it ended. Raises `NotStarted` after recording that nothing happened.
 
     Once the command has run, no trouble with its record hides how it ended: who saw a failure would run it again.
@@ -56,17 +57,19 @@ def run_begun(gate: Gate, command: Effective, execution_id: str, begun: Begun) -
 
     action_id = action_id_of(execution_id)
     try:
-        ran = run(command)
+        ran = run(command, signals)
     except NotStarted as error:
-        gate.fail(action_id, begun.fence, {"error": str(error)})
+        with signals.stopping():
+            gate.fail(action_id, begun.fence, {"error": str(error)})
         raise
     result: dict[str, Any] = msgspec.to_builtins(ran)
     ended = Ended(
         execution_id=execution_id, exit_code=ran.exit_code, replayed=False, result=result, fence=begun.fence
     )
     try:
-        gate.commit(action_id, begun.fence, result)
-    except Exception as trouble:  # noqa: BLE001 - whatever it is, the command has run
+        with signals.stopping():
+            gate.commit(action_id, begun.fence, result)
+    except (Exception, Stopped) as trouble:  # noqa: BLE001 - whatever it is, the command has run
         return msgspec.structs.replace(ended, unrecorded=str(trouble) or type(trouble).__name__)
     return ended
 

@@ -71,7 +71,7 @@ def prepare_command(
 def read_stdin(descriptor: int, *, wait: bool) -> bytes | None:
     """What was piped or redirected in, to its end; None for a terminal, or for a pipe in which nothing is yet.
 
-    With `wait`, a pipe is read whatever it takes. Raises `BadTask` if there is more than may be.
+    With `wait`, a pipe is read whatever it takes. Raises `BadTask` if it cannot be read, or is more than may be.
     """
     try:
         mode = os.fstat(descriptor).st_mode
@@ -79,14 +79,10 @@ def read_stdin(descriptor: int, *, wait: bool) -> bytes | None:
         return None
     if stat.S_ISCHR(mode) or not (stat.S_ISREG(mode) or wait or _has_news(descriptor)):
         return None
-    chunks: list[bytes] = []
-    size = 0
-    while chunk := os.read(descriptor, 1 << 16):
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > STDIN_BYTES_MAX:
-            raise BadTask(f"stdin is larger than {STDIN_BYTES_MAX} bytes; pass a file's name instead")
-    return b"".join(chunks) or None
+    try:
+        return _to_its_end(descriptor) or None
+    except OSError as error:
+        raise BadTask(f"stdin cannot be read: {error.strerror}; leave it out with `< /dev/null`") from None
 
 
 def is_silent_pipe(descriptor: int) -> bool:
@@ -96,6 +92,17 @@ def is_silent_pipe(descriptor: int) -> bool:
     except OSError:
         return False
     return (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)) and not _has_news(descriptor)
+
+
+def _to_its_end(descriptor: int) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    while chunk := os.read(descriptor, 1 << 16):
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > STDIN_BYTES_MAX:
+            raise BadTask(f"stdin is larger than {STDIN_BYTES_MAX} bytes; pass a file's name instead")
+    return b"".join(chunks)
 
 
 def _has_news(descriptor: int) -> bool:

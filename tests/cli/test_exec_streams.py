@@ -1,0 +1,138 @@
+"""`interlock exec` between a command and whoever started it: streams that are closed, slow or full, and signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.terminal import HANG_SECONDS, Terminal
+from tests.cli.yard import effect_of, granted, wait_for
+from tests.harness.server import InterlockServer, clean_env
+
+EXEC = [sys.executable, "-m", "interlock.cli.main", "exec"]
+IGNORING_CHILDREN = """\
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+LONG = 300_000
+
+
+def test_a_command_fails_as_it_failed_also_where_ended_children_are_ignored(yard: Terminal) -> None:
+    grant = granted(yard, "mark")
+
+    ended = subprocess.run(
+        [sys.executable, "-c", IGNORING_CHILDREN, *EXEC, "mark", "7"],
+        cwd=yard.folder, env=clean_env(), stdin=subprocess.DEVNULL, timeout=HANG_SECONDS,
+    )  # fmt: skip
+
+    assert ended.returncode == 7
+    use = yard("grants", grant["id"], "--json").json["claims"][0]
+    assert effect_of(yard, use["execution_id"])["result"]["exit_code"] == 7
+
+
+def test_what_a_command_says_goes_nowhere_if_stdout_was_closed(yard: Terminal, tmp_path: Path) -> None:
+    server = InterlockServer(f"sqlite:///{tmp_path}/interlock.db").start()
+    ada, bot = server.create_key("ada"), server.create_key("bot", kind="agent", roles="submit")
+    granted(yard, "say", "--url", server.url, "--key", ada.key)
+    at = {"INTERLOCK_URL": server.url, "INTERLOCK_KEY": bot.key}
+
+    ended = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *EXEC, "say", "--", "sh", "-c", "echo GET / HTTP/1.1; exit 3"],
+        cwd=yard.folder, env=clean_env(at), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        timeout=HANG_SECONDS,
+    )  # fmt: skip
+    log = server.log()
+    server.close()
+
+    assert (ended.returncode, ended.stderr) == (3, b"")
+    assert '"status":400' not in log
+
+
+def test_a_command_that_lists_with_stdout_closed_ends_well(yard: Terminal) -> None:
+    words = ["sh", "-c", 'exec "$@" >&- 2>&- <&-', "sh", *EXEC[:-1], "grants"]
+    assert subprocess.run(words, cwd=yard.folder, env=clean_env(), timeout=HANG_SECONDS).returncode == 0
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_reader_that_is_slow_gets_all_that_was_said(yard: Terminal, blocking: bool) -> None:
+    granted(yard, "say")
+    reading, writing = os.pipe()
+    os.set_blocking(writing, blocking)
+    words = [*EXEC, "say", "--", "sh", "-c", f"head -c {LONG} /dev/zero; echo said >> marks; exit 5"]
+    process = subprocess.Popen(
+        words, cwd=yard.folder, env=clean_env(), stdin=subprocess.DEVNULL, stdout=writing
+    )
+    os.close(writing)
+
+    time.sleep(4)  # for longer than what is left behind is waited for
+    said = b""
+    while chunk := os.read(reading, 1 << 16):
+        said += chunk
+    os.close(reading)
+
+    assert (process.wait(HANG_SECONDS), len(said)) == (5, LONG)
+
+
+def test_a_reader_that_stands_still_keeps_no_command_past_its_time(yard: Terminal) -> None:
+    grant = granted(yard, "say")
+    reading, writing = os.pipe()
+    words = [*EXEC, "--timeout", "2s", "say", "--", "sh", "-c", f"head -c {LONG} /dev/zero; echo on >> marks"]
+    process = subprocess.Popen(
+        words, cwd=yard.folder, env=clean_env(), stdin=subprocess.DEVNULL, stdout=writing
+    )
+    os.close(writing)
+
+    try:
+        assert process.wait(HANG_SECONDS) == 124
+    finally:
+        os.close(reading)
+        process.wait(HANG_SECONDS)
+    assert not (yard.folder / "marks").exists()
+    use = yard("grants", grant["id"], "--json").json["claims"][0]
+    assert effect_of(yard, use["execution_id"])["result"]["timed_out"] is True
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_is_stopped_while_recording_passes_the_exit_code_on_and_says_how_to_record_it(
+    yard: Terminal, tmp_path: Path, number: signal.Signals
+) -> None:
+    server = InterlockServer(f"sqlite:///{tmp_path}/interlock.db").start()
+    ada, bot = server.create_key("ada"), server.create_key("bot", kind="agent", roles="submit")
+    at = {"INTERLOCK_URL": server.url, "INTERLOCK_KEY": bot.key, "SERVER": str(server.pid)}
+    granted(yard, "halt", "--url", server.url, "--key", ada.key)
+    halt = ("halt", "--", "sh", "-c", 'kill -STOP "$SERVER"; echo $$ >> marks; echo over >> marks; exit 7')
+    process = subprocess.Popen(
+        [*EXEC, "--patience", "10m", "--env", "SERVER", *halt],
+        cwd=yard.folder, env=clean_env(at), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    wait_for(yard, "over")
+    ours = (yard.folder / "marks").read_text().split()[0]
+    while Path(f"/proc/{ours}").exists():
+        time.sleep(0.02)
+    until = time.monotonic() + HANG_SECONDS
+    while process.poll() is None and time.monotonic() < until:
+        time.sleep(0.3)  # one that comes before it records is for what the command has left behind
+        process.send_signal(number)
+    _, complaint = process.communicate(timeout=HANG_SECONDS)
+    server.close()
+
+    assert process.returncode == 7, complaint
+    assert f"stopped by {number.name}" in complaint
+    assert "record it with `interlock effect commit exec:" in complaint
+
+
+def test_a_stdin_that_cannot_be_read_is_a_usage_error(yard: Terminal) -> None:
+    granted(yard, "cat")
+    with (yard.folder / "unread").open("wb") as unreadable:
+        ended = subprocess.run(
+            [*EXEC, "cat"], cwd=yard.folder, env=clean_env(), stdin=unreadable, stderr=subprocess.PIPE,
+            timeout=HANG_SECONDS,
+        )  # fmt: skip
+    assert (ended.returncode, b"stdin cannot be read" in ended.stderr) == (2, True), ended.stderr
