@@ -48,6 +48,7 @@ CODES_OF: Mapping[type[Exception], str] = {
     approvals.JobExpired: "approval_expired",
     approvals.NotActionable: "not_actionable",
     approvals.SubmitterUnknown: "not_actionable",
+    approvals.AskedByWorkflow: "not_actionable",
     approvals.SelfApproval: "self_approval",
     approvals.NotEligible: "not_eligible",
     jobs.FenceStale: "fence_stale",

@@ -77,6 +77,22 @@ def place(
             assert_never(decision)
 
 
+def ask_anew(
+    world: World, approval: Approval, verdict: Verdict, *, tenant: str, job_hash: str, round_number: int
+) -> Placed:
+    """The same question to the same people until the same time, where a workflow asked and not the policy."""
+    snapshot = policy_in_force(world, tenant).snapshot
+    again = msgspec.structs.replace(
+        approval,
+        votes=(),
+        requested_at=world.now,
+        round=round_number,
+        policy_snapshot=snapshot,
+        job_hash=job_hash,
+    )
+    return Placed(state=JobState.APPROVAL, verdict=verdict, policy_snapshot=snapshot, approval=again)
+
+
 def judged_requirement(world: World, proposal: Proposal) -> tuple[str | None, Requirement] | None:
     """Which rule would ask people about this now, and for what; None if none would."""
     evaluation = judge(world, proposal.tenant, proposal.action, proposal.actor, proposal.priority)

@@ -105,6 +105,17 @@ class SubmitterUnknown(DecisionRefused):
         self.state = state
 
 
+class AskedByWorkflow(DecisionRefused):
+    """What a workflow asks people about is what its run has come to, whatever somebody would have it show."""
+
+    def __init__(self, job_id: str, state: str, run_id: str) -> None:
+        super().__init__(
+            f"{job_id} is a question of {run_id} and shows what became of it, so it cannot be edited; "
+            "approve or reject it, or cancel the run"
+        )
+        self.state = state
+
+
 class SelfApproval(DecisionRefused):
     def __init__(self, job_id: str, principal: str) -> None:
         super().__init__(f"{principal} submitted {job_id} or owns who did; somebody else must decide it")

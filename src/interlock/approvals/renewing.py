@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from interlock.approvals.drifting import rebased, target_reads
-from interlock.approvals.placing import Placed, Proposal, place, placing_reads
+from interlock.approvals.placing import Placed, Proposal, ask_anew, place, placing_reads
 from interlock.approvals.recording import (
     DECISION_REFUSALS,
     announce_job,
@@ -13,13 +13,13 @@ from interlock.approvals.recording import (
     record_change,
     record_refusal,
 )
-from interlock.approvals.refusals import JobExpired, NotActionable, SubmitterUnknown
+from interlock.approvals.refusals import AskedByWorkflow, JobExpired, NotActionable, SubmitterUnknown
 from interlock.identity.model import PRINCIPALS, Caller, Principal, Role
 from interlock.identity.refusals import Forbidden
 from interlock.identity.rules import caller_reads, identify
 from interlock.jobs.model import GRANTED_LABEL, JOBS, TRANSITIONS, Action, Job, JobState, Revision
 from interlock.kernel.command import Command
-from interlock.kernel.record import Reads
+from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 from interlock.policy.model import HEAD_ID, HEADS
@@ -50,7 +50,8 @@ class _AskAgain(Command[Job], frozen=True, kw_only=True):
     def more(self, world: World) -> Reads:
         # Whoever may not ask again is told so, whatever the policy would say, or fail to.
         _, job = self._admitted(world)
-        return placing_reads(world, self._proposal(world, job)) | target_reads(job)
+        placing = NOTHING if job.is_question else placing_reads(world, self._proposal(world, job))
+        return placing | target_reads(job)
 
     def decide(self, world: World) -> Job:
         by, job = self._admitted(world)
@@ -66,7 +67,8 @@ class _AskAgain(Command[Job], frozen=True, kw_only=True):
         job = find_job(world, self.caller.tenant, self.job_id)
         self._check_may(by, job)
         state = job.state_at(world.now)
-        if state not in (JobState.APPROVAL, JobState.EXPIRED):
+        # A question that nobody answered in time has ended the step that asked it.
+        if state is not JobState.APPROVAL and (job.is_question or state is not JobState.EXPIRED):
             raise NotActionable(job.id, state.value, self._verb())
         if job.expires_at is not None and job.is_over_at(world.now):
             raise JobExpired(job.id, job.expires_at, world.now)
@@ -82,11 +84,17 @@ class _AskAgain(Command[Job], frozen=True, kw_only=True):
         action = rebased(world, proposal.action, job.tenant)
         proposal = msgspec.structs.replace(proposal, action=action)
         job_hash = proposal.action.hash(job.tenant)
-        placed = place(world, proposal, job_hash=job_hash, ends_at=job.expires_at, round_number=round_number)
+        placed = self._placed(world, job, proposal, job_hash, round_number)
         stored = world.put(JOBS, self._renewed(world, by, job, proposal.action, placed, job_hash))
         record_change(world, stored, self.caller, self._verb(), reason=self._why(), old_hash=job.job_hash)
         announce_job(world, stored, _EVENTS[stored.state], round=round_number)
         return stored
+
+    def _placed(self, world: World, job: Job, proposal: Proposal, job_hash: str, round_number: int) -> Placed:
+        if job.is_question and job.approval:
+            asked = (job.approval, job.verdict)
+            return ask_anew(world, *asked, tenant=job.tenant, job_hash=job_hash, round_number=round_number)
+        return place(world, proposal, job_hash=job_hash, ends_at=job.expires_at, round_number=round_number)
 
     def _renewed(
         self, world: World, by: Principal, job: Job, action: Action, placed: Placed, job_hash: str
@@ -145,6 +153,12 @@ class EditJob(_AskAgain, frozen=True, kw_only=True):
 
     payload: msgspec.Raw
     reason: str
+
+    def _admitted(self, world: World) -> tuple[Principal, Job]:
+        by, job = super()._admitted(world)
+        if job.is_question:
+            raise AskedByWorkflow(job.id, job.state.value, job.run_id or "")
+        return by, job
 
     def _action(self, job: Job) -> Action:
         return msgspec.structs.replace(job.action, payload=self.payload)

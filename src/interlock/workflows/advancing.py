@@ -91,7 +91,7 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
         if step.state is not StepState.RUNNING or job is None:
             return step
         definition = next(each for each in progress.definition if each.id == step.id)
-        if definition.kind is StepKind.APPROVAL and job.state is JobState.PENDING:
+        if definition.kind is StepKind.APPROVAL and _is_agreed(job):
             self._close_question(world, job)
             return changed(step, state=StepState.SUCCEEDED, ended_at=world.now)
         if job.state is JobState.SUCCEEDED:
@@ -225,6 +225,12 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
         if job.state in (JobState.APPROVAL, JobState.PENDING):
             self._cancel(world, job)
         return changed(step, state=StepState.CANCELLED, ended_at=world.now)
+
+
+def _is_agreed(job: Job) -> bool:
+    """Whether people said yes to the question: that nobody is asked any more is not enough."""
+    approval = job.approval
+    return job.state is JobState.PENDING and approval is not None and approval.state is ApprovalState.APPROVED
 
 
 def _proposal(run: Run, step: Step, actor: Principal, progress: Progress, *, world: World | None) -> Proposal:

@@ -69,6 +69,52 @@ async def test_no_worker_gets_an_approval_step(stage: Stage) -> None:
     assert claimed.document["jobs"] == []
 
 
+async def asked(stage: Stage) -> tuple[str, str, str]:
+    """A run that an agent started and that waits for people: the run, the question and the agent's key."""
+    bot = await stage.agent()
+    await stage.policy(ALLOW)
+    await stage.call("PUT", "workflows/report", stage.admin, {"steps": STEPS})
+    run_id = (await stage.call("POST", "workflows/report/runs", bot, {})).document["run_id"]
+    await stage.service.workflows.advance_all()
+    await work(stage)
+    (question,) = (await stage.get("approvals?state=pending"))["items"]
+    return run_id, question["id"], bot
+
+
+@pytest.mark.parametrize("policy", [ALLOW, "version: v1\nmode: observe\n", "version: v1\ndefault: deny\n"])
+async def test_a_refresh_asks_the_same_people_again_whatever_the_policy_would_allow(
+    stage: Stage, policy: str
+) -> None:
+    run_id, question, bot = await asked(stage)
+    ada = await stage.person("ada")
+    before = await stage.job(question)
+    await stage.policy(policy)
+
+    seen = await stage.call("POST", f"approvals/{question}/refresh", bot, {})
+    await stage.service.workflows.advance_all()
+
+    after = seen.document
+    assert (seen.status, after["state"], after["approval"]["round"]) == (200, "APPROVAL", 2)
+    for kept in ("rule", "quorum", "groups", "binding", "expires_at"):
+        assert after["approval"][kept] == before["approval"][kept]
+    assert (await states(stage, run_id))["agree"] == "running"
+    assert (await stage.approve(question, ada)).word == "approved"
+    await stage.service.workflows.advance_all()
+    assert (await states(stage, run_id))["agree"] == "succeeded"
+
+
+async def test_what_a_question_shows_cannot_be_edited(stage: Stage) -> None:
+    _, question, bot = await asked(stage)
+    before = await stage.job(question)
+
+    for key in (bot, await stage.person("ada")):
+        seen = await stage.call(
+            "POST", f"approvals/{question}/edit", key, {"payload": {"all": "well"}, "reason": "nicer"}
+        )
+        assert (seen.status, seen.word, seen.document["state"]) == (409, "not_actionable", "APPROVAL")
+    assert await stage.job(question) == before
+
+
 async def test_a_failed_step_fails_the_run_and_skips_the_rest_and_frees_the_slot(stage: Stage) -> None:
     run_id = await set_up(stage)
     await stage.call("PUT", "limits/tenant", stage.admin, {"max_concurrent_runs": 1})
