@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from interlock.api.faults import shape_faults
 from interlock.api.http import NotDecodable, Request, percent_decoded
 from interlock.api.operations import Operation, RawBody
 from interlock.api.problem import ProblemError, invalid, problem
+from interlock.codec.shapes import shape_faults
 from interlock.codec.strict import Fault, JsonRefused, JsonValue, parse, pointer
 
 JSON = "application/json"

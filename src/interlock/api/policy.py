@@ -14,6 +14,7 @@ from interlock.api.operations import Answer, Body, Operation, RawBody, Reply
 from interlock.api.problem import ProblemError, problem
 from interlock.api.service_calls import Asked, caller_of, decide
 from interlock.api.views import JobView, job_view
+from interlock.codec.located import SourceInvalid
 from interlock.identity.model import Principal, PrincipalKind
 from interlock.identity.refusals import NotFound
 from interlock.jobs import queries as job_queries
@@ -24,7 +25,6 @@ from interlock.policy.language import PolicyDocument
 from interlock.policy.model import PolicyHead, PolicySnapshot
 from interlock.policy.parsing import parse_policy
 from interlock.policy.rules import NO_POLICY, ActivatePolicy, RollBackPolicy
-from interlock.policy.source import PolicyInvalid
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
 from interlock.store.contract import cut
@@ -187,7 +187,7 @@ async def observed(call: Asked[PageQuery, None]) -> Reply:
 def _parsed(text: bytes) -> PolicyDocument:
     try:
         return parse_policy(text)
-    except PolicyInvalid as wrong:
+    except SourceInvalid as wrong:
         errors = [
             {"path": each.path, "reason": each.message, "line": each.line, "column": each.column}
             for each in wrong.errors

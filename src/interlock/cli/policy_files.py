@@ -11,8 +11,8 @@ from interlock.cli.values import read_bytes
 from interlock.cli.wording import counted, safe
 
 if TYPE_CHECKING:
+    from interlock.codec.located import LocatedFault
     from interlock.policy.language import PolicyDocument
-    from interlock.policy.source import PolicyError
 
 
 def read_text(path: str) -> str:
@@ -27,17 +27,17 @@ def read_text(path: str) -> str:
 
 def read_policy(path: str) -> tuple[str, PolicyDocument]:
     """The text and the policy in it."""
+    from interlock.codec.located import SourceInvalid
     from interlock.policy.parsing import parse_policy
-    from interlock.policy.source import PolicyInvalid
 
     text = read_text(path)
     try:
         return text, parse_policy(text)
-    except PolicyInvalid as invalid:
+    except SourceInvalid as invalid:
         raise refused(path, invalid.errors, "policy") from invalid
 
 
-def refused(path: str, errors: Iterable[PolicyError], what: str) -> Failed:
+def refused(path: str, errors: Iterable[LocatedFault], what: str) -> Failed:
     """The end of a command that was given this file."""
     found = tuple(errors)
     lines = [f"{path} is not a {what} ({counted(len(found), 'error')}):"]

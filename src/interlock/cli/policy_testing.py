@@ -35,12 +35,12 @@ def tested(args: Namespace) -> int:
 
 
 def _cases(path: str) -> tuple[Case, ...]:
+    from interlock.codec.located import SourceInvalid
     from interlock.policy.cases import parse_cases
-    from interlock.policy.source import PolicyInvalid
 
     try:
         return parse_cases(read_text(path))
-    except PolicyInvalid as invalid:
+    except SourceInvalid as invalid:
         raise refused(path, invalid.errors, "file of cases") from invalid
 
 

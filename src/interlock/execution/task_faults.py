@@ -7,14 +7,18 @@ from typing import Any
 
 import msgspec
 
-from interlock.api.faults import shape_faults
+from interlock.codec.located import LocatedFault, Mapping, Node, Sequence, Source
+from interlock.codec.shapes import shape_faults
 from interlock.execution.tasks import BadTask, Name, Task, check_task
-from interlock.policy.source import Mapping, Node, PolicyError, Sequence, Source
 
 _UNKNOWN = "unknown field"
+_SPELLED = {
+    "timeout": "is not a duration; write it like 30s, 10m or 2h",
+    "env": "is not a variable's name; write the name alone, such as DEPLOY_TOKEN",
+}
 
 
-def faults_of(source: Source, document: Any) -> list[PolicyError]:
+def faults_of(source: Source, document: Any) -> list[LocatedFault]:
     """All that keeps the tasks of a file from being read, from top to bottom; `document` is the file without places."""
     root = source.root
     if not isinstance(root, Mapping):
@@ -48,7 +52,9 @@ def _faults(name: str, document: Any) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def _advised(steps: tuple[str, ...], reason: str) -> str:
-    """YAML reads a bare true or 7 as something else than text."""
+    """YAML reads a bare true or 7 as something else than text; and nobody reads a pattern."""
+    if "matching regex" in reason:
+        return _SPELLED.get(steps[0], reason)
     if not reason.startswith("expected str, got"):
         return reason
     advice = "write it like 10m" if steps == ("timeout",) else "write it in quotes"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from interlock.execution.task_cache import keep_tasks, kept_tasks
 from interlock.execution.tasks import BadTask, Task, read_tasks
 
 if TYPE_CHECKING:
-    from interlock.policy.source import Node, PolicyError, Source
+    from interlock.codec.located import LocatedFault, Source
 
 NAME = "interlock.yaml"
 _BYTES_MAX = 256 * 1024
@@ -36,8 +36,10 @@ def read_task_file(path: Path, *, kept_in: Path | None = None) -> dict[str, Task
 
 
 def _read_anew(path: Path, text: bytes, kept_in: Path | None) -> dict[str, Task]:
+    from interlock.codec.located import plain
+
     source = _source(path, text)
-    document = _plain(source.root)
+    document = plain(source.root)
     try:
         tasks = read_tasks(document)
     except BadTask:
@@ -51,31 +53,18 @@ def _read_anew(path: Path, text: bytes, kept_in: Path | None) -> dict[str, Task]
 
 def _source(path: Path, text: bytes) -> Source:
     """The file as a tree that knows its places. Raises `BadTask`."""
-    from interlock.policy.source import PolicyInvalid, decoded
-    from interlock.policy.source_yaml import read_yaml
+    from interlock.codec.located import SourceInvalid, decoded
+    from interlock.codec.located_yaml import read_yaml
 
     try:
         source = read_yaml(decoded(text))
-    except PolicyInvalid as invalid:
+    except SourceInvalid as invalid:
         raise _told(path, invalid.errors) from None
     if source.faults:
         raise _told(path, source.faults)
     return source
 
 
-def _told(path: Path, faults: Iterable[PolicyError]) -> BadTask:
+def _told(path: Path, faults: Iterable[LocatedFault]) -> BadTask:
     """Spelled as compilers do, so that editors can jump to it."""
     return BadTask("\n".join(f"{path}:{fault}" for fault in faults))
-
-
-def _plain(node: Node) -> Any:
-    """What a tree says, without its places."""
-    from interlock.policy.source import Mapping, Scalar, Sequence
-
-    match node:
-        case Scalar():
-            return node.value
-        case Sequence():
-            return [_plain(item) for item in node.items]
-        case Mapping():
-            return {name: _plain(entry.node) for name, entry in node.entries.items()}

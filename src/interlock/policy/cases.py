@@ -19,6 +19,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from interlock.codec.located import Mapping, Node, Scalar, SourceInvalid, decoded, kind_of, plain
+from interlock.codec.located import Sequence as Listed
 from interlock.policy.evaluate import (
     Actor,
     Budget,
@@ -32,8 +34,6 @@ from interlock.policy.language import Decision
 from interlock.policy.parsing import Syntax
 from interlock.policy.reading import Reading, read_source
 from interlock.policy.requirements import QUORUM_MAX
-from interlock.policy.source import Mapping, Node, PolicyInvalid, Scalar, decoded, kind_of, plain
-from interlock.policy.source import Sequence as Listed
 
 CASES_MAX = 2000
 
@@ -82,7 +82,7 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_cases(text: str | bytes, *, syntax: Syntax = "auto") -> tuple[Case, ...]:
-    """Read a file of cases, a list or a mapping with `cases`; raise `PolicyInvalid` with every error."""
+    """Read a file of cases, a list or a mapping with `cases`; raise `SourceInvalid` with every error."""
     source = read_source(decoded(text), is_json=None if syntax == "auto" else syntax == "json")
     reading = Reading(source)
     if isinstance(source.root, Listed):
@@ -91,7 +91,7 @@ def parse_cases(text: str | bytes, *, syntax: Syntax = "auto") -> tuple[Case, ..
         fields = reading.fields(source.root, "", ("cases",), required=("cases",))
         cases = reading.field(fields, "", "cases", partial(_read_cases, reading), ())
     if reading.errors:
-        raise PolicyInvalid(reading.errors)
+        raise SourceInvalid(reading.errors)
     return cases
 
 

@@ -6,6 +6,7 @@ import re
 from functools import partial
 from typing import Literal
 
+from interlock.codec.located import Entry, Mapping, Node, Scalar, Sequence, SourceInvalid, decoded
 from interlock.policy.expressions import EXPRESSION_MAX, ExpressionInvalid, compile_expression
 from interlock.policy.language import (
     ApprovalRequirement,
@@ -20,7 +21,6 @@ from interlock.policy.matching import text_problem, topic_problem
 from interlock.policy.rates import Rate, finest, parse_rate
 from interlock.policy.reading import Reading, join, read_source
 from interlock.policy.requirements import read_requirement
-from interlock.policy.source import Entry, Mapping, Node, PolicyInvalid, Scalar, Sequence, decoded
 
 RULES_MAX = 1000
 BURST_MAX = 100_000  # a full bucket is then still a number that every JSON reader holds exactly
@@ -39,12 +39,12 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 
 
 def parse_policy(text: str | bytes, *, syntax: Syntax = "auto") -> PolicyDocument:
-    """Read a policy in YAML or JSON; raise `PolicyInvalid` with every error. `auto` tells them apart."""
+    """Read a policy in YAML or JSON; raise `SourceInvalid` with every error. `auto` tells them apart."""
     source = read_source(decoded(text), is_json=None if syntax == "auto" else syntax == "json")
     reading = Reading(source)
     document = _read_document(reading, source.root)
     if reading.errors:
-        raise PolicyInvalid(reading.errors)
+        raise SourceInvalid(reading.errors)
     return document
 
 

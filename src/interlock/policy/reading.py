@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TypeVar
 
 from interlock.codec.durations import seconds_of
+from interlock.codec.located import Entry, LocatedFault, Mapping, Node, Scalar, Sequence, Source, kind_of
+from interlock.codec.located_json import read_json
 from interlock.policy.language import duration_text
-from interlock.policy.source import Entry, Mapping, Node, PolicyError, Scalar, Sequence, Source, kind_of
-from interlock.policy.source_json import read_json
 
 TEXT_MAX = 200
 VALUES_MAX = 100
@@ -37,7 +37,7 @@ def read_source(text: str, *, is_json: bool | None) -> Source:
 
 
 def _read_yaml(text: str) -> Source:
-    from interlock.policy.source_yaml import (
+    from interlock.codec.located_yaml import (
         read_yaml,  # Here: policies in force are JSON, and need none of it.
     )
 
@@ -50,7 +50,7 @@ class Reading:
     def __init__(self, source: Source) -> None:
         """Begin with the faults of the text itself."""
         self.source = source
-        self.errors: list[PolicyError] = list(source.faults)
+        self.errors: list[LocatedFault] = list(source.faults)
 
     def refuse(self, at: Node | int, path: str, message: str) -> None:
         """Note what is wrong with a node, or at a character."""

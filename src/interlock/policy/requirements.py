@@ -6,9 +6,9 @@ from functools import partial
 from itertools import pairwise
 from typing import cast
 
+from interlock.codec.located import Node
 from interlock.policy.language import DAY_SECONDS, ApprovalRequirement, Binding, Escalation, OnExpiry
 from interlock.policy.reading import Reading
-from interlock.policy.source import Node
 
 QUORUM_MAX = 50
 ESCALATIONS_MAX = 10

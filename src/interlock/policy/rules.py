@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from interlock.audit.rules import Note, note
+from interlock.codec.located import SourceInvalid
 from interlock.identity.model import Caller, Principal, Role
 from interlock.identity.refusals import NotFound
 from interlock.identity.rules import caller_reads, require
@@ -31,7 +32,6 @@ from interlock.policy.model import (
 )
 from interlock.policy.refusals import PolicyUnavailable
 from interlock.policy.request import Actor, PolicyInput
-from interlock.policy.source import PolicyInvalid
 
 OPERATOR = "operator"
 _BUDGET = Budget()
@@ -58,7 +58,7 @@ def active_policy(head: PolicyHead | None) -> ActivePolicy:
     snapshot, document = (head.snapshot, head.document) if head else (NO_POLICY, _NOTHING_ALLOWED)
     try:
         policy = compiled(snapshot, document.encode())
-    except (SnapshotAltered, PolicyInvalid) as altered:
+    except (SnapshotAltered, SourceInvalid) as altered:
         raise PolicyUnavailable("policy", str(altered)) from altered
     return ActivePolicy(snapshot, policy, policy.document.mode is Mode.OBSERVE)
 

@@ -78,7 +78,7 @@ async def bootstrap(service: Service) -> IssuedKey | None:
 
 
 async def activate_policy_file(service: Service, path: Path, tenant: str = TENANT_DEFAULT) -> str:
-    """Put a policy file in force as the operator; returns its snapshot id. Raises `PolicyInvalid`."""
+    """Put a policy file in force as the operator; returns its snapshot id. Raises `SourceInvalid`."""
     text = await asyncio.to_thread(path.read_text)
     document = parse_policy(text)
     head = await service.kernel.run(ActivatePolicy.of(document, text, tenant=tenant))

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from interlock.codec.located import ERRORS_MAX, TEXT_BYTES_MAX, SourceInvalid
 from interlock.policy.parsing import RULES_MAX, parse_policy
-from interlock.policy.source import ERRORS_MAX, TEXT_BYTES_MAX, PolicyInvalid
 
 
 def errors_of(text: str | bytes, **options: object) -> list[str]:
-    with pytest.raises(PolicyInvalid) as caught:
+    with pytest.raises(SourceInvalid) as caught:
         parse_policy(text, **options)  # type: ignore[arg-type]
     return [str(error) for error in caught.value.errors]
 

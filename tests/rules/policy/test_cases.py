@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from interlock.codec.located import SourceInvalid
 from interlock.policy.cases import CaseResult, parse_cases, run_cases
 from interlock.policy.evaluate import compile_policy
 from interlock.policy.parsing import parse_policy
-from interlock.policy.source import PolicyInvalid
 from tests.rules.policy.test_contract_example import EXAMPLE
 
 CASES = """\
@@ -66,7 +66,7 @@ def test_a_bare_list_of_cases_and_a_bare_decision_will_do() -> None:
         "- {given: {topic: knowledge.read}, expect: allow}\n- {given: {topic: other}, expect: allow}\n"
     )
     assert [result.outcome for result in results] == ["passed", "failed"]
-    with pytest.raises(PolicyInvalid, match=r"cases\[0\].expect: expected 'allow'"):
+    with pytest.raises(SourceInvalid, match=r"cases\[0\].expect: expected 'allow'"):
         parse_cases("- {given: {topic: a}, expect: permit}\n")
 
 
@@ -101,7 +101,7 @@ def test_a_case_whose_expression_fails_is_an_error_not_a_failure() -> None:
     ],
 )
 def test_a_mistake_in_a_case_has_its_place(text: str, errors: list[str]) -> None:
-    with pytest.raises(PolicyInvalid) as caught:
+    with pytest.raises(SourceInvalid) as caught:
         parse_cases(text)
     found = [str(error) for error in caught.value.errors]
     assert len(found) == len(errors), found

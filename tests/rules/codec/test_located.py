@@ -11,9 +11,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.policy.source import Node, PolicyInvalid, Scalar, Sequence, Source, plain
-from interlock.policy.source_json import read_json
-from interlock.policy.source_yaml import read_yaml
+from interlock.codec.located import Node, Scalar, Sequence, Source, SourceInvalid, plain
+from interlock.codec.located_json import read_json
+from interlock.codec.located_yaml import read_yaml
 
 # YAML cannot hold every character that JSON can; this is what both can.
 texts = st.text(
@@ -87,7 +87,7 @@ def test_json_that_only_yaml_could_not_read_is_read() -> None:
 @pytest.mark.parametrize("text", ["[" * 100_000, "{" * 5000, "- " * 50_000, '{"a":' * 20_000, "? " * 5000])
 def test_no_depth_exhausts_the_stack(text: str) -> None:
     for read in (read_yaml, read_json):
-        with pytest.raises(PolicyInvalid):
+        with pytest.raises(SourceInvalid):
             read(text)
 
 
@@ -100,5 +100,5 @@ def test_a_bomb_of_aliases_is_refused_without_being_expanded() -> None:
 @given(st.text(alphabet="{}[]\":,\\ \n\tab01-.eE&*!|>%@`'#?", max_size=40))
 def test_no_text_breaks_the_readers(text: str) -> None:
     for read in (read_yaml, read_json):
-        with suppress(PolicyInvalid):
+        with suppress(SourceInvalid):
             plain(read(text).root)

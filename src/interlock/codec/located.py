@@ -1,4 +1,4 @@
-"""Policy text as a tree of nodes that know where they were written.
+"""Text that people write, as a tree of nodes that know where they were written: policies, their cases, task files.
 
 YAML and JSON become the same three kinds of node, so that whoever reads the tree can point at the line and
 column of what is wrong, and so that both syntaxes have one meaning. Faults of the text itself (a duplicate
@@ -22,8 +22,8 @@ ERRORS_MAX = 100  # whoever has more of them mends these first
 Plain: TypeAlias = "str | int | float | bool | None"
 
 
-class PolicyError(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing wrong with a policy: where (path, and line and column from 1) and what to do about it."""
+class LocatedFault(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing wrong with a text: where (path, and line and column from 1) and what to do about it."""
 
     path: str
     message: str
@@ -36,10 +36,10 @@ class PolicyError(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.line}:{self.column}: {where}{self.message}"
 
 
-class PolicyInvalid(ValueError):
-    """The text is not a policy (or not a file of cases); `errors` lists all that is wrong, top down."""
+class SourceInvalid(ValueError):
+    """The text is not what it is to be; `errors` lists all that is wrong, top down."""
 
-    def __init__(self, errors: Iterable[PolicyError]) -> None:
+    def __init__(self, errors: Iterable[LocatedFault]) -> None:
         """Carry at least one error, in the order of the text, and only the first at each place."""
         found = {(error.line, error.column): error for error in reversed(list(errors))}
         self.errors = tuple(found[place] for place in sorted(found))[:ERRORS_MAX]
@@ -92,7 +92,7 @@ class Source:
         """Start with a text whose tree is still to be read; `root` and `faults` are filled by its reader."""
         self.text = text
         self.root: Node = Scalar(None, 0, 0)
-        self.faults: list[PolicyError] = []
+        self.faults: list[LocatedFault] = []
         self._line_starts = [0, *(at + 1 for at, character in enumerate(text) if character == "\n")]
 
     def place_of(self, offset: int) -> Place:
@@ -100,10 +100,10 @@ class Source:
         line = bisect_right(self._line_starts, offset)
         return Place(line, offset - self._line_starts[line - 1] + 1)
 
-    def error(self, offset: int, path: str, message: str) -> PolicyError:
+    def error(self, offset: int, path: str, message: str) -> LocatedFault:
         """An error that points at a character."""
         line, column = self.place_of(offset)
-        return PolicyError(path=path, message=message, line=line, column=column)
+        return LocatedFault(path=path, message=message, line=line, column=column)
 
     def offset_inside(self, scalar: Scalar, value_offset: int) -> int:
         """Where in the text the character at `value_offset` of a scalar's value was written.
@@ -133,17 +133,17 @@ class Source:
 
 
 def decoded(text: str | bytes) -> str:
-    """Text without a byte order mark, or `PolicyInvalid` if it is too long or not UTF-8."""
+    """Text without a byte order mark, or `SourceInvalid` if it is too long or not UTF-8."""
     raw = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
     if len(raw) > TEXT_BYTES_MAX:
         message = f"{len(raw)} bytes is too long; at most {TEXT_BYTES_MAX} are read"
-        raise PolicyInvalid([PolicyError(path="", message=message, line=1, column=1)])
+        raise SourceInvalid([LocatedFault(path="", message=message, line=1, column=1)])
     try:
         return raw.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         readable = Source(raw[: error.start].decode())
         where = readable.error(len(readable.text), "", "this is not UTF-8; save the file as UTF-8")
-        raise PolicyInvalid([where]) from None
+        raise SourceInvalid([where]) from None
 
 
 def plain(node: Node) -> JsonValue:

@@ -1,20 +1,20 @@
-"""Policy text in JSON (RFC 8259), as a tree of nodes."""
+"""Text in JSON (RFC 8259), as a tree of nodes."""
 
 from __future__ import annotations
 
 import json
 import re
 
-from interlock.policy.source import (
+from interlock.codec.located import (
     DEPTH_MAX,
     Entry,
     Mapping,
     Node,
     Plain,
-    PolicyInvalid,
     Scalar,
     Sequence,
     Source,
+    SourceInvalid,
 )
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -26,7 +26,7 @@ _DIGITS_MAX = 18
 
 
 def read_json(text: str) -> Source:
-    """Read one JSON text; raise `PolicyInvalid` if it is not JSON at all."""
+    """Read one JSON text; raise `SourceInvalid` if it is not JSON at all."""
     return _Reader(text).read()
 
 
@@ -124,8 +124,8 @@ class _Reader:
         if not self._accept(character):
             raise self._stopped(f"{character!r} is needed here, {where}")
 
-    def _stopped(self, message: str) -> PolicyInvalid:
-        return PolicyInvalid([*self._source.faults, self._source.error(self._at, "", f"not JSON: {message}")])
+    def _stopped(self, message: str) -> SourceInvalid:
+        return SourceInvalid([*self._source.faults, self._source.error(self._at, "", f"not JSON: {message}")])
 
 
 def _text_of(literal: str) -> str:

@@ -1,9 +1,9 @@
-"""Policy text in YAML, as a tree of nodes.
+"""Text in YAML, as a tree of nodes.
 
 The tree is built from the parser's events, never by recursion, so no text can exhaust the stack. Plain
 scalars follow the core schema of YAML 1.2: `true`, `false`, `null` and numbers are what they look like, and
-everything else is text (`no`, `on` and `12:30` too). Aliases, tags and merge keys are refused: a policy says
-what it means where it is read.
+everything else is text (`no`, `on` and `12:30` too). Aliases, tags and merge keys are refused: a text says what
+it means where it is read.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any, cast
 
 import yaml
 
-from interlock.policy.source import (
+from interlock.codec.located import (
     DEPTH_MAX,
     Entry,
     Mapping,
     Node,
     Plain,
-    PolicyInvalid,
     Scalar,
     Sequence,
     Source,
+    SourceInvalid,
 )
 
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}", re.ASCII)
@@ -36,14 +36,14 @@ _WORDS: dict[str, bool | None] = {
 
 
 def read_yaml(text: str) -> Source:
-    """Read one YAML document; raise `PolicyInvalid` if it is not YAML at all."""
+    """Read one YAML document; raise `SourceInvalid` if it is not YAML at all."""
     source = Source(text)
     tree = _Tree(source)
     try:
         for event in _events(text):
             tree.take(event)
     except yaml.YAMLError as error:
-        raise PolicyInvalid([*source.faults, _syntax_error(source, error)]) from None
+        raise SourceInvalid([*source.faults, _syntax_error(source, error)]) from None
     source.root = tree.root or Scalar(None, 0, 0)
     return source
 
@@ -137,8 +137,8 @@ class _Tree:
     def _fault(self, offset: int, message: str) -> None:
         self._source.faults.append(self._source.error(offset, "", message))
 
-    def _stop(self, offset: int, message: str) -> PolicyInvalid:
-        return PolicyInvalid([*self._source.faults, self._source.error(offset, "", message)])
+    def _stop(self, offset: int, message: str) -> SourceInvalid:
+        return SourceInvalid([*self._source.faults, self._source.error(offset, "", message)])
 
 
 def _value_of(event: Any) -> Plain:
