@@ -234,6 +234,16 @@ def test_what_cannot_be_run_is_a_usage_error(yard: Terminal, words: tuple[str, .
             "tasks: {a: {command: x, timeout: 90}}",
             "1:34: tasks.a.timeout: expected str, got int; write it like 10m",
         ),
+        (
+            "tasks: {a: {command: x, timeout: 1w}}",
+            "1:34: tasks.a.timeout: is not a duration; write it like 30s",
+        ),
+        ("tasks: {a: {command: x, env: [A=1]}}", "1:31: tasks.a.env.0: is not a variable's name; write"),
+        (
+            'tasks: {a: {command: [x, "a\\0b"]}}',
+            "1:22: tasks.a.command: task a: command has a word with a NUL",
+        ),
+        ('tasks: {a: {command: x, cwd: "a\\0b"}}', "1:30: tasks.a.cwd: task a: cwd has a character"),
         ("tasks: {a b: {command: x}}", "1:14: tasks.a b"),
         ("tasks: {a: {command: x}, a: {command: y}}", "1:26"),
         ("tasks: []", "1:8: tasks"),
@@ -246,6 +256,15 @@ def test_a_bad_task_file_says_where_and_what_is_wrong_with_it(yard: Terminal, te
     said = yard("exec", "a")
     assert said.code == 2
     assert f"interlock.yaml:{place}" in said.err
+
+
+@pytest.mark.parametrize("folder", ["loop", "x" * 300, "interlock.yaml/x"])
+def test_a_folder_that_cannot_be_reached_is_a_usage_error(yard: Terminal, folder: str) -> None:
+    (yard.folder / "loop").symlink_to("loop")
+    yard.file("interlock.yaml", f"tasks: {{a: {{command: 'true', cwd: '{folder}'}}}}")
+    granted(yard, "a")
+    said = yard("exec", "a")
+    assert (said.code, "task a: its folder" in said.err) == (2, True), said.err
 
 
 def test_a_folder_that_was_removed_is_a_usage_error(yard: Terminal) -> None:

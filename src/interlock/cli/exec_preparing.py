@@ -67,7 +67,7 @@ def _refused() -> Generator[None]:
         raise Failed(str(error), Exit.USAGE, name="bad_task") from None
     except NotCanonical:
         raise Failed(
-            "a word of the command is not text in UTF-8, so it cannot be approved", Exit.USAGE
+            "a word of the command, or its folder, is not text in UTF-8, so it cannot be approved", Exit.USAGE
         ) from None
 
 

@@ -28,9 +28,7 @@ def prepare_task(
 ) -> Effective:
     """What running this task with these arguments would come to. Raises `BadTask`."""
     words = words_of(name, task)
-    cwd = (folder / task.cwd).resolve()
-    if not cwd.is_dir():
-        raise BadTask(f"task {name}: its folder {cwd} does not exist")
+    cwd = _folder(name, folder / task.cwd)
     return Effective(
         task=name,
         argv=(*words, *args),
@@ -109,6 +107,17 @@ def _has_news(descriptor: int) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN | select.POLLHUP)
     return bool(poll.poll(0))
+
+
+def _folder(name: str, path: Path) -> Path:
+    try:
+        folder = path.resolve()
+        is_there = folder.is_dir()
+    except (OSError, RuntimeError) as error:  # a loop of symbolic links is the latter
+        raise BadTask(f"task {name}: its folder cannot be reached: {error}") from None
+    if not is_there:
+        raise BadTask(f"task {name}: its folder {folder} does not exist")
+    return folder
 
 
 def _environment(allowed: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:

@@ -24,6 +24,8 @@ TIMEOUT_SECONDS_MAX = 82_800  # so that the record of the effect, which outlives
 # Tokens that only a shell would understand; no shell is started behind somebody's back.
 _SHELL_TOKENS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "<<", "2>", "2>&1", "`"})
 
+_ENDS_TEXT = "\0"  # to whatever is asked to start a program
+
 Name = Annotated[
     str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*$(?!\n)")
 ]
@@ -93,6 +95,8 @@ def read_tasks(document: object) -> dict[str, Task]:
 def check_task(name: str, task: Task) -> None:
     """Raise `BadTask` if it could not be run, whatever its arguments."""
     words_of(name, task)
+    if _ENDS_TEXT in task.cwd:
+        raise BadTask(f"task {name}: cwd has a character in it that no folder's name has", field="cwd")
     if not 1 <= task.timeout_seconds <= TIMEOUT_SECONDS_MAX:
         raise BadTask(f"task {name}: timeout must be between 1s and {TIMEOUT_SECONDS_MAX}s", field="timeout")
 
@@ -102,6 +106,8 @@ def words_of(name: str, task: Task) -> tuple[str, ...]:
     words = _split(name, task.command) if isinstance(task.command, str) else task.command
     if not words or not words[0]:
         raise BadTask(f"task {name}: command is empty; write it like [./deploy.sh, --region, eu]")
+    if any(_ENDS_TEXT in word for word in words):
+        raise BadTask(f"task {name}: command has a word with a NUL in it, which no program can be given")
     return words
 
 
