@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from interlock.kernel.storage import StoreDown
+from interlock.store import postgres
 from interlock.store.contract import SchemaTooNew
 from interlock.store.migrations import Migration, migrations
 from tests.conformance.places import Place, PostgresPlace, SqlitePlace, serving
@@ -121,6 +122,19 @@ async def test_a_migration_that_fails_leaves_the_store_as_it_was(
     program_knows(lambda every: every)
     assert await dump(empty_place) == before
     await reopened(empty_place)
+
+
+async def test_a_migration_may_take_longer_than_any_other_statement(
+    postgres_url: str, program_knows: Knows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = PostgresPlace(postgres_url)
+    await reopened(place)
+    monkeypatch.setattr(postgres, "_OPENING_SECONDS", 1.0)
+    slow = Migration(len(migrations("postgres")) + 1, "slow", "SELECT pg_sleep(1.5)")
+    program_knows(lambda every: (*every, slow))
+    await asyncio.gather(reopened(place), reopened(place))
+    assert await place.rows("SELECT max(number) FROM schema_versions") == [(slow.number,)]
+    await place.close()
 
 
 async def test_processes_that_open_an_empty_store_at_once_migrate_it_once(empty_place: Place) -> None:

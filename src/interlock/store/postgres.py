@@ -39,7 +39,9 @@ from interlock.store.postgres_wire import Connections, Writer
 R = TypeVar("R", bound=Record)
 
 _COMMIT_SECONDS_MIN = 1.0
-_MIGRATION_SECONDS = 30.0
+_OPENING_SECONDS = 30.0
+# To build an index of a large table takes as long as it takes.
+_MIGRATION_SECONDS = 3600.0
 _MIGRATION_LOCK = 7_165_101
 
 
@@ -54,7 +56,7 @@ class PostgresStore:
         self._batches = PostgresBatches()
 
     async def open(self) -> None:
-        async with self._connections.fresh(_MIGRATION_SECONDS) as session:
+        async with self._connections.fresh(_OPENING_SECONDS) as session:
             await self._migrate(session)
             await self._batches.learn_columns(session)
 
@@ -127,7 +129,7 @@ class PostgresStore:
         writer.warning = ""
         guard = asyncio.get_running_loop().call_later(seconds, writer.session.terminate)
         try:
-            status = await writer.session.execute("COMMIT", timeout=_MIGRATION_SECONDS)
+            status = await writer.session.execute("COMMIT", timeout=_OPENING_SECONDS)
         except Exception as error:
             raise CommitUnknown(f"{type(error).__name__}: {error}") from error
         finally:
@@ -141,16 +143,16 @@ class PostgresStore:
         await session.execute("BEGIN")
         # Whoever comes first migrates; the others wait for it here, longer than for a row.
         await session.execute(f"SET LOCAL lock_timeout = {int(_MIGRATION_SECONDS * 1000)}")
-        await session.execute("SELECT pg_advisory_xact_lock($1)", _MIGRATION_LOCK)
+        await session.execute("SELECT pg_advisory_xact_lock($1)", _MIGRATION_LOCK, timeout=_MIGRATION_SECONDS)
         for migration in pending("postgres", await _schema(session)):
-            await session.execute(migration.sql)
+            await session.execute(migration.sql, timeout=_MIGRATION_SECONDS)
             await session.execute(
                 "INSERT INTO schema_versions (number, name, applied_at) VALUES ($1, $2, $3)",
                 migration.number,
                 migration.name,
                 micros(utc_now()),
             )
-        await session.execute("COMMIT")
+        await session.execute("COMMIT", timeout=_MIGRATION_SECONDS)
 
 
 async def _schema(session: Session) -> int:
