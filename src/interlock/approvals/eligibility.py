@@ -1,7 +1,8 @@
 """Who may decide a request, and whose yes counts at this moment.
 
 Whoever submitted or edited a job, owns who did, or is owned by them counts as one person with it: as they
-were when it happened, and as they are now. A vote counts for as long as its voter may still decide.
+were when it happened, and as they are now. So does the owner of such an owner, whichever of them was named first.
+A vote counts for as long as its voter may still decide.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from interlock.jobs.model import Job
 from interlock.kernel.record import Reads
 from interlock.kernel.world import World
 
-_NOBODY: frozenset[str] = frozenset()
 
-
-def eligibility_reads(job: Job) -> Reads:
+def eligibility_reads(job: Job, reviewer: Principal | None = None) -> Reads:
     """The principals whom `check_eligible` and `people_who_agree` look at, besides the caller."""
     votes = job.approval.votes if job.approval else ()
-    others = {vote.principal for vote in votes} | {job.submitted_by}
+    others = {job.submitted_by, *job.submitter_people}
+    others.update(name for vote in votes for name in (vote.principal, vote.person))
+    if reviewer is not None:
+        others.add(reviewer.person)
     return Reads(see=tuple(PRINCIPALS.key(job.tenant, name) for name in sorted(others)))
 
 
@@ -39,32 +41,44 @@ def check_eligible(world: World, job: Job, approval: Approval, reviewer: Princip
     groups = approval.groups_at(world.now)
     if groups and not set(groups) & set(reviewer.groups):
         raise NotEligible(job.id, groups)
-    if not approval.requirement.self_approval and _is_own_request(world, job, reviewer):
+    names = _names(world, reviewer, reviewer.person)
+    if not approval.requirement.self_approval and _is_own_request(world, job, names):
         raise SelfApproval(job.id, reviewer.id)
 
 
-def people_who_agree(world: World, job: Job, approval: Approval) -> frozenset[str]:
-    """The distinct people who voted yes and may still decide."""
-    if not approval.votes:
-        return _NOBODY
-    voters = (world.get(PRINCIPALS, job.tenant, vote.principal) for vote in approval.votes)
-    return frozenset(voter.person for voter in voters if voter and _counts(world, job, approval, voter))
+def people_who_agree(world: World, job: Job, approval: Approval) -> tuple[frozenset[str], ...]:
+    """The distinct people who voted yes and may still decide, each as all the names that are theirs."""
+    people: list[frozenset[str]] = []
+    for vote in approval.votes:
+        voter = world.get(PRINCIPALS, job.tenant, vote.principal)
+        if voter is None:
+            continue
+        names = _names(world, voter, vote.person)
+        if _counts(world, job, approval, voter, names):
+            same = [person for person in people if person & names]
+            people = [person for person in people if not person & names]
+            people.append(names.union(*same))
+    return tuple(people)
 
 
-def _counts(world: World, job: Job, approval: Approval, voter: Principal) -> bool:
+def _counts(world: World, job: Job, approval: Approval, voter: Principal, names: frozenset[str]) -> bool:
     groups = approval.groups_at(world.now)
     return (
         voter.can_act
         and voter.kind is PrincipalKind.PERSON
         and Role.REVIEW in voter.roles
         and (not groups or bool(set(groups) & set(voter.groups)))
-        and (approval.requirement.self_approval or not _is_own_request(world, job, voter))
+        and (approval.requirement.self_approval or not _is_own_request(world, job, names))
     )
 
 
-def _is_own_request(world: World, job: Job, reviewer: Principal) -> bool:
-    submitter = world.get(PRINCIPALS, job.tenant, job.submitted_by)
-    names = reviewer.people
-    return not names.isdisjoint(job.submitter_people) or (
-        submitter is not None and not names.isdisjoint(submitter.people)
-    )
+def _is_own_request(world: World, job: Job, names: frozenset[str]) -> bool:
+    submitters = {job.submitted_by, *job.submitter_people}
+    known = (world.get(PRINCIPALS, job.tenant, name) for name in submitters)
+    return not names.isdisjoint(submitters.union(*(each.people for each in known if each)))
+
+
+def _names(world: World, principal: Principal, owner: str) -> frozenset[str]:
+    """A principal's names, with those of its owner, who may have got an owner after it did."""
+    known = principal if owner == principal.id else world.get(PRINCIPALS, principal.tenant, owner)
+    return principal.people | known.people if known else principal.people

@@ -30,7 +30,7 @@ from interlock.approvals.recording import (
     record_refusal,
 )
 from interlock.approvals.refusals import AlreadyApproved, AlreadyRejected, NotActionable
-from interlock.identity.model import Caller, Principal
+from interlock.identity.model import PRINCIPALS, Caller, Principal
 from interlock.identity.rules import caller_reads
 from interlock.jobs.model import GRANTED_LABEL, JOBS, TRANSITIONS, Job, JobState
 from interlock.kernel.command import Command
@@ -75,7 +75,7 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
 
     def more(self, world: World) -> Reads:
         job = find_job(world, self.caller.tenant, self.job_id)
-        return eligibility_reads(job) | drift_reads(job) | race_reads(job)
+        return _reviewing(world, self.caller, job) | drift_reads(job) | race_reads(job)
 
     def decide(self, world: World) -> Decided:
         reviewer, job, approval = _open_request(world, self.caller, self.job_id, "approve")
@@ -98,7 +98,7 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
 
     def _vote(self, world: World, job: Job, approval: Approval, reviewer: Principal) -> Approval:
         """The request with this person's vote; voting again changes nothing while the first vote counts."""
-        if reviewer.person in people_who_agree(world, job, approval):
+        if any(reviewer.people & person for person in people_who_agree(world, job, approval)):
             return approval
         theirs = (reviewer.id, reviewer.person)
         others = (vote for vote in approval.votes if not {vote.principal, vote.person} & {*theirs})
@@ -155,7 +155,7 @@ class RejectJob(Command[Decided], frozen=True, kw_only=True):
 
     def more(self, world: World) -> Reads:
         job = find_job(world, self.caller.tenant, self.job_id)
-        return eligibility_reads(job) | race_reads(job)
+        return _reviewing(world, self.caller, job) | race_reads(job)
 
     def decide(self, world: World) -> Decided:
         _, job, approval = _open_request(world, self.caller, self.job_id, "reject")
@@ -187,6 +187,10 @@ class RejectJob(Command[Decided], frozen=True, kw_only=True):
         if isinstance(refusal, DECISION_REFUSALS):
             record_refusal(world, self.caller, "reject", self.job_id, refusal)
             _record_collision(world, self.caller, self.job_id, refusal)
+
+
+def _reviewing(world: World, caller: Caller, job: Job) -> Reads:
+    return eligibility_reads(job, world.get(PRINCIPALS, caller.tenant, caller.principal))
 
 
 def _open_request(world: World, caller: Caller, job_id: str, verb: str) -> tuple[Principal, Job, Approval]:

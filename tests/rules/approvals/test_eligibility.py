@@ -244,3 +244,36 @@ async def test_people_who_were_made_one_have_one_vote(stage: Stage) -> None:
     await set_principal(stage, "ada", owner="bob")
 
     assert (await stage.approve(job, bob)).word == "vote_recorded"
+
+
+async def test_an_owner_who_gets_an_owner_later_is_the_same_person_all_the_same(stage: Stage) -> None:
+    await stage.policy(ASK)
+    ada, ada_work = await stage.person("ada"), await stage.person("ada-work", "review,submit")
+    bot, laptop = await stage.agent(owner="ada-work"), await stage.person("laptop", owner="ada-work")
+    theirs = await stage.submit(bot)
+    own = await stage.submit(await stage.key("ada", "person", "review,submit"))
+
+    await set_principal(stage, "ada-work", owner="ada")
+
+    for job, key in ((theirs, ada), (theirs, ada_work), (theirs, laptop), (own, laptop), (own, ada_work)):
+        assert (await stage.approve(job, key)).word == "self_approval"
+        assert (await stage.reject(job, key)).word == "self_approval"
+
+
+async def test_names_that_were_linked_after_the_vote_are_one_vote(stage: Stage) -> None:
+    await stage.policy(TWO)
+    bot, ada, laptop = (
+        await stage.agent(),
+        await stage.person("ada"),
+        await stage.person("laptop", owner="work"),
+    )
+    work, bob = await stage.person("work"), await stage.person("bob")
+    job = await stage.submit(bot)
+    await stage.approve(job, laptop)
+
+    await set_principal(stage, "work", owner="ada")
+
+    for key in (ada, work, laptop):
+        seen = await stage.approve(job, key)
+        assert (seen.word, seen.document["votes"]) == ("vote_recorded", 1)
+    assert (await stage.approve(job, bob)).word == "approved"
