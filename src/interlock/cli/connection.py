@@ -163,8 +163,7 @@ def _faults(text: str, faults: Sequence[Fault]) -> str:
 
 def _fault(fault: Fault) -> str:
     place = fault.path.removeprefix("path/").removeprefix("query/").removeprefix("body/").strip("/")
-    reason = "must not be empty" if fault.reason == "expected str of length >= 1" else fault.reason
-    return f"{place} {reason}" if reason.startswith(("is ", "must ")) else f"{place}: {reason}"
+    return f"{place}{' ' if fault.reason.startswith(('is ', 'must ')) else ': '}{fault.reason}"
 
 
 def _where(args: Namespace) -> str:

@@ -16,6 +16,7 @@ _LOCATION = re.compile(r" - at (`key` in )?`\$([^`]*)`$")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _UNKNOWN = re.compile(r"^Object contains unknown field `(.*)`$", re.DOTALL)
 _MISSING = re.compile(r"^Object missing required field `(.*)`$", re.DOTALL)
+_EMPTY = re.compile(r"^Expected `(?:str|array|object)` of length >= 1$")
 
 
 def shape_faults(message: str, document: object, shape: type[Any]) -> tuple[Fault, ...]:
@@ -44,6 +45,8 @@ def _located(message: str, shape: type[Any]) -> Fault:
 
 
 def _readable(message: str) -> str:
+    if _EMPTY.match(message):
+        return "must not be empty"
     return (message[:1].lower() + message[1:]).replace("`", "")
 
 
