@@ -197,12 +197,14 @@ def _claimed(result: GrantUse | NotClaimed) -> Reply:
 
 
 def _check_times(body: IssueBody) -> None:
-    if body.expires_in and body.expires_at:
+    if body.expires_in is not None and body.expires_at:
         raise invalid(Fault("/expires_in", "give expires_in or expires_at, not both"))
     if body.expires_at and body.expires_at.tzinfo is None:
         raise invalid(Fault("/expires_at", "lacks a time zone; write it like 2030-01-01T12:00:00Z"))
     if body.signature and not (body.expires_at and body.nonce):
         raise invalid(Fault("/signature", "needs the expires_at and the nonce that were signed"))
+    if body.nonce and not body.signature:
+        raise invalid(Fault("/nonce", "is part of what is signed; give the signature too, or neither"))
 
 
 def _pins(body: IssueBody) -> Any:

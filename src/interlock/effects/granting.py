@@ -10,7 +10,7 @@ import msgspec
 
 from interlock.effects.model import Effect, GrantRef
 from interlock.effects.refusals import GrantMissing
-from interlock.grants.claiming import ClaimGrant, NotClaimed, args_digest
+from interlock.grants.claiming import ClaimGrant, NotClaimed, args_digest, asks_for_more
 from interlock.grants.model import GRANTS
 from interlock.kernel.record import Reads
 from interlock.kernel.world import World
@@ -28,10 +28,21 @@ def claim_grant(world: World, claim: ClaimGrant, before: Effect | None) -> Grant
     """The use that permits the effect: the one of an attempt before, or one consumed now."""
     known = before.grant if before else None
     digest = args_digest(msgspec.json.decode(claim.args))
-    same = known is not None and (known.task, known.args_digest) == (claim.task, digest)
-    if known is not None and same and claim.grant_id in (None, known.id):
+    if (
+        known is not None
+        and (known.task, known.args_digest) == (claim.task, digest)
+        and claim.grant_id in (None, known.id)
+        and not asks_for_more(claim, known)
+    ):
         return known
     use = claim.decide(world)
     if isinstance(use, NotClaimed):
         raise GrantMissing(claim.task, use.reason, execution_id=claim.execution_id, grant_id=claim.grant_id)
-    return GrantRef(id=use.grant_id, task=use.task, use=use.use, args_digest=use.args_digest)
+    return GrantRef(
+        id=use.grant_id,
+        task=use.task,
+        use=use.use,
+        args_digest=use.args_digest,
+        signed=use.signed,
+        groups=use.groups,
+    )

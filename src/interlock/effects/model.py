@@ -75,12 +75,17 @@ class PermitClaims(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrantRef(msgspec.Struct, frozen=True, kw_only=True):
-    """The use of a grant that permits it. One use is one effect, however many attempts that takes."""
+    """The use of a grant that permits it. One use is one effect, however many attempts that takes.
+
+    `signed` and `groups` are as the use was claimed.
+    """
 
     id: str
     task: str
     use: int
     args_digest: str
+    signed: bool = False
+    groups: tuple[str, ...] = ()
 
 
 class EffectTarget(msgspec.Struct, frozen=True, kw_only=True):

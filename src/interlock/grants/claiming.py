@@ -8,7 +8,7 @@ never falls back to another.
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -66,12 +66,12 @@ class LookFurther(Refusal):
 class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
     """Find a fitting grant and consume one use.
 
-    A repeat of a claim that won (same claimant, task, execution id and arguments) gets the same use again. A
-    "no" is not remembered: nothing happened. `signed_only` narrows to signed grants, `groups` to those of people in
-    one of them, `claimed_before` to the use that this execution has. `first_look` is how many grants are considered
-    at first, with an eye to the claims that may share a batch; `after`, `misfits` and `looks_left` are for
-    `LookFurther`. `action_id` is the effect that begins with this decision, if one does: a use permits one effect and
-    no second.
+    A repeat of a claim that won (same claimant, task, execution id and arguments) gets the same use again, unless it
+    asks for more than the use was claimed under. A "no" is not remembered: nothing happened. `signed_only` narrows to
+    signed grants, `groups` to those of people in one of them, `claimed_before` to the use that this execution has.
+    `first_look` is how many grants are considered at first, with an eye to the claims that may share a batch; `after`,
+    `misfits` and `looks_left` are for `LookFurther`. `action_id` is the effect that begins with this decision, if one
+    does: a use permits one effect and no second.
     """
 
     caller: Caller
@@ -121,6 +121,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
                 why = self._misfit(world, grant, args)
                 if why is None:
                     use = consume(world, self.caller, grant, args, self.execution_id)
+                    use = msgspec.structs.replace(use, groups=self.groups)
                     return world.put(GRANT_USES, self._for_effect(use))
                 misfits.append(f"{grant.id}: {why}")
         if self.grant_id is None and len(candidates) == self._most and self.looks_left > 0:
@@ -142,6 +143,9 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
             return self._refuse(world, [f"execution_id {self.execution_id} was claimed for other arguments"])
         if self.grant_id not in (None, known.grant_id):
             return self._refuse(world, [f"execution_id {self.execution_id} used grant {known.grant_id}"])
+        if asks_for_more(self, known):
+            more = "without the signature or the groups that are asked for now"
+            return self._refuse(world, [f"execution_id {self.execution_id} was claimed {more}"])
         if self.action_id in (None, known.action_id):
             return known
         if known.action_id is not None:
@@ -195,6 +199,22 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         return use_id(self.task, self.caller.principal, self.execution_id)
 
 
+class Claimed(Protocol):
+    """What is known of a use."""
+
+    @property
+    def signed(self) -> bool: ...
+    @property
+    def groups(self) -> tuple[str, ...]: ...
+
+
+def asks_for_more(claim: ClaimGrant, known: Claimed) -> bool:
+    """Whether a claim insists on a signature or on groups that a use was not claimed under."""
+    if claim.signed_only and not known.signed:
+        return True
+    return bool(claim.groups) and not (known.groups and set(known.groups) <= set(claim.groups))
+
+
 def misfit(world: World, grant: Grant, task: str, args: Any) -> str | None:
     """Which check this grant fails for this task and these arguments; None if it fits."""
     if grant.task != task:
@@ -229,6 +249,7 @@ def consume(world: World, by: Caller, grant: Grant, args: Any, execution_id: str
         claimed_by=by.principal,
         claimed_at=world.now,
         args_digest=args_digest(args),
+        signed=grant.signature is not None,
     )
     record(world, by, "grant_claim", grant.id, use=used, execution_id=execution_id, args=use.args_digest)
     announce(world, grant.tenant, "grant.claimed", grant.id, {"task": grant.task, "use": used})

@@ -114,7 +114,8 @@ class Grant(Record, frozen=True, kw_only=True):
 class GrantUse(Record, frozen=True, kw_only=True):
     """One use of a grant. The id is a digest of the task, the claimant and the claimant's execution id.
 
-    `action_id` is the one effect that it permits, once that began; None says that none has.
+    `action_id` is the one effect that it permits, once that began; None says that none has. `signed` and `groups`: what
+    the claim could count on, a signed grant and a person in one of these.
     """
 
     grant_id: str
@@ -126,6 +127,8 @@ class GrantUse(Record, frozen=True, kw_only=True):
     claimed_at: datetime
     args_digest: str
     action_id: str | None = None
+    signed: bool = False
+    groups: tuple[str, ...] = ()
 
 
 class Signer(Record, frozen=True, kw_only=True):

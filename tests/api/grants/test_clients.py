@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock import AsyncInterlock, Conflict, Denied, Interlock
+from interlock import AsyncInterlock, Conflict, Denied, Interlock, InvalidRequest
 
 
 @pytest.fixture
@@ -45,6 +45,13 @@ def test_a_claim_says_whether_and_why_not(il: Interlock) -> None:
     first = il.claim("deploy", execution_id="run-7")
     assert il.claim("deploy", execution_id="run-7") == first
     assert [grant.used for grant in il.grants(task="deploy").items] == [1]
+
+
+def test_an_execution_without_a_name_is_refused_and_not_given_one(il: Interlock) -> None:
+    grant = il.grant("deploy")
+    with pytest.raises(InvalidRequest):
+        il.claim("deploy", execution_id="")
+    assert il.grant_get(grant.id).used == 0
 
 
 def test_a_spent_grant_cannot_be_revoked(il: Interlock) -> None:

@@ -99,6 +99,21 @@ async def test_a_use_that_was_claimed_before_permits_one_effect_and_no_second(ac
     assert (use["execution_id"], use["action_id"]) == ("e1", "a")
 
 
+async def test_a_use_without_a_signature_begins_no_effect_that_asks_for_one(actors: Actors) -> None:
+    await issue(actors)
+    claim = {**NEED, "execution_id": "e1"}
+    assert (await actors.post("grants/claim", actors.bot, claim)).document["claimed"]
+
+    assert (await actors.begin("a", grant={**claim, "signed": True})).word == "not_claimed"
+    assert (await actors.begin("a", grant={**claim, "groups": ["ops"]})).word == "not_claimed"
+    begun = await actors.begin("a", grant=claim)
+    failed = {"fence": begun.document["fence"], "error": "no", "safe_to_retry": True}
+    assert (await actors.post("effects/a/fail", actors.bot, failed)).status == 200
+
+    assert (await actors.begin("a", grant={**claim, "signed": True})).word == "not_claimed"
+    assert (await actors.begin("a", grant=claim)).status == 201
+
+
 async def test_a_use_is_of_no_help_to_an_effect_that_somebody_else_begins(actors: Actors) -> None:
     await issue(actors)
     claim = {**NEED, "execution_id": "e1"}

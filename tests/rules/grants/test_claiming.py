@@ -221,6 +221,24 @@ async def test_a_claim_that_asks_for_a_group_takes_no_grant_of_somebody_outside_
     assert await granting.state(outside) == "open"
 
 
+async def test_a_claimed_execution_stands_for_no_signature_and_no_group_that_its_claim_did_not_ask_for(
+    granting: Granting,
+) -> None:
+    olga = await granting.stage.person("olga", groups=("ops",))
+    await granting.issue(key=olga, uses=3)
+    await granting.claim({}, "plain")
+    narrow = await granting.claim({}, "narrow", groups=["ops"])
+
+    signed = await granting.claim({}, "plain", signed=True)
+    other = await granting.claim({}, "narrow", groups=["leads"])
+    same = [await granting.claim({}, "narrow", groups=groups) for groups in (["ops"], ["ops", "leads"], [])]
+
+    assert (signed["claimed"], "was claimed without the signature" in signed["reason"]) == (False, True)
+    assert (await granting.claim({}, "plain", groups=["ops"]))["claimed"] is False
+    assert other["claimed"] is False
+    assert same == [narrow] * 3
+
+
 async def test_what_only_a_claim_made_before_permits_consumes_no_other_use(granting: Granting) -> None:
     grant = await granting.grant(uses=2)
     asked = {"task": "deploy", "args": {}, "execution_id": "run-7", "claimed_before": True}

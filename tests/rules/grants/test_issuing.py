@@ -34,6 +34,7 @@ BAD: list[dict[str, Any]] = [
     {"uses": 1.5},
     {"expires_in": "soon"},
     {"expires_in": "1h", "expires_at": "2030-01-01T01:00:00Z"},
+    {"expires_in": 0, "expires_at": "2030-01-01T01:00:00Z"},
     {"expires_at": "2030-01-01T01:00:00"},
     {"expires_at": "2029-12-31T23:59:59Z"},
     {"expires_at": "2040-01-01T00:00:00Z"},
@@ -41,6 +42,7 @@ BAD: list[dict[str, Any]] = [
     {"limits": [{"path": "a", "total_max": -1}]},
     {"budget": {"path": "a..b", "total_max": 1}},
     {"signature": {"signer": "x", "value": "y"}},
+    {"nonce": "gnt_of_a_signed_one"},
     {"unknown": 1},
 ]
 

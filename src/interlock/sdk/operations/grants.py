@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from interlock.sdk.calls import change, fetch, fresh_name, path
+from interlock.sdk.calls import change, change_named, fetch, fresh_name, path
 from interlock.sdk.flow import Flow
 from interlock.sdk.grant_models import Grant, GrantClaim, GrantTerms, Signer
 from interlock.sdk.models import Page
@@ -103,13 +103,14 @@ def claim(
     body: dict[str, Any] = {
         "task": task,
         "args": {} if args is None else args,
-        "execution_id": execution_id or fresh_name(),
+        "execution_id": fresh_name() if execution_id is None else execution_id,
         "grant_id": grant_id,
         "signed": signed,
         "groups": None if groups is None else list(groups),
     }
-    # Under the execution id alone, not under a key of its own: a "no" must not be answered from memory.
-    return (yield from change(session, path("grants", "claim"), GrantClaim, body, key=None))
+    # Under the execution id alone, without a key: a "no" must not be answered from memory.
+    where = path("grants", "claim")
+    return (yield from change_named(session, where, GrantClaim, body, named_by="execution_id"))
 
 
 def claim_or_refuse(
