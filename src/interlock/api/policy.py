@@ -15,7 +15,7 @@ from interlock.api.problem import ProblemError, problem
 from interlock.api.service_calls import Asked, caller_of, decide
 from interlock.api.views import JobView, job_view
 from interlock.codec.located import SourceInvalid
-from interlock.identity.model import Principal, PrincipalKind
+from interlock.identity.model import PRINCIPALS, Principal, PrincipalKind
 from interlock.identity.refusals import NotFound
 from interlock.jobs import queries as job_queries
 from interlock.jobs.model import Job
@@ -65,12 +65,15 @@ class RollbackBody(Body, frozen=True, kw_only=True):
 
 
 class ActorBody(Body, frozen=True, kw_only=True):
-    """On whose behalf to ask; the caller if left out."""
+    """On whose behalf to ask; the caller if left out.
+
+    What is left out here is as it is for the principal of that name; without one, it is an agent of nobody.
+    """
 
     id: Text
-    kind: PrincipalKind = PrincipalKind.AGENT
-    groups: Annotated[list[Text], msgspec.Meta(max_length=50)] = msgspec.field(default_factory=list[str])
-    owner: Text | None = None
+    kind: PrincipalKind | msgspec.UnsetType = msgspec.UNSET
+    groups: Annotated[list[Text], msgspec.Meta(max_length=50)] | msgspec.UnsetType = msgspec.UNSET
+    owner: Text | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class EvaluateBody(SubmitBody, frozen=True, kw_only=True):
@@ -144,7 +147,7 @@ async def evaluated(call: Asked[None, EvaluateBody]) -> Reply:
     asking = Asking(
         tenant=call.caller.tenant,
         action=action_of(body),
-        actor=_actor(call.caller.who, body.actor),
+        actor=await _actor(call, body.actor),
         priority=body.priority,
     )
     candidate = _parsed_value(body.policy) if body.policy is not None else None
@@ -201,17 +204,18 @@ def _parsed_value(policy: Any) -> PolicyDocument:
     return _parsed(policy.encode() if isinstance(policy, str) else msgspec.json.encode(policy))
 
 
-def _actor(caller: Principal, given: ActorBody | None) -> Principal:
+async def _actor(call: Asked[None, EvaluateBody], given: ActorBody | None) -> Principal:
+    caller = call.caller.who
     if given is None:
         return caller
-    return Principal(
-        tenant=caller.tenant,
-        id=given.id,
-        kind=given.kind,
-        groups=tuple(given.groups),
-        owner=given.owner,
-        created_at=caller.created_at,
+    known = await call.services.store.get(PRINCIPALS, caller.tenant, given.id)
+    nobody = Principal(
+        tenant=caller.tenant, id=given.id, kind=PrincipalKind.AGENT, created_at=caller.created_at
     )
+    groups = given.groups if isinstance(given.groups, msgspec.UnsetType) else tuple(given.groups)
+    facts = {"kind": given.kind, "groups": groups, "owner": given.owner}
+    told = {name: value for name, value in facts.items() if value is not msgspec.UNSET}
+    return msgspec.structs.replace(known or nobody, **told)
 
 
 def _head_view(head: PolicyHead, source: str) -> PolicyView:

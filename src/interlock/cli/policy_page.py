@@ -93,6 +93,7 @@ def say_simulation(simulation: Simulation, *, as_json: bool) -> None:
             Column("BEFORE"),
             Column("AFTER"),
             Column("RULE"),
+            Column("DIFFERS IN", flexible=True),
         )
         say_table(columns, [_change(change) for change in simulation.changes])
         say("")
@@ -169,6 +170,7 @@ def _change(change: Change) -> tuple[str | Cell, ...]:
         _decision(change.before.decision),
         _decision(change.after.decision),
         rule,
+        listed(change.differs),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -53,12 +53,16 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that the candidate would have treated differently."""
+    """A job that the candidate would have treated differently.
+
+    `differs` names in what: `decision`, `rule`, or what is asked of people, as a policy spells it (`quorum`, …).
+    """
 
     job_id: str
     topic: str
     before: Said
     after: Said
+    differs: list[str]
 
 
 class Simulated(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,28 +113,61 @@ async def simulate(
         who = (job.tenant, job.submitted_by)
         if who not in actors:
             actors[who] = await store.get(PRINCIPALS, *who)
-        after = _said(active, job, actors[who])
-        before = Said(decision=job.verdict.observed or job.verdict.decision, rule=job.verdict.rule)
-        if _differs(before, after):
-            changes.append(Change(job_id=job.id, topic=job.action.topic, before=before, after=after))
+        change = _change(active, job, actors[who])
+        if change is not None:
+            changes.append(change)
     return Simulated(snapshot=active.snapshot, changes=tuple(changes))
 
 
-def _differs(before: Said, after: Said) -> bool:
-    """Another decision; or people are asked by another rule, and so perhaps for something else."""
-    asks = before.decision == Decision.REQUIRE_HUMAN.value
-    return before.decision != after.decision or (asks and before.rule != after.rule)
+def _change(active: ActivePolicy, job: Job, actor: Principal | None) -> Change | None:
+    """What the candidate would change for a job. What a workflow asks people is no matter of the policy."""
+    if job.is_question:
+        return None
+    said, after = _said(active, job, actor)
+    before = Said(decision=job.verdict.observed or job.verdict.decision, rule=job.verdict.rule)
+    differs = [*_differences(job, before, after, said)]
+    if not differs:
+        return None
+    return Change(job_id=job.id, topic=job.action.topic, before=before, after=after, differs=differs)
 
 
-def _said(active: ActivePolicy, job: Job, actor: Principal | None) -> Said:
+def _differences(job: Job, before: Said, after: Said, said: Evaluation | None) -> Iterator[str]:
+    if said and said.decision is Decision.THROTTLE and before == Said(decision="throttle", rule=said.rule):
+        return  # Observed when its bucket was empty, and how full that is says nothing about the job.
+    if before.decision != after.decision:
+        yield "decision"
+    elif before.decision == Decision.REQUIRE_HUMAN.value:
+        if before.rule != after.rule:
+            yield "rule"
+        if said and said.approval:
+            yield from _other_requirements(job, said.approval)
+
+
+def _other_requirements(job: Job, asks: ApprovalRequirement) -> Iterator[str]:
+    """What is asked of people now and was not then, as far as it is known what was."""
+    kept = job.approval or job.grant_use
+    if kept is None:
+        return
+    asked = kept.requirement
+    steps = tuple((step.after_seconds, step.groups) for step in asked.escalate)
+    if asked.expires_seconds != asks.expires_in:
+        yield "expires_in"
+    if steps != tuple((step.after, step.groups) for step in asks.escalate):
+        yield "escalate"
+    for name in ("quorum", "groups", "self_approval", "on_expiry", "binding"):
+        if getattr(asked, name) != getattr(asks, name):
+            yield name
+
+
+def _said(active: ActivePolicy, job: Job, actor: Principal | None) -> tuple[Evaluation | None, Said]:
     if actor is None:
-        return Said(decision=Decision.DENY.value, rule=None)
+        return None, Said(decision=Decision.DENY.value, rule=None)
     try:
         asked = policy_input(job.tenant, job.action, actor, job.priority)
-        said: Evaluation = past_throttle(evaluate(active.policy, asked, budget=Budget()))
+        said = evaluate(active.policy, asked, budget=Budget())
     except ExpressionFailed as failed:
-        return Said(decision=UNAVAILABLE, rule=failed.rule)
-    return Said(decision=said.decision.value, rule=said.rule)
+        return None, Said(decision=UNAVAILABLE, rule=failed.rule)
+    return said, Said(decision=past_throttle(said).decision.value, rule=said.rule)
 
 
 def _candidate(document: PolicyDocument) -> ActivePolicy:

@@ -202,10 +202,9 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Review(msgspec.Struct, frozen=True, kw_only=True):
-    """What the service made of one approve or reject.
+    """What became of one approve or reject; `votes` counts the people whose yes counts now.
 
-    `outcome` is `approved`, `rejected`, `vote_recorded`, `already_approved` or `already_rejected`; `votes`
-    counts the people whose yes counts now.
+    `outcome` is `approved`, `rejected`, `vote_recorded`, `already_approved` or `already_rejected`.
     """
 
     outcome: str
@@ -276,6 +275,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     before: Decision
     after: Decision
     topic: str = ""
+    differs: tuple[str, ...] = ()
 
 
 class Simulation(msgspec.Struct, frozen=True, kw_only=True):
