@@ -93,12 +93,17 @@ def change_answered(
     """
     name = fresh_name() if key is None else _checked_name(key)
     headers = _headers(session) | {IDEMPOTENCY_KEY: derived_key(where, scope, name)}
-    content = b""
-    named = (body or {}).items()
-    if present := {field: value for field, value in named if value is not None or field == "payload"}:
-        headers["content-type"], content = "application/json", encoded(present)
-    request = Request(method=method, path=where, headers=headers, body=content)
+    request = _written(method, where, headers, body or {})
     return (yield from exchange(session, request, name=name, hold_seconds=hold_seconds))
+
+
+def change_named(
+    session: Session, where: str, kind: type[T], body: Mapping[str, object], *, named_by: str
+) -> Flow[T]:
+    """Send a change that a field of its own names: the service knows a repeat by that, and keeps no answer for it."""
+    request = _written("POST", where, _headers(session), body)
+    response = yield from exchange(session, request, name=str(body[named_by]), named_by=named_by)
+    return decoded(response, kind)
 
 
 def put_document(
@@ -112,6 +117,13 @@ def put_document(
     }
     request = Request(method="PUT", path=where, headers=headers, body=document)
     return decoded((yield from exchange(session, request, name=name)), kind)
+
+
+def _written(method: str, where: str, headers: dict[str, str], body: Mapping[str, object]) -> Request:
+    content = b""
+    if present := {field: value for field, value in body.items() if value is not None or field == "payload"}:
+        headers["content-type"], content = "application/json", encoded(present)
+    return Request(method=method, path=where, headers=headers, body=content)
 
 
 def fresh_name() -> str:

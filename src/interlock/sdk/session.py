@@ -68,19 +68,22 @@ def exchange(
     request: Request,
     *,
     name: str | None = None,
+    named_by: str | None = None,
     hold_seconds: float = 0.0,
     deadline_seconds: float = inf,
 ) -> Flow[Response]:
     """Send `request` until it is answered with success; raise the typed outcome if it will not be.
 
-    `name` is what the caller can repeat the call under; an `Ambiguous` outcome carries it. A long poll
-    asks the service to hold it for `hold_seconds`, which do not count against its timeout and deadline.
+    `name` is what the caller can repeat the call under; an `Ambiguous` outcome carries it. It is behind the
+    idempotency key, unless the field `named_by` of the request itself has it: then to repeat it is harmless too. A
+    long poll asks the service to hold it for `hold_seconds`, which do not count against its timeout and deadline.
     `deadline_seconds` may shorten the policy's deadline, never lengthen it.
     """
     patience = hold_seconds + min(deadline_seconds, session.retry.deadline_seconds)
     trial = _Trial(
         session,
         request,
+        named_by=named_by,
         started=(yield from now()),
         timeout_seconds=session.timeout_seconds + hold_seconds,
         deadline_seconds=patience,
@@ -141,12 +144,14 @@ class _Trial:
         session: Session,
         request: Request,
         *,
+        named_by: str | None,
         started: float,
         timeout_seconds: float,
         deadline_seconds: float,
     ) -> None:
         self.session = session
         self.request = request
+        self.named_by = named_by
         self.started = started
         self.timeout_seconds = timeout_seconds
         self.deadline_seconds = deadline_seconds
@@ -187,13 +192,12 @@ class _Trial:
     def outcome(self, problem: Problem, name: str | None) -> InterlockError:
         """How the call ends: unknown if any attempt may have done it and no answer settled that."""
         if self.unknown and classify(problem) is not None:
-            return Ambiguous(problem, _doubt(problem, name), key=name)
+            return Ambiguous(problem, _doubt(problem, self.named_by or "key", name), key=name)
         return outcome_of(problem)
 
     def _may_repeat(self, failure: _Failure) -> bool:
-        if self.request.method in READS or IDEMPOTENCY_KEY in self.request.headers:
-            return True
-        return not failure.may_have_been_received
+        is_named = IDEMPOTENCY_KEY in self.request.headers or self.named_by is not None
+        return is_named or self.request.method in READS or not failure.may_have_been_received
 
     def _leaves_doubt(self, failure: _Failure) -> bool:
         if self.request.method in READS or not failure.may_have_been_received:
@@ -221,8 +225,8 @@ def _opened(failure: _Failure, held_seconds: float) -> _Failure:
     return msgspec.structs.replace(failure, problem=problem, circuit_open=True)
 
 
-def _doubt(problem: Problem, name: str | None) -> str:
-    repeat = f"; the same call with key={name!r} tells, and cannot do it twice" if name else ""
+def _doubt(problem: Problem, field: str, name: str | None) -> str:
+    repeat = f"; the same call with {field}={name!r} tells, and cannot do it twice" if name else ""
     return f"it may have been done: {problem.detail or problem.title or problem.code}{repeat}"
 
 
