@@ -95,6 +95,8 @@ def _misfit_of_pin(pin: Pin, args: Any) -> str | None:
     if pin.glob is not None:
         fits = isinstance(value, str) and fnmatchcase(value, pin.glob)
         return None if fits else f"pin {pin.path}: must match {pin.glob!r}"
+    if not pin.is_exact:
+        return f"pin {pin.path}: it was altered, and says nothing any more"
     same = canonical(value) == canonical(msgspec.json.decode(pin.exact))
     return None if same else f"pin {pin.path}: must be exactly {bytes(pin.exact).decode()}"
 

@@ -43,6 +43,11 @@ class Pin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max: Number | None = None
     glob: str | None = None
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether it names a value. One that says nothing at all was altered, and nothing fits it."""
+        return bytes(self.exact) != b""
+
 
 class SpendLimit(msgspec.Struct, frozen=True, kw_only=True):
     """How much of one argument all uses together may add up to."""
@@ -204,4 +209,4 @@ def pin_document(pin: Pin) -> dict[str, Any]:
         return {"path": pin.path, "max": pin.max}
     if pin.glob is not None:
         return {"path": pin.path, "glob": pin.glob}
-    return {"path": pin.path, "exact": msgspec.json.decode(pin.exact)}
+    return {"path": pin.path, "exact": msgspec.json.decode(pin.exact)} if pin.is_exact else {"path": pin.path}

@@ -70,5 +70,7 @@ def _written(pin: Pin) -> Any:
         return {"max": pin.max}
     if pin.glob is not None:
         return {"glob": pin.glob}
+    if not pin.is_exact:
+        return {}
     exact: object = msgspec.json.decode(pin.exact)
     return {"exact": cast("object", exact)} if isinstance(exact, dict) else exact

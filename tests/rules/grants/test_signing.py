@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.grants.model import GRANTS, Grant, GrantState, Signature
+from interlock.grants.model import GRANTS, Grant, GrantState, Pin, Signature
 from tests.rules.grants.conftest import Granting, Pen, register
 
 
@@ -73,6 +73,7 @@ async def test_an_unregistered_key_signs_nothing(granting: Granting) -> None:
 
 ALTERED: list[dict[str, Any]] = [
     {"pins": ()},
+    {"pins": (Pin(path="env"),)},
     {"uses": 100},
     {"task": "destroy"},
     {"approver": "eve"},
@@ -96,6 +97,20 @@ async def test_an_altered_grant_cannot_be_claimed(
     assert not answer["claimed"]
     assert await granting.state(grant) == "open"
     assert await granting.refusals(grant) == [answer["reason"]]
+
+
+async def test_an_unsigned_grant_whose_pin_was_emptied_fits_nothing_and_keeps_nobody_from_another(
+    granting: Granting,
+) -> None:
+    altered = await granting.grant(pins={"env": "test"})
+    other = await granting.grant()
+    await forge(granting, altered, pins=(Pin(path="env"),))
+
+    refused = await granting.claim({"env": "test"}, grant_id=altered)
+
+    assert refused["reason"] == f"{altered}: pin env: it was altered, and says nothing any more"
+    assert (await granting.claim({"env": "test"}))["grant_id"] == other
+    assert (await granting.read(altered))["pins"] == {"env": {}}
 
 
 async def test_a_later_expiry_cannot_be_written_into_a_signed_grant(granting: Granting, pen: Pen) -> None:
