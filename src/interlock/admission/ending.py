@@ -25,10 +25,15 @@ def reclaim(world: World, tenant: str) -> int:
     """Mark every picked run whose slot has run out as lost, and free its slot."""
     gone = world.pick(expired(tenant))
     for run in gone:
-        end_run(world, run, RunState.LOST)
-        details = {"workflow": run.workflow, "fence": run.fence}
-        note(world, Note(tenant=tenant, actor=_SWEEP, action="run_lose", subject=run.id, details=details))
+        lose_run(world, run)
     return len(gone)
+
+
+def lose_run(world: World, run: Run) -> Run:
+    """Mark a run whose slot has run out as lost, and free its slot."""
+    details = {"workflow": run.workflow, "fence": run.fence}
+    note(world, Note(tenant=run.tenant, actor=_SWEEP, action="run_lose", subject=run.id, details=details))
+    return end_run(world, run, RunState.LOST)
 
 
 def find_run(world: World, tenant: str, run_id: str) -> Run:

@@ -245,8 +245,9 @@ class EndRun(Command[Run], frozen=True, kw_only=True):
             return run
         if self.fence is not None:
             check_holds(world, run, self.fence, self.verb)
-        if run.state is not RunState.RUNNING:
-            raise RunOver(run.id, run.state.value, self.verb)
+        state = run.state_at(world.now)
+        if state is not RunState.RUNNING:
+            raise RunOver(run.id, state.value, self.verb)
         ended = end_run(world, run, target, result=self.result, error=self.error)
         details = {"workflow": run.workflow, "error": self.error}
         audit(world, self.caller, f"run_{self.verb}", run.id, details)

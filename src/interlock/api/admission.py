@@ -34,6 +34,7 @@ from interlock.identity.refusals import NotFound
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
 from interlock.store.contract import cut
+from interlock.workflows.rules import EndWorkflowRun
 
 _WINDOW_SECONDS_MAX = 24 * 3600
 _TALLIES_MAX = 20_000
@@ -133,10 +134,10 @@ async def cancel(call: Asked[None, CancelBody]) -> Answer:
 
 async def _end(call: Asked[None, Any], verb: str, fence: int | None, **outcome: Any) -> Answer:
     run = await _read(call)
-    command = EndRun(
+    end = EndRun(
         caller=caller_of(call), run_id=run.id, workflow=run.workflow, verb=verb, fence=fence, **outcome
     )
-    return await decide(call, command, lambda ended: Reply(200, run_view(ended)))
+    return await decide(call, EndWorkflowRun(end=end), lambda ended: Reply(200, run_view(ended)))
 
 
 async def listed(call: Asked[RunsQuery, None]) -> Reply:

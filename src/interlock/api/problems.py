@@ -64,6 +64,7 @@ CODES_OF: Mapping[type[Exception], str] = {
     workflows.BadSteps: "invalid_request",
     workflows.StepNotRerunnable: "not_actionable",
     workflows.RunUnderWay: "not_actionable",
+    workflows.StepsNotDone: "not_actionable",
     leases.LeaseHeld: "lock_busy",
     leases.LeaseFenceStale: "fence_stale",
     leases.LeaseNotActionable: "not_actionable",

@@ -37,10 +37,9 @@ from interlock.store.contract import cut
 from interlock.workflows import queries
 from interlock.workflows.advancing import AdvanceRun
 from interlock.workflows.rerunning import RerunFrom
-from interlock.workflows.rules import DefineWorkflow, DeleteRun, DeleteWorkflow
+from interlock.workflows.rules import SLOT_SECONDS, DefineWorkflow, DeleteRun, DeleteWorkflow
 
 _TIMELINE_MAX = 200
-_SLOT_SECONDS = 86_400
 
 
 class DefineBody(Body, frozen=True, kw_only=True):
@@ -122,7 +121,7 @@ async def rerun(call: Asked[None, RerunBody]) -> Answer:
         caller=caller_of(call),
         workflow=old.workflow,
         run_id=new_id("run"),
-        ttl_seconds=_SLOT_SECONDS,
+        ttl_seconds=SLOT_SECONDS,
         input=old.input,
     )
     command = RerunFrom(start=start, old_run_id=old.id, step=call.body.from_step)

@@ -8,6 +8,7 @@ import msgspec
 
 from interlock.approvals.recording import announce_job, record_change, record_refusal
 from interlock.approvals.refusals import NotActionable
+from interlock.codec.canonical import canonical
 from interlock.identity.model import Caller
 from interlock.identity.rules import caller_reads
 from interlock.jobs.holds import JobLease, LeaseEnd
@@ -44,7 +45,7 @@ class CompleteJob(HolderCommand, frozen=True, kw_only=True):
         return (LeaseEnd.COMPLETED,)
 
     def repeats(self, job: Job) -> bool:
-        return job.result == self.result
+        return _is_same(job.result, self.result)
 
     def verb(self) -> str:
         return "complete"
@@ -67,7 +68,7 @@ class FailJob(HolderCommand, frozen=True, kw_only=True):
         return (LeaseEnd.FAILED,)
 
     def repeats(self, job: Job) -> bool:
-        return job.error == self.error and (self.retryable or job.state is JobState.FAILED)
+        return _is_same(job.error, self.error) and (self.retryable or job.state is JobState.FAILED)
 
     def verb(self) -> str:
         return "fail"
@@ -99,3 +100,8 @@ class RetryJob(Command[Job], frozen=True, kw_only=True):
     def refused(self, world: World, refusal: Refusal) -> None:
         if isinstance(refusal, NotActionable):
             record_refusal(world, self.caller, "retry", self.job_id, refusal)
+
+
+def _is_same(kept: Any, said: Any) -> bool:
+    """Whether two values are one in JSON: to Python `true` equals 1, and nobody should take one for the other."""
+    return kept == said and canonical(kept) == canonical(said)

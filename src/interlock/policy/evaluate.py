@@ -39,6 +39,7 @@ __all__ = [
     "compiled",
     "evaluate",
     "past_throttle",
+    "possible_charges",
     "same_requirement",
 ]
 
@@ -99,6 +100,15 @@ def evaluate(
         if rule.applies(request) and (rule.program is None or asking.holds(rule, rule.program)):
             return _decided(rule, request)
     return _by_default(policy)
+
+
+def possible_charges(policy: CompiledPolicy, request: PolicyInput) -> tuple[Charge, ...]:
+    """Every bucket that a job like this may have to draw from, whatever the rules' expressions say of its payload."""
+    return tuple(
+        _charge(rule.id, rule.rule.throttle, request)
+        for rule in policy.candidates(request.topic)
+        if rule.rule.throttle is not None and rule.applies(request)
+    )
 
 
 def past_throttle(evaluation: Evaluation) -> Evaluation:

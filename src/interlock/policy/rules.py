@@ -18,7 +18,15 @@ from interlock.kernel.record import Key, Reads
 from interlock.kernel.world import World
 from interlock.outbox.rules import announce
 from interlock.policy.buckets import BucketLevel, Empty, take
-from interlock.policy.evaluate import Budget, CompiledPolicy, Evaluation, SnapshotAltered, compiled, evaluate
+from interlock.policy.evaluate import (
+    Budget,
+    CompiledPolicy,
+    Evaluation,
+    SnapshotAltered,
+    compiled,
+    evaluate,
+    possible_charges,
+)
 from interlock.policy.expressions import ExpressionFailed
 from interlock.policy.language import Mode, PolicyDocument, canonical_policy, snapshot_id
 from interlock.policy.model import (
@@ -91,6 +99,17 @@ def policy_input(tenant: str, action: Action, actor: Principal, priority: Priori
         priority=priority.value,
         actor=Actor(id=actor.id, kind=actor.kind.value, groups=actor.groups, owner=actor.owner or ""),
     )
+
+
+def bucket_keys(
+    world: World, tenant: str, action: Action, actor: Principal, priority: Priority
+) -> tuple[Key, ...]:
+    """The buckets that judging this action may need, whatever its payload turns out to be."""
+    if not may_throttle(world, tenant, action.topic):
+        return ()
+    policy = policy_in_force(world, tenant).policy
+    charges = possible_charges(policy, policy_input(tenant, action, actor, priority))
+    return tuple(BUCKETS.key(tenant, charge.bucket_id) for charge in charges)
 
 
 def bucket_key(tenant: str, evaluation: Evaluation) -> Key | None:

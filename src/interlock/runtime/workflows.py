@@ -9,7 +9,7 @@ import logging
 from interlock.admission.queries import read_run
 from interlock.jobs.model import ADVANCE_TOPIC
 from interlock.kernel.kernel import Kernel
-from interlock.kernel.refusal import Fault
+from interlock.kernel.refusal import CommandFailed, Fault, Refusal
 from interlock.store.contract import Store
 from interlock.workflows.advancing import AdvanceRun
 from interlock.workflows.queries import runs_under_way
@@ -42,11 +42,18 @@ class WorkflowEngine:
         seen, after = 0, ""
         while True:
             found = await runs_under_way(self._store, after=after, limit=_PASS_MAX)
-            await asyncio.gather(*(self._advance(tenant, run_id) for tenant, run_id in found))
+            await asyncio.gather(*(self._look(tenant, run_id) for tenant, run_id in found))
             seen += len(found)
             if len(found) < _PASS_MAX:
                 return seen
             after = found[-1][1]
+
+    async def _look(self, tenant: str, run_id: str) -> None:
+        """Advance one run. One that breaks is told of, and keeps nobody else's from going on."""
+        try:
+            await self._advance(tenant, run_id)
+        except (Refusal, CommandFailed) as stuck:
+            log.warning("run %s of tenant %s cannot be advanced: %s", run_id, tenant, stuck.detail)
 
     async def _advance(self, tenant: str, run_id: str) -> None:
         run = await read_run(self._store, tenant, run_id)

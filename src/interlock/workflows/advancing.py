@@ -9,10 +9,10 @@ from datetime import timedelta
 
 import msgspec
 
-from interlock.admission.ending import end_run
+from interlock.admission.ending import end_run, lose_run
 from interlock.admission.model import GATES, RUNS, TENANT_SCOPE, Run, RunState, workflow_scope
-from interlock.approvals.model import Approval, ApprovalState, Requirement
-from interlock.approvals.placing import Proposal, place, placing_reads
+from interlock.approvals.model import Approval, Requirement
+from interlock.approvals.placing import Proposal, place
 from interlock.approvals.recording import announce_job, record_change
 from interlock.audit.rules import Note, note
 from interlock.codec.canonical import canonical
@@ -23,13 +23,10 @@ from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.world import World
 from interlock.policy.model import HEAD_ID, HEADS
 from interlock.policy.refusals import PolicyThrottled, PolicyUnavailable
-from interlock.policy.rules import policy_in_force
-from interlock.workflows.model import PROGRESS, Progress, Step, StepKind, StepRun, StepState, approval_topic
+from interlock.policy.rules import bucket_keys, policy_in_force
+from interlock.workflows.ending import as_left, changed, job_reads, stopped
+from interlock.workflows.model import PROGRESS, SLOT, Progress, Step, StepKind, StepState, approval_topic
 from interlock.workflows.ordering import ready_steps
-from interlock.workflows.rules import changed
-
-_SLOT = timedelta(days=1)
-_OVER = {JobState.FAILED, JobState.DENIED, JobState.CANCELLED, JobState.EXPIRED}
 
 
 class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
@@ -56,13 +53,13 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
         if found is None:
             return NOTHING
         run, progress = found
-        jobs = tuple(JOBS.key(self.tenant, step.job_id) for step in progress.steps if step.job_id)
-        reads = Reads(own=jobs)
+        reads = job_reads(progress)
         actor = world.get(PRINCIPALS, self.tenant, self.started_by)
-        if actor is not None:
-            for step in progress.definition:
-                if step.kind is StepKind.WORKER:
-                    reads |= placing_reads(world, _proposal(run, step, actor, progress, world=None))
+        for step in progress.definition:
+            if step.kind is StepKind.WORKER and actor is not None:
+                # What the steps before it gave is not loaded yet, and no bucket's name depends on it.
+                bare = _proposal(run, step, actor, progress, world=None)
+                reads |= Reads(own=bucket_keys(world, self.tenant, bare.action, actor, bare.priority))
         return reads
 
     def decide(self, world: World) -> Run | None:
@@ -70,9 +67,8 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
         if found is None:
             return None
         run, progress = found
-        steps = [self._seen(world, step, progress) for step in progress.steps]
-        progress = msgspec.structs.replace(progress, steps=tuple(steps))
-        if not any(step.state in (StepState.FAILED, StepState.CANCELLED) for step in steps):
+        progress = as_left(world, progress)
+        if run.holds_at(world.now) and not _has_failed(progress):
             progress = self._start_ready(world, run, progress)
         return self._settle(world, run, progress)
 
@@ -82,45 +78,6 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
         if run is None or progress is None or progress.is_over or run.started_by != self.started_by:
             return None
         return run, progress
-
-    # How jobs ended.
-
-    def _seen(self, world: World, step: StepRun, progress: Progress) -> StepRun:
-        """A step as its job has left it."""
-        job = world.get(JOBS, self.tenant, step.job_id) if step.job_id else None
-        if step.state is not StepState.RUNNING or job is None:
-            return step
-        definition = next(each for each in progress.definition if each.id == step.id)
-        if definition.kind is StepKind.APPROVAL and _is_agreed(job):
-            self._close_question(world, job)
-            return changed(step, state=StepState.SUCCEEDED, ended_at=world.now)
-        if job.state is JobState.SUCCEEDED:
-            return changed(step, state=StepState.SUCCEEDED, ended_at=world.now)
-        if job.state in _OVER:
-            return changed(
-                step, state=StepState.FAILED, ended_at=world.now, why=f"the job is {job.state.value}"
-            )
-        if step.started_at and world.now >= step.started_at + timedelta(seconds=definition.timeout_seconds):
-            self._cancel(world, job)
-            return changed(step, state=StepState.FAILED, ended_at=world.now, why="it took too long")
-        return step
-
-    def _close_question(self, world: World, job: Job) -> None:
-        done = msgspec.structs.replace(
-            job, state=JobState.SUCCEEDED, updated_at=world.now, finished_at=world.now
-        )
-        announce_job(world, world.put(JOBS, done), "job.succeeded")
-
-    def _cancel(self, world: World, job: Job) -> None:
-        approval = job.approval
-        if approval and approval.state is ApprovalState.PENDING:
-            approval = msgspec.structs.replace(approval, state=ApprovalState.WITHDRAWN)
-        gone = msgspec.structs.replace(
-            job, state=JobState.CANCELLED, approval=approval, updated_at=world.now, finished_at=world.now
-        )
-        stored = world.put(JOBS, gone)
-        record_change(world, stored, None, "cancel", reason="its workflow step ended")
-        announce_job(world, stored, "job.cancelled")
 
     # What is ready.
 
@@ -184,24 +141,26 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
     # What is left.
 
     def _settle(self, world: World, run: Run, progress: Progress) -> Run:
-        states = [step.state for step in progress.steps]
-        if run.state is not RunState.RUNNING or StepState.FAILED in states or StepState.CANCELLED in states:
+        if not run.holds_at(world.now):
+            return self._stop(world, run, progress)
+        if _has_failed(progress):
             return self._end(world, run, progress, RunState.FAILED)
-        if all(state is StepState.SUCCEEDED for state in states):
+        if all(step.state is StepState.SUCCEEDED for step in progress.steps):
             return self._end(world, run, progress, RunState.SUCCEEDED)
         if progress != world.get(PROGRESS, self.tenant, self.run_id):
             world.put(PROGRESS, progress)
-        if run.slot_expires_at - world.now < _SLOT / 2:
-            return world.put(RUNS, msgspec.structs.replace(run, slot_expires_at=world.now + _SLOT))
+        if run.slot_expires_at - world.now < SLOT / 2:
+            return world.put(RUNS, msgspec.structs.replace(run, slot_expires_at=world.now + SLOT))
         return run
 
+    def _stop(self, world: World, run: Run, progress: Progress) -> Run:
+        """Stop what is left of a run that was cancelled or lost. Nobody kept a lost one's slot: it stays lost."""
+        world.put(PROGRESS, stopped(world, progress))
+        return lose_run(world, run) if run.state is RunState.RUNNING else run
+
     def _end(self, world: World, run: Run, progress: Progress, state: RunState) -> Run:
-        steps = tuple(self._stopped(world, step) for step in progress.steps)
-        world.put(PROGRESS, msgspec.structs.replace(progress, steps=steps, is_over=True))
-        why = next((f"{step.id}: {step.why}" for step in steps if step.why), "")
-        if run.state is not RunState.RUNNING:
-            # It was cancelled or lost, and whoever saw to that has said so.
-            return run
+        over = world.put(PROGRESS, stopped(world, progress))
+        why = next((f"{step.id}: {step.why}" for step in over.steps if step.why), "")
         ended = Note(
             tenant=run.tenant,
             actor="interlock",
@@ -212,25 +171,9 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
         note(world, ended)
         return end_run(world, run, state, error=why)
 
-    def _stopped(self, world: World, step: StepRun) -> StepRun:
-        if step.state is StepState.WAITING:
-            return changed(step, state=StepState.SKIPPED, ended_at=world.now)
-        job = (
-            world.get(JOBS, self.tenant, step.job_id)
-            if step.job_id and step.state is StepState.RUNNING
-            else None
-        )
-        if job is None:
-            return step
-        if job.state in (JobState.APPROVAL, JobState.PENDING):
-            self._cancel(world, job)
-        return changed(step, state=StepState.CANCELLED, ended_at=world.now)
 
-
-def _is_agreed(job: Job) -> bool:
-    """Whether people said yes to the question: that nobody is asked any more is not enough."""
-    approval = job.approval
-    return job.state is JobState.PENDING and approval is not None and approval.state is ApprovalState.APPROVED
+def _has_failed(progress: Progress) -> bool:
+    return any(step.state in (StepState.FAILED, StepState.CANCELLED) for step in progress.steps)
 
 
 def _proposal(run: Run, step: Step, actor: Principal, progress: Progress, *, world: World | None) -> Proposal:

@@ -6,7 +6,7 @@ A run keeps the definition that it started with: changing a workflow changes run
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 import msgspec
@@ -14,6 +14,8 @@ import msgspec
 from interlock.kernel.record import Kind, Record
 
 STEPS_MAX = 50
+# How long the slot of a run with steps lasts; whichever server looks at the run renews it.
+SLOT = timedelta(days=1)
 
 
 class StepKind(StrEnum):
@@ -78,12 +80,16 @@ class StepRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Progress(Record, frozen=True, kw_only=True):
-    """A run's steps, and the definition they follow. The id is the run's."""
+    """A run's steps, and the definition they follow. The id is the run's.
+
+    `continued_as` is the rerun that went on with what people had said yes to.
+    """
 
     workflow: str
     definition: tuple[Step, ...]
     steps: tuple[StepRun, ...]
     is_over: bool = False
+    continued_as: str | None = None
 
     def step(self, step_id: str) -> StepRun | None:
         return next((step for step in self.steps if step.id == step_id), None)

@@ -1,4 +1,4 @@
-"""Why a workflow cannot be defined, a step not be rerun, or a run not be forgotten."""
+"""Why a workflow cannot be defined, a step not be rerun, or a run not be completed or forgotten."""
 
 from __future__ import annotations
 
@@ -22,3 +22,11 @@ class RunUnderWay(Refusal):
             f"run {run_id} is {state} and not over; cancel it, or wait for its end, then delete it"
         )
         self.state = state
+
+
+class StepsNotDone(Refusal):
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"run {run_id} has steps and succeeds when they have; wait for them, or cancel or fail the run"
+        )
+        self.state = "running"

@@ -1,16 +1,24 @@
-"""Running a finished run again from one of its steps: earlier results are kept, later ones forgotten."""
+"""Running a finished run again from one of its steps: earlier results are kept, later ones forgotten.
+
+A yes that people gave is kept like any result, but it stays what it was: for those who asked then, for work that
+is not done yet, and for one run.
+"""
 
 from __future__ import annotations
 
+import msgspec
+
 from interlock.admission.model import RUNS, Run
 from interlock.admission.rules import StartRun
+from interlock.identity.model import Role
 from interlock.identity.refusals import NotFound
-from interlock.jobs.model import ADVANCE_TOPIC
+from interlock.identity.rules import identify
+from interlock.jobs.model import ADVANCE_TOPIC, JOBS
 from interlock.kernel.command import Command
-from interlock.kernel.record import Reads
+from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
-from interlock.workflows.model import PROGRESS, Progress, StepRun, StepState
+from interlock.workflows.model import PROGRESS, Progress, StepKind, StepRun, StepState
 from interlock.workflows.ordering import after
 from interlock.workflows.refusals import StepNotRerunnable
 
@@ -25,11 +33,13 @@ class RerunFrom(Command[Run], frozen=True, kw_only=True):
     def reads(self) -> Reads:
         tenant = self.start.caller.tenant
         return self.start.reads() | Reads(
-            see=(PROGRESS.key(tenant, self.old_run_id), RUNS.key(tenant, self.old_run_id))
+            own=(PROGRESS.key(tenant, self.old_run_id),), see=(RUNS.key(tenant, self.old_run_id),)
         )
 
     def more(self, world: World) -> Reads:
-        return self.start.more(world)
+        old = world.get(PROGRESS, self.start.caller.tenant, self.old_run_id)
+        asked = Reads(see=tuple(JOBS.key(old.tenant, job_id) for job_id in _asked(old))) if old else NOTHING
+        return self.start.more(world) | asked
 
     def decide(self, world: World) -> Run:
         old = world.get(PROGRESS, self.start.caller.tenant, self.old_run_id)
@@ -37,14 +47,16 @@ class RerunFrom(Command[Run], frozen=True, kw_only=True):
         if old is None or ran is None or old.workflow != self.start.workflow:
             raise NotFound("run with steps", self.old_run_id)
         again = self._again(old, ran.state_at(world.now).value)
+        kept = [step for step in _questions(old) if step.id not in again]
+        self._check_may_keep(world, old, ran, kept)
         run = self.start.decide(world)
         steps = tuple(StepRun(id=step.id) if step.id in again else step for step in old.steps)
-        world.add(
-            PROGRESS,
-            Progress(
-                tenant=run.tenant, id=run.id, workflow=run.workflow, definition=old.definition, steps=steps
-            ),
+        progress = Progress(
+            tenant=run.tenant, id=run.id, workflow=run.workflow, definition=old.definition, steps=steps
         )
+        world.add(PROGRESS, progress)
+        if kept:
+            world.put(PROGRESS, msgspec.structs.replace(old, continued_as=run.id))
         world.wake(ADVANCE_TOPIC)
         return run
 
@@ -65,3 +77,41 @@ class RerunFrom(Command[Run], frozen=True, kw_only=True):
                 self.old_run_id, state, f"{', '.join(undone)} did not succeed; start there"
             )
         return again
+
+    def _check_may_keep(self, world: World, old: Progress, ran: Run, kept: list[StepRun]) -> None:
+        """Whether the yes of every question that is not asked again holds for this run too."""
+        by = identify(world, self.start.caller)
+        for question in kept:
+            why = ""
+            done = self._done_since(old, question)
+            if by.id != ran.started_by and not {Role.OPERATE, Role.ADMIN} & set(by.roles):
+                why = f"people said yes at {question.id} to {ran.started_by}"
+            elif by.people & _who_agreed(world, old.tenant, question):
+                why = f"{by.id} cannot start what {by.person} said yes to at {question.id}"
+            elif done:
+                why = f"people said yes at {question.id} to doing {', '.join(done)} once"
+            elif old.continued_as:
+                why = f"the yes at {question.id} went on to run {old.continued_as}"
+            if why:
+                state = ran.state_at(world.now).value
+                raise StepNotRerunnable(self.old_run_id, state, f"{why}; start at {question.id}")
+
+    def _done_since(self, old: Progress, question: StepRun) -> list[str]:
+        """What was done on this yes and would be done again."""
+        hinges = after(old.definition, question.id) & after(old.definition, self.step)
+        return [step.id for step in old.steps if step.id in hinges and step.state is StepState.SUCCEEDED]
+
+
+def _questions(progress: Progress) -> list[StepRun]:
+    kinds = {step.id: step.kind for step in progress.definition}
+    return [step for step in progress.steps if kinds[step.id] is StepKind.APPROVAL]
+
+
+def _asked(progress: Progress) -> list[str]:
+    return [step.job_id for step in _questions(progress) if step.job_id]
+
+
+def _who_agreed(world: World, tenant: str, question: StepRun) -> set[str]:
+    job = world.get(JOBS, tenant, question.job_id) if question.job_id else None
+    votes = job.approval.votes if job and job.approval else ()
+    return {name for vote in votes for name in (vote.principal, vote.person)}

@@ -5,19 +5,22 @@ from __future__ import annotations
 import msgspec
 
 from interlock.admission.model import RUNS, Run, RunState
-from interlock.admission.rules import StartRun
+from interlock.admission.rules import EndRun, StartRun
 from interlock.audit.rules import Note, note
 from interlock.identity.model import Caller, Role
 from interlock.identity.refusals import NotFound
 from interlock.identity.rules import caller_reads, require
 from interlock.jobs.model import ADVANCE_TOPIC
 from interlock.kernel.command import Command
-from interlock.kernel.record import Reads
+from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
-from interlock.workflows.model import PROGRESS, WORKFLOWS, Progress, Step, StepRun, Workflow
+from interlock.workflows.ending import as_left, job_reads, stopped
+from interlock.workflows.model import PROGRESS, SLOT, WORKFLOWS, Progress, Step, StepRun, Workflow
 from interlock.workflows.ordering import check_steps
-from interlock.workflows.refusals import RunUnderWay
+from interlock.workflows.refusals import RunUnderWay, StepsNotDone
+
+SLOT_SECONDS = int(SLOT.total_seconds())
 
 
 class DefineWorkflow(Command[Workflow], frozen=True, kw_only=True):
@@ -103,29 +106,48 @@ class StartWorkflowRun(Command[Run], frozen=True, kw_only=True):
         return self.start.more(world)
 
     def decide(self, world: World) -> Run:
-        run = self.start.decide(world)
-        known = world.get(WORKFLOWS, run.tenant, run.workflow)
-        if known is not None and known.steps:
-            steps = tuple(StepRun(id=step.id) for step in known.steps)
-            world.add(
-                PROGRESS,
-                Progress(
-                    tenant=run.tenant,
-                    id=run.id,
-                    workflow=run.workflow,
-                    definition=known.steps,
-                    steps=steps,
-                ),
-            )
-            world.wake(ADVANCE_TOPIC)
+        known = world.get(WORKFLOWS, self.start.caller.tenant, self.start.workflow)
+        if known is None or not known.steps:
+            return self.start.decide(world)
+        # Its caller does not renew it, so it is not the caller's time that its slot lasts.
+        run = msgspec.structs.replace(self.start, ttl_seconds=SLOT_SECONDS).decide(world)
+        steps = tuple(StepRun(id=step.id) for step in known.steps)
+        progress = Progress(
+            tenant=run.tenant, id=run.id, workflow=run.workflow, definition=known.steps, steps=steps
+        )
+        world.add(PROGRESS, progress)
+        world.wake(ADVANCE_TOPIC)
         return run
 
     def refused(self, world: World, refusal: Refusal) -> None:
         self.start.refused(world, refusal)
 
 
-def changed(step: StepRun, **fields: object) -> StepRun:
-    return msgspec.structs.replace(step, **fields)  # pyright: ignore[reportArgumentType]
+class EndWorkflowRun(Command[Run], frozen=True, kw_only=True):
+    """End a run, and in the same decision what is left of its steps. One with steps is completed by them alone."""
+
+    end: EndRun
+
+    def reads(self) -> Reads:
+        return self.end.reads() | Reads(own=(PROGRESS.key(self.end.caller.tenant, self.end.run_id),))
+
+    def more(self, world: World) -> Reads:
+        progress = self._under_way(world)
+        return job_reads(progress) if progress else NOTHING
+
+    def decide(self, world: World) -> Run:
+        run = self.end.decide(world)
+        progress = self._under_way(world)
+        if progress is None:
+            return run
+        if run.state is RunState.SUCCEEDED:
+            raise StepsNotDone(run.id)
+        world.put(PROGRESS, stopped(world, as_left(world, progress)))
+        return run
+
+    def _under_way(self, world: World) -> Progress | None:
+        progress = world.get(PROGRESS, self.end.caller.tenant, self.end.run_id)
+        return None if progress is None or progress.is_over else progress
 
 
 def _audit(world: World, caller: Caller, action: str, subject: str) -> None:

@@ -47,6 +47,7 @@ async def test_repeating_what_ended_the_work_changes_nothing(
     ("verb", "said", "other"),
     [
         ("complete", {"result": 1}, {"result": 2}),
+        ("complete", {"result": {"paid": 1}}, {"result": {"paid": True}}),
         ("fail", {"error": "x"}, {"error": "y"}),
         ("fail", {"error": "x"}, {"error": "x", "retryable": False}),
     ],

@@ -1,0 +1,99 @@
+"""How steps end: as their jobs have left them, or with their run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+from interlock.approvals.model import ApprovalState
+from interlock.approvals.recording import announce_job, record_change
+from interlock.jobs.holds import LeaseEnd
+from interlock.jobs.leasing import end_lease
+from interlock.jobs.model import JOBS, TRANSITIONS, Job, JobState
+from interlock.kernel.record import Reads
+from interlock.kernel.world import World
+from interlock.workflows.model import Progress, Step, StepKind, StepRun, StepState
+
+_OVER = {JobState.FAILED, JobState.DENIED, JobState.CANCELLED, JobState.EXPIRED}
+
+
+def job_reads(progress: Progress) -> Reads:
+    """The jobs of a run's steps, to be changed with them."""
+    return Reads(own=tuple(JOBS.key(progress.tenant, step.job_id) for step in progress.steps if step.job_id))
+
+
+def as_left(world: World, progress: Progress) -> Progress:
+    """A run's steps as their jobs have left them. Needs `job_reads`."""
+    definitions = {step.id: step for step in progress.definition}
+    steps = tuple(_seen(world, progress.tenant, step, definitions[step.id]) for step in progress.steps)
+    return msgspec.structs.replace(progress, steps=steps)
+
+
+def stopped(world: World, progress: Progress) -> Progress:
+    """A run's steps when nothing more is to be done: what was under way is withdrawn, what waited is skipped."""
+    steps = tuple(_stopped(world, progress.tenant, step) for step in progress.steps)
+    return msgspec.structs.replace(progress, steps=steps, is_over=True)
+
+
+def changed(step: StepRun, **fields: object) -> StepRun:
+    """A step with some fields changed."""
+    return msgspec.structs.replace(step, **fields)  # pyright: ignore[reportArgumentType]
+
+
+def _seen(world: World, tenant: str, step: StepRun, definition: Step) -> StepRun:
+    job = world.get(JOBS, tenant, step.job_id) if step.job_id else None
+    if step.state is not StepState.RUNNING or job is None:
+        return step
+    if definition.kind is StepKind.APPROVAL and _is_agreed(job):
+        _close_question(world, job)
+        return changed(step, state=StepState.SUCCEEDED, ended_at=world.now)
+    if job.state is JobState.SUCCEEDED:
+        return changed(step, state=StepState.SUCCEEDED, ended_at=world.now)
+    if job.state in _OVER:
+        why = f"the job is {job.state.value}"
+        return changed(step, state=StepState.FAILED, ended_at=world.now, why=why)
+    if step.started_at and world.now >= step.started_at + timedelta(seconds=definition.timeout_seconds):
+        _withdraw(world, job)
+        return changed(step, state=StepState.FAILED, ended_at=world.now, why="it took too long")
+    return step
+
+
+def _stopped(world: World, tenant: str, step: StepRun) -> StepRun:
+    if step.state is StepState.WAITING:
+        return changed(step, state=StepState.SKIPPED, ended_at=world.now)
+    if step.state is not StepState.RUNNING:
+        return step
+    job = world.get(JOBS, tenant, step.job_id) if step.job_id else None
+    if job is not None:
+        _withdraw(world, job)
+    return changed(step, state=StepState.CANCELLED, ended_at=world.now)
+
+
+def _is_agreed(job: Job) -> bool:
+    """Whether people said yes to the question: that nobody is asked any more is not enough."""
+    approval = job.approval
+    return job.state is JobState.PENDING and approval is not None and approval.state is ApprovalState.APPROVED
+
+
+def _close_question(world: World, job: Job) -> None:
+    done = msgspec.structs.replace(job, state=JobState.SUCCEEDED, updated_at=world.now, finished_at=world.now)
+    announce_job(world, world.put(JOBS, done), "job.succeeded")
+
+
+def _withdraw(world: World, job: Job) -> None:
+    """Take a job back that is not over. A worker that holds it is told at its next call, and nobody gets it again."""
+    approval = job.approval
+    if approval and approval.state is ApprovalState.PENDING:
+        approval = msgspec.structs.replace(approval, state=ApprovalState.WITHDRAWN)
+    gone = msgspec.structs.replace(
+        job,
+        state=TRANSITIONS[job.state, "cancel"],
+        approval=approval,
+        lease=end_lease(job, LeaseEnd.CANCELLED) if job.lease_until else job.lease,
+        updated_at=world.now,
+        finished_at=world.now,
+    )
+    stored = world.put(JOBS, gone)
+    record_change(world, stored, None, "cancel", reason="its workflow step ended")
+    announce_job(world, stored, "job.cancelled")

@@ -1,0 +1,232 @@
+"""How runs with steps end: by their steps, together with them, and never behind people's backs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.store.urls import store_for
+from interlock.workflows.model import Step, StepRun, StepState
+from interlock.workflows.ordering import ready_steps
+from tests.api.rooms.stage import Stage, open_stage
+from tests.api.workflows.test_workflows import ALLOW, STEPS, asked, set_up, states, work
+
+TWO = [
+    {"id": "draft", "topic": "report.draft"},
+    {"id": "send", "topic": "report.send", "depends_on": ["draft"]},
+]
+# Whether it throttles hangs on what the step before gave, which is not known before that step is done.
+THROTTLED = """
+version: v1
+default: allow
+rules:
+  - id: big
+    when: {topic: report.send}
+    if: payload.results.draft.rows > 100
+    decision: throttle
+    throttle: {rate: 1/h, burst: 1}
+    then: allow
+"""
+
+
+async def claimed(stage: Stage) -> tuple[str, dict[str, Any]]:
+    """A worker's key, and the one job it holds."""
+    hand = await stage.key("hand", "worker", "work")
+    seen = await stage.call("POST", "jobs/claim", hand, {"topics": ["**"]})
+    (job,) = seen.document["jobs"]
+    return hand, job
+
+
+async def end(stage: Stage, run_id: str, verb: str, key: str) -> Any:
+    fence = (await stage.get(f"workflow-runs/{run_id}"))["fence"]
+    return await stage.call("POST", f"workflow-runs/{run_id}/{verb}", key, {"fence": fence})
+
+
+async def test_who_started_a_run_cannot_call_it_done_while_its_steps_are_not(stage: Stage) -> None:
+    run_id, question, bot = await asked(stage)
+
+    seen = await end(stage, run_id, "complete", bot)
+
+    assert (seen.status, seen.word, seen.document["state"]) == (409, "not_actionable", "running")
+    assert (await states(stage, run_id))["agree"] == "running"
+    assert (await stage.approve(question, await stage.person("ada"))).word == "approved"
+    await stage.service.workflows.advance_all()
+    await work(stage)
+    assert (await states(stage, run_id))["run"] == "succeeded"
+    assert (await end(stage, run_id, "complete", bot)).status == 200
+
+
+@pytest.mark.parametrize(("verb", "state"), [("cancel", "cancelled"), ("fail", "failed")])
+async def test_a_run_takes_its_question_with_it_at_once(stage: Stage, verb: str, state: str) -> None:
+    run_id, question, bot = await asked(stage)
+
+    assert (await end(stage, run_id, verb, bot)).status == 200
+
+    late = await stage.approve(question, await stage.person("ada"))
+    assert (late.status, late.word, late.document["state"]) == (409, "not_actionable", "CANCELLED")
+    after = {"run": state, "draft": "succeeded", "agree": "cancelled", "send": "skipped"}
+    assert await states(stage, run_id) == after
+    await stage.service.workflows.advance_all()
+    assert await states(stage, run_id) == after
+
+
+async def check_cancelled_with_its_worker(stage: Stage) -> None:
+    run_id = await set_up(stage)
+    hand, job = await claimed(stage)
+
+    assert (await stage.call("POST", f"workflow-runs/{run_id}/cancel", stage.admin, {})).status == 200
+
+    assert (await stage.job(job["id"]))["state"] == "CANCELLED"
+    body = {"fence": job["fence"], "error": "stopped", "retryable": True}
+    late = await stage.call("POST", f"jobs/{job['id']}/fail", hand, body)
+    assert (late.status, late.word) == (409, "fence_stale")
+    assert (await stage.get("limits"))["active"] == 0
+
+
+async def test_a_job_of_a_cancelled_run_is_not_tried_again(stage: Stage) -> None:
+    await check_cancelled_with_its_worker(stage)
+    stage.clock.advance(3600)
+    await stage.sweep()
+    hand = await stage.key("hand", "worker", "work")
+    assert (await stage.call("POST", "jobs/claim", hand, {"topics": ["**"]})).document["jobs"] == []
+
+
+async def test_a_cancelled_run_and_its_jobs_end_in_one_decision_on_sqlite(tmp_path: Path) -> None:
+    async with open_stage(store_for(f"sqlite:///{tmp_path}/interlock.db")) as stage:
+        await check_cancelled_with_its_worker(stage)
+
+
+async def test_a_cancelled_run_and_its_jobs_end_in_one_decision_on_postgres(postgres_url: str) -> None:
+    async with open_stage(store_for(postgres_url)) as stage:
+        await check_cancelled_with_its_worker(stage)
+
+
+async def test_a_run_that_was_cancelled_asks_nobody_anything_more(stage: Stage) -> None:
+    run_id = await set_up(stage)
+    hand, job = await claimed(stage)
+    await stage.call("POST", f"jobs/{job['id']}/complete", hand, {"fence": job["fence"], "result": 1})
+
+    await stage.call("POST", f"workflow-runs/{run_id}/cancel", stage.admin, {})
+    await stage.service.workflows.advance_all()
+
+    assert await states(stage, run_id) == {
+        "run": "cancelled", "draft": "succeeded", "agree": "skipped", "send": "skipped",
+    }  # fmt: skip
+    assert len((await stage.get("jobs"))["items"]) == 1
+
+
+async def test_the_slot_of_a_run_with_steps_is_not_its_starters_to_keep(stage: Stage) -> None:
+    await stage.policy(ALLOW)
+    await stage.call("PUT", "workflows/report", stage.admin, {"steps": STEPS})
+    started = await stage.call("POST", "workflows/report/runs", stage.admin, {"ttl_seconds": 1})
+    run = started.document
+    await stage.call("POST", f"workflow-runs/{run['run_id']}/renew", stage.admin, {"fence": run["fence"]})
+    stage.clock.advance(60)
+    assert (await stage.call("POST", "workflows/other/runs", stage.admin, {})).status == 201
+    await stage.service.workflows.advance_all()
+    assert (await states(stage, run["run_id"]))["draft"] == "running"
+
+
+async def test_a_run_that_no_server_kept_stays_lost_and_takes_its_jobs_with_it(stage: Stage) -> None:
+    run_id = await set_up(stage)
+    _, job = await claimed(stage)
+    stage.clock.advance(86_400 + 1)
+
+    await stage.service.workflows.advance_all()
+
+    assert (await states(stage, run_id))["run"] == "lost"
+    assert (await stage.job(job["id"]))["state"] == "CANCELLED"
+    assert (await stage.get("limits"))["active"] == 0
+    assert ("run_lose", "done") in await stage.audit(run_id)
+
+
+async def test_a_run_that_is_lost_cannot_be_cancelled_even_by_an_operator(stage: Stage) -> None:
+    started = await stage.call("POST", "workflows/plain/runs", stage.admin, {"ttl_seconds": 5})
+    run_id = started.document["run_id"]
+    stage.clock.advance(6)
+    seen = await stage.call("POST", f"workflow-runs/{run_id}/cancel", stage.admin, {})
+    assert (seen.status, seen.word, seen.document["state"]) == (409, "not_actionable", "lost")
+
+
+async def test_a_throttle_may_hang_on_what_the_step_before_gave(stage: Stage) -> None:
+    run_id = await set_up(stage, TWO, THROTTLED)
+    hand, job = await claimed(stage)
+    body = {"fence": job["fence"], "result": {"rows": 200}}
+    await stage.call("POST", f"jobs/{job['id']}/complete", hand, body)
+
+    await stage.service.workflows.advance_all()
+
+    assert await states(stage, run_id) == {"run": "running", "draft": "succeeded", "send": "running"}
+
+
+async def test_a_run_that_cannot_be_advanced_keeps_no_other_from_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.runtime.workflows._PASS_MAX", 1)
+    await set_up(stage)
+    hand, job = await claimed(stage)
+    monkeypatch.setattr("interlock.workflows.advancing.ready_steps", _break_after_the_first)
+    await stage.call("POST", f"jobs/{job['id']}/complete", hand, {"fence": job["fence"], "result": 1})
+    other = (await stage.call("POST", "workflows/report/runs", stage.admin, {})).document["run_id"]
+
+    await stage.service.workflows.advance_all()
+
+    assert (await states(stage, other))["draft"] == "running"
+
+
+def _break_after_the_first(definition: Sequence[Step], runs: Sequence[StepRun]) -> list[Step]:
+    if runs[0].state is StepState.SUCCEEDED:
+        raise RuntimeError("a bug")
+    return ready_steps(definition, runs)
+
+
+async def agreed(stage: Stage, *, fail: bool) -> tuple[str, str]:
+    """A run that ada said yes to and that then was done, or failed, and the key of the bot that started it."""
+    run_id, question, bot = await asked(stage)
+    assert (await stage.approve(question, await stage.person("ada", "review,submit"))).word == "approved"
+    await stage.service.workflows.advance_all()
+    await work(stage, fail=fail)
+    return run_id, bot
+
+
+async def rerun(stage: Stage, run_id: str, key: str, step: str = "send") -> Any:
+    return await stage.call("POST", f"workflow-runs/{run_id}/rerun", key, {"from_step": step})
+
+
+async def test_what_people_said_yes_to_is_not_done_twice_on_one_yes(stage: Stage) -> None:
+    run_id, bot = await agreed(stage, fail=False)
+    seen = await rerun(stage, run_id, bot)
+    assert (seen.status, seen.word, seen.document["state"]) == (409, "not_actionable", "succeeded")
+    assert (await rerun(stage, run_id, stage.admin)).status == 409
+    assert (await rerun(stage, run_id, bot, "agree")).status == 201
+
+
+async def test_a_yes_goes_on_to_one_rerun_alone(stage: Stage) -> None:
+    run_id, bot = await agreed(stage, fail=True)
+    first = await rerun(stage, run_id, bot)
+    assert first.status == 201
+    second = await rerun(stage, run_id, bot)
+    assert (second.status, first.document["run_id"] in second.document["detail"]) == (409, True)
+    await stage.service.workflows.advance_all()
+    await work(stage, fail=True)
+    assert (await rerun(stage, first.document["run_id"], bot)).status == 201
+
+
+async def test_a_yes_is_for_those_who_asked(stage: Stage) -> None:
+    run_id, _ = await agreed(stage, fail=True)
+    other = await stage.agent("other")
+    assert (await rerun(stage, run_id, other)).status == 409
+    assert (await rerun(stage, run_id, other, "agree")).status == 201
+    assert (await rerun(stage, run_id, stage.admin)).status == 201
+
+
+@pytest.mark.parametrize("owner", [None, "ada"])
+async def test_who_said_yes_cannot_start_it_nor_can_their_agent(stage: Stage, owner: str | None) -> None:
+    run_id, _ = await agreed(stage, fail=True)
+    name, kind = ("hers", "agent") if owner else ("ada", "person")
+    key = await stage.key(name, kind, "review,submit,operate", owner=owner)
+    assert (await rerun(stage, run_id, key)).status == 409
+    assert (await rerun(stage, run_id, key, "agree")).status == 201
