@@ -15,13 +15,13 @@ from interlock.approvals.renewing import RefreshApproval
 from interlock.codec.canonical import canonical
 from interlock.conflicts import queries
 from interlock.conflicts.model import (
-    CARRIED_OUT,
     SAFEST,
     Conflict,
     ConflictKind,
     ConflictState,
     FollowUp,
     Resolution,
+    follow_up_of,
 )
 from interlock.conflicts.patterns import Pattern, patterns_of
 from interlock.conflicts.rules import ResolveConflict
@@ -35,7 +35,7 @@ from interlock.jobs.model import Job
 from interlock.jobs.queries import read_job
 from interlock.jobs.rules import CancelJob
 from interlock.kernel.command import Command
-from interlock.leases.model import Lease
+from interlock.leases.model import Lease, LeaseState
 from interlock.leases.queries import read_lease
 from interlock.leases.settling import EndLeaseInConflict, SettleLease
 from interlock.runtime.keyring import Known
@@ -161,22 +161,23 @@ async def _steps(
     """What the resolution means for what is affected, as it stands now; each command checks that again."""
     store, tenant, affected = call.services.store, call.caller.tenant, conflict.affected
     now = datetime.now(UTC)
-    resolution, by = call.body.resolution, caller_of(call)
+    kind, resolution, by = conflict.kind, call.body.resolution, caller_of(call)
     steps: list[tuple[FollowUp, Command[Any]]] = []
     for job_id in affected.every_job:
         job = await read_job(store, tenant, job_id)
-        follow_up = CARRIED_OUT.get((resolution, "job", job.state_at(now).value)) if job else None
+        follow_up = follow_up_of(kind, resolution, "job", job.state_at(now).value) if job else None
         if job and follow_up:
             steps.append((follow_up, _about_job(follow_up, by, job, call.body.note)))
     if affected.effect and (effect := await read_effect(store, tenant, affected.effect)):
-        follow_up = CARRIED_OUT.get((resolution, "effect", effect.state_at(now).value))
+        follow_up = follow_up_of(kind, resolution, "effect", effect.state_at(now).value)
         if follow_up:
             steps.append((follow_up, _about_effect(by, effect, conflict.id, call.body.note)))
     for lease_id in affected.every_lease:
         lease = await read_lease(store, tenant, lease_id)
-        follow_up = CARRIED_OUT.get((resolution, "lease", lease.state_at(now).value)) if lease else None
-        if lease and follow_up:
-            steps.append((follow_up, _about_lease(follow_up, by, lease)))
+        if lease is None or not lease.is_in_conflict_at(now, conflict.id):
+            continue
+        if follow_up := follow_up_of(kind, resolution, "lease", LeaseState.CONFLICT_DETECTED):
+            steps.append((follow_up, _about_lease(follow_up, by, lease, conflict.id)))
     return tuple(steps)
 
 
@@ -193,9 +194,9 @@ def _about_effect(by: Caller, effect: Effect, conflict_id: str, note: str) -> Co
     return ResolveEffect(caller=by, action_id=effect.id, outcome=Outcome.NOT_COMMITTED, evidence=evidence)
 
 
-def _about_lease(follow_up: FollowUp, by: Caller, lease: Lease) -> Command[Lease]:
+def _about_lease(follow_up: FollowUp, by: Caller, lease: Lease, conflict_id: str) -> Command[Lease]:
     command = EndLeaseInConflict if follow_up is FollowUp.END_LEASE else SettleLease
-    return command(caller=by, lease_id=lease.id, resource=lease.resource)
+    return command(caller=by, lease_id=lease.id, resource=lease.resource, conflict_id=conflict_id)
 
 
 async def _read(call: Asked[Any, Any]) -> Conflict:

@@ -60,7 +60,8 @@ class FollowUp(StrEnum):
     END_LEASE = "end_lease"
 
 
-# By resolution and by what is affected in which state; absent means: recorded, and nothing else happens.
+# By resolution and by what is affected in which state; absent means: recorded, and nothing else happens. A lease
+# is looked up as `conflict_detected` while this conflict is the one it is in, whatever its owner does meanwhile.
 CARRIED_OUT: Mapping[tuple[Resolution, str, str], FollowUp] = {
     (Resolution.RETRY, "job", "FAILED"): FollowUp.RETRY_JOB,
     (Resolution.RETRY, "job", "APPROVAL"): FollowUp.ASK_AGAIN,
@@ -77,6 +78,14 @@ CARRIED_OUT: Mapping[tuple[Resolution, str, str], FollowUp] = {
     },
     (Resolution.DISCARD, "lease", "conflict_detected"): FollowUp.END_LEASE,
 }
+
+
+def follow_up_of(kind: ConflictKind, resolution: Resolution, affected: str, state: str) -> FollowUp | None:
+    """What a resolution sets in motion for a job, effect or lease in a state; None if it is only recorded."""
+    if (kind, resolution) == (ConflictKind.STALE_FENCE, Resolution.DISCARD):
+        # What the late writer brought was refused when it came. The job or lease is its current owner's.
+        return None
+    return CARRIED_OUT.get((resolution, affected, state))
 
 
 class Advice(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from interlock.conflicts.rules import conflict_of_repeat, record_repeat, repeat_
 from interlock.effects.model import Effect
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.world import World
-from interlock.leases.model import LEASES, TRANSITIONS, Lease
+from interlock.leases.model import LEASES, TRANSITIONS, Lease, LeaseState
 
 
 def applying_reads(effect: Effect) -> Reads:
@@ -27,6 +27,8 @@ def end_applying(world: World, effect: Effect) -> None:
         return
     state = TRANSITIONS.get((lease.state, "applied"))
     if lease.is_live_at(world.now) and state is not None:
+        # A conflict that the effect did not answer is still there for the owner's next renewal.
+        state = LeaseState.CONFLICT_DETECTED if lease.conflict_id else state
         world.put(LEASES, msgspec.structs.replace(lease, state=state))
     record_outlived(world, effect)
 

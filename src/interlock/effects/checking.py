@@ -26,9 +26,9 @@ from interlock.jobs.model import JOBS, Job, JobState
 from interlock.kernel.record import NOTHING, Key, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
-from interlock.leases.model import LEASES, NODES, TRANSITIONS, Lease, LeaseState, path_of
+from interlock.leases.model import LEASES, NODES, TRANSITIONS, Lease, path_of
 from interlock.leases.refusals import LeaseFenceStale, LeaseNotActionable
-from interlock.leases.rules import current_lease, record_stale_lease, stale_lease_reads
+from interlock.leases.rules import current_lease, going_on, record_stale_lease, stale_lease_reads
 from interlock.targets.model import TARGETS, Target
 
 _AUDITED = (
@@ -43,14 +43,17 @@ _AUDITED = (
 
 
 class HeldLease(msgspec.Struct, frozen=True):
-    """A lease that is current, and not in the way of an effect."""
+    """A lease that is current, and not in the way of an effect; `has_seen` what it was last in conflict over."""
 
     lease: Lease
+    has_seen: bool
 
     def begin_applying(self, world: World) -> None:
-        """Show that its holder is changing the resource. Whoever names the new version has seen the conflict."""
-        state = TRANSITIONS[self.lease.state, "apply"]
-        world.put(LEASES, msgspec.structs.replace(self.lease, state=state, conflict_id=None))
+        """Show that its holder is changing the resource."""
+        lease = going_on(self.lease, world.now)
+        state = TRANSITIONS[lease.state, "apply"]
+        conflict_id = None if self.has_seen else lease.conflict_id
+        world.put(LEASES, msgspec.structs.replace(lease, state=state, conflict_id=conflict_id))
 
 
 def conditions_reads(
@@ -84,14 +87,15 @@ def doubts_reads(
         reads |= stale_lease_reads(
             world, caller, lease.id, lease.resource, lease.fence, session=lease.session
         )
-    named = target or _target_of(job)
-    if named is None:
-        return reads
-    key = TARGETS.key(caller.tenant, named.key)
-    if target is not None and world.owns(key):
-        moved = _moved(world.get(TARGETS, caller.tenant, target.key), target)
-        return reads | repeat_reads(_drifted(caller, target.key)) if moved else reads
-    return reads | Reads(own=(key,)) | repeat_reads(_drifted(caller, named.key))
+    for named in (_target_of(job), target):
+        if named is None:
+            continue
+        key = TARGETS.key(caller.tenant, named.key)
+        if not world.owns(key):
+            reads |= Reads(own=(key,)) | repeat_reads(_drifted(caller, named.key))
+        elif _moved(world.get(TARGETS, caller.tenant, named.key), named):
+            reads |= repeat_reads(_drifted(caller, named.key))
+    return reads
 
 
 def check_job(world: World, caller: Caller, job_id: str, permit: PermitClaims | None) -> Job:
@@ -109,34 +113,49 @@ def check_job(world: World, caller: Caller, job_id: str, permit: PermitClaims | 
     return job
 
 
-def check_lease(world: World, caller: Caller, ref: LeaseRef | None, *, has_target: bool) -> HeldLease | None:
+def check_lease(
+    world: World, caller: Caller, ref: LeaseRef | None, target: EffectTarget | None
+) -> HeldLease | None:
     """The caller's lease, if its fence is current, its session is the one that comes, and nobody undercut it.
 
-    After somebody else changed the resource, only an effect that names the new version may go on.
+    After somebody else changed the resource, only an effect that names a version of what the lease covers may go
+    on; which one is current was checked. One that names what was changed shows that its holder has read it.
     """
     if ref is None:
         return None
     lease = current_lease(world, caller, ref.id, ref.resource, ref.fence, session=ref.session)
-    undercut = lease.state is LeaseState.CONFLICT_DETECTED and not has_target
-    if undercut or (lease.state, "apply") not in TRANSITIONS:
+    is_undercut = lease.conflict_id is not None and not (target and lease.covers(target.key))
+    if is_undercut or (lease.state, "apply") not in TRANSITIONS:
         raise LeaseNotActionable(lease.id, lease.state.value, "apply an effect")
-    return HeldLease(lease)
+    found = world.get(TARGETS, caller.tenant, target.key) if target else None
+    touches = found.touches if found else ()
+    return HeldLease(lease, any(touch.conflict_id == lease.conflict_id for touch in touches))
 
 
 def check_target(
     world: World, caller: Caller, job: Job | None, target: EffectTarget | None
 ) -> EffectTarget | None:
-    """The target that the effect is for, if it is still at the version that the effect was prepared for."""
-    wanted = target or _target_of(job)
-    if wanted is None:
-        return None
+    """The target that the effect is for, if it is still at the version that the effect was prepared for.
+
+    What a job is bound to holds whatever the caller names, which may be something else or a newer version: people
+    approved the one that they saw. Only whoever carries the job out may have moved it on.
+    """
+    bound = _target_of(job)
+    if job is not None and bound is not None and not (target and _moved_it_alone(world, caller, job, bound)):
+        _check_version(world, caller, bound)
+    if target is not None:
+        _check_version(world, caller, target)
+    return target or bound
+
+
+def _check_version(world: World, caller: Caller, wanted: EffectTarget) -> None:
     found = world.get(TARGETS, caller.tenant, wanted.key)
     if found is None or not _moved(found, wanted):
-        return wanted
-    known = found.conflict_of(wanted.version, naming=caller.principal)
-    known = known or conflict_of_repeat(world, _drifted(caller, wanted.key))
-    conflict_id = known or world.new_id("cnf")
-    raise Superseded(wanted.key, wanted.version, found.current, conflict_id, is_known=known is not None)
+        return
+    told = found.conflict_of(wanted.version, naming=caller.principal)
+    repeated = conflict_of_repeat(world, _drifted(caller, wanted.key))
+    conflict_id = told or repeated or world.new_id("cnf")
+    raise Superseded(wanted.key, wanted.version, found.current, conflict_id, is_known=told is not None)
 
 
 def record_refused_begin(
@@ -208,6 +227,18 @@ def _is_held(world: World, caller: Caller, job: Job, permit: PermitClaims | None
     if world.now >= lease.expires_at:
         return False
     return permit.fence == job.fence if permit else lease.worker == caller.principal
+
+
+def _moved_it_alone(world: World, caller: Caller, job: Job, bound: EffectTarget) -> bool:
+    """Whether everything that happened to a job's target since was done by those who carry the job out."""
+    found = world.get(TARGETS, caller.tenant, bound.key)
+    actors = {caller.principal, job.lease.worker if job.lease else caller.principal}
+    for touch in found.touches if found else ():
+        if touch.actor not in actors:
+            return False
+        if touch.previous_version in (bound.version, None):
+            return True
+    return False
 
 
 def _moved(found: Target | None, wanted: EffectTarget) -> bool:

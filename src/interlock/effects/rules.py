@@ -109,8 +109,8 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
             return NOTHING
         from interlock.effects.checking import conditions_reads
 
-        # Grants are owned in the second load, and a target after them, whether the job names it or the caller.
-        target = None if self.grant else self.target
+        # Grants are owned in the second load, and targets after them: the caller's, and the one that the job names.
+        target = None if self.grant or self.job_id else self.target
         return conditions_reads(self.caller.tenant, self.job_id, self.lease, target)
 
     def _doubts(self, world: World) -> Reads:
@@ -128,7 +128,7 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
 
         job = check_job(world, self.caller, self.job_id, self.permit) if self.job_id else None
         target = check_target(world, self.caller, job, self.target)
-        return job, target, check_lease(world, self.caller, self.lease, has_target=target is not None)
+        return job, target, check_lease(world, self.caller, self.lease, target)
 
     def _check_past(self, world: World, before: Effect) -> None:
         """Raise unless the last attempt is over and known to have done nothing, or is done."""

@@ -64,6 +64,8 @@ TRANSITIONS: Mapping[tuple[LeaseState, str], LeaseState] = {
     (LeaseState.CONFLICT_DETECTED, "apply"): LeaseState.APPLYING,
     (LeaseState.APPLYING, "applied"): LeaseState.LEASED,
     (LeaseState.CONFLICT_DETECTED, "settle"): LeaseState.LEASED,
+    (LeaseState.WAITING_ON_REVIEW, "settle"): LeaseState.WAITING_ON_REVIEW,
+    (LeaseState.APPLYING, "settle"): LeaseState.APPLYING,
     **{(state, "touch"): LeaseState.CONFLICT_DETECTED for state in _HOLDING},
     **{(state, "hand_off"): LeaseState.HANDED_OFF for state in _HOLDING},
     **{(state, "release"): LeaseState.RELEASED for state in _HOLDING},
@@ -131,6 +133,15 @@ class Lease(Record, frozen=True, kw_only=True):
     @property
     def is_held(self) -> bool:
         return self.state in _HOLDING
+
+    def is_in_conflict_at(self, now: datetime, conflict_id: str) -> bool:
+        """Whether this is the conflict that its owner was told of last, or will be on coming back."""
+        return self.conflict_id == conflict_id and self.is_live_at(now)
+
+    def covers(self, key: str) -> bool:
+        """Whether a target is the lease's resource, or lies under it."""
+        path, is_tree = path_of(self.resource)
+        return key == path or (is_tree and key.startswith(f"{path}/"))
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ it has read; it is checked against the lease.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -110,9 +110,8 @@ class RenewLease(OwnLease[Lease], frozen=True, kw_only=True):
             renewals=lease.renewals + 1,
             renewals_without_progress=idle,
             progress=self.progress if self.progress != NULL else lease.progress,
-            **_no_longer_suspended(lease, world.now),
         )
-        return world.put(LEASES, renewed)
+        return world.put(LEASES, _awake(renewed, world.now))
 
     def _is_progress(self, lease: Lease) -> bool:
         return self.progress not in (NULL, lease.progress)
@@ -124,7 +123,8 @@ class SuspendLease(OwnLease[Lease], frozen=True, kw_only=True):
     reason: str
 
     def decide(self, world: World) -> Lease:
-        lease = self.current(world)
+        # Somebody may have touched the resource meanwhile; the wait before that counts too.
+        lease = _awake(self.current(world), world.now)
         state = _next_state(lease, "suspend")
         left = self.terms(world).suspend_seconds_max - lease.suspended_seconds
         if left <= 0:
@@ -151,9 +151,7 @@ class ResumeLease(OwnLease[Lease], frozen=True, kw_only=True):
             raise LeaseNotActionable(lease.id, lease.state.value, "resume")
         if lease.conflict_id is not None:
             state = LeaseState.CONFLICT_DETECTED
-        until = world.now + timedelta(seconds=lease.ttl_seconds)
-        awake = _no_longer_suspended(lease, world.now)
-        return world.put(LEASES, msgspec.structs.replace(lease, state=state, expires_at=until, **awake))
+        return world.put(LEASES, going_on(msgspec.structs.replace(lease, state=state), world.now))
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,15 +203,24 @@ def _still_waiting(lease: Lease, until: datetime) -> Lease:
     return lease
 
 
-def _no_longer_suspended(lease: Lease, now: datetime) -> dict[str, Any]:
+def going_on(lease: Lease, now: datetime) -> Lease:
+    """A lease whose owner acts again: if it was suspended, it no longer lasts as long as a suspension may."""
     if lease.suspended_at is None:
-        return {}
+        return lease
+    until = now + timedelta(seconds=lease.ttl_seconds)
+    return msgspec.structs.replace(_awake(lease, now), expires_at=until)
+
+
+def _awake(lease: Lease, now: datetime) -> Lease:
+    if lease.suspended_at is None:
+        return lease
     waited = (now - lease.suspended_at).total_seconds()
-    return {
-        "suspended_for": "",
-        "suspended_at": None,
-        "suspended_seconds": lease.suspended_seconds + max(0.0, waited),
-    }
+    return msgspec.structs.replace(
+        lease,
+        suspended_for="",
+        suspended_at=None,
+        suspended_seconds=lease.suspended_seconds + max(0.0, waited),
+    )
 
 
 def find_lease(world: World, tenant: str, lease_id: str, resource: str) -> Lease:

@@ -11,7 +11,7 @@ from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.world import World
 from interlock.leases.ending import end_lease, ending_reads
-from interlock.leases.model import LEASES, TRANSITIONS, Lease
+from interlock.leases.model import LEASES, TRANSITIONS, Lease, LeaseState
 from interlock.leases.refusals import LeaseNotActionable
 from interlock.leases.rules import find_lease
 from interlock.outbox.rules import announce
@@ -20,11 +20,12 @@ SETTLERS = (Role.REVIEW, Role.OPERATE, Role.ADMIN)
 
 
 class _LeaseInConflict(Command[Lease], frozen=True, kw_only=True):
-    """A command about somebody's lease by whoever settles its conflict."""
+    """A command about somebody's lease by whoever settles its conflict: that one, and no other that names it."""
 
     caller: Caller
     lease_id: str
     resource: str
+    conflict_id: str
 
     def reads(self) -> Reads:
         return caller_reads(self.caller) | ending_reads(self.caller.tenant, self.resource)
@@ -35,17 +36,19 @@ class _LeaseInConflict(Command[Lease], frozen=True, kw_only=True):
     def _found(self, world: World, verb: str) -> Lease:
         require(world, self.caller, *SETTLERS)
         lease = find_lease(world, self.caller.tenant, self.lease_id, self.resource)
-        if (lease.state_at(world.now), "settle") not in TRANSITIONS:
+        if not lease.is_in_conflict_at(world.now, self.conflict_id):
             raise LeaseNotActionable(lease.id, lease.state_at(world.now).value, verb)
         return lease
 
 
 class SettleLease(_LeaseInConflict, frozen=True, kw_only=True):
-    """The conflict is settled; the owner goes on."""
+    """The conflict is settled; the owner goes on, or still waits if it was told to."""
 
     def decide(self, world: World) -> Lease:
         lease = self._found(world, "be settled")
         state = TRANSITIONS[lease.state, "settle"]
+        if state is LeaseState.LEASED and lease.suspended_at is not None:
+            state = LeaseState.WAITING_ON_REVIEW
         stored = world.put(LEASES, msgspec.structs.replace(lease, state=state, conflict_id=None))
         details = {"lease_id": lease.id, "fence": lease.fence, "owner": lease.owner}
         note(
