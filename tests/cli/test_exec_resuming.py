@@ -128,6 +128,28 @@ def test_a_command_that_ran_passes_its_exit_code_on_though_nobody_could_record_i
     assert (resumed.code, "did not run again" in resumed.err) == (7, True)
 
 
+def test_who_does_not_hear_whether_it_may_run_runs_nothing_and_is_told_how_to_go_on(
+    yard: Terminal, tmp_path: Path
+) -> None:
+    server = InterlockServer(f"sqlite:///{tmp_path}/interlock.db").start()
+    ada, bot = server.create_key("ada"), server.create_key("bot", kind="agent", roles="submit")
+    at = {"INTERLOCK_URL": server.url, "INTERLOCK_KEY": bot.key}
+    granted(yard, "mark", "--url", server.url, "--key", ada.key)
+
+    server.pause()
+    said = yard.process("exec", "--patience", "1s", "mark", "a b", env=at)
+    server.resume()
+    again = shlex.split(said.err.rpartition("with `")[2].partition("`")[0])
+    resumed = yard.process(*again[1:], env=at)
+    server.close()
+
+    assert (said.code, "nothing ran, but exec_" in said.err) == (6, True), said.err
+    assert again[:3] == ["interlock", "exec", "--resume"]
+    assert again[4:] == ["mark", "a b"]
+    assert resumed.code in (3, 5), resumed.err  # never begun, or begun and not ended
+    assert marks(yard) == []
+
+
 @pytest.fixture
 def unknown(yard: Terminal) -> str:
     """An execution that was begun and never said how it ended, past its time."""

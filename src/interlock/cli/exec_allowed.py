@@ -5,9 +5,10 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from interlock.cli.exec_ending import exit_code_of
+from interlock.cli.exec_ending import begun_or_not, exit_code_of
 from interlock.cli.exits import Failed
 from interlock.cli.options import given
+from interlock.execution.gate import MaybeBegun
 from interlock.execution.running import NotStarted
 
 if TYPE_CHECKING:
@@ -50,5 +51,7 @@ def _attempted(args: Namespace, prepared: Prepared) -> tuple[Ended | None, str |
             raise Failed(
                 f"{error}; {job.id} was used up without running. Ask again once it can start"
             ) from None
+        except MaybeBegun as lost:
+            raise begun_or_not(job.id, lost) from lost
     finally:
         store.close()

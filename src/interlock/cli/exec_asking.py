@@ -6,9 +6,10 @@ import shlex
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from interlock.cli.exec_ending import exit_code_of
+from interlock.cli.exec_ending import begun_or_not, exit_code_of
 from interlock.cli.exits import Exit, Failed
 from interlock.execution.approved import Asked, Drifted, run_approved, settle, submit
+from interlock.execution.gate import MaybeBegun
 from interlock.execution.running import NotStarted
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def run_decided(client: Interlock, args: Namespace, prepared: Prepared, job: Job
         raise refuse_drift(job, drifted) from None
     except NotStarted as error:
         raise Failed(f"{error}; {job.id} was used up without running. Ask again once it can start") from None
+    except MaybeBegun as lost:
+        raise begun_or_not(job.id, lost) from lost
 
 
 def still_waiting(job: Job, task_file: str | None) -> Failed:

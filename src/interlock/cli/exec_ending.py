@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from interlock.cli.exits import Exit, Failed
+
 if TYPE_CHECKING:
+    from interlock.execution.gate import MaybeBegun
     from interlock.execution.once import Ended
 
 
@@ -19,6 +22,17 @@ def exit_code_of(ended: Ended) -> int:
             f"{ended.execution_id} ran and ended with {ended.exit_code}; its job does not say so: {ended.unfinished}"
         )
     return ended.exit_code
+
+
+def begun_or_not(execution_id: str, lost: MaybeBegun, words: str = "") -> Failed:
+    """How we end if nobody said whether the command may run: it did not, and its record knows how to go on."""
+    resume = f"interlock exec --resume {execution_id} {words}".rstrip()
+    return Failed(
+        f"nothing ran, but {execution_id} may have been begun ({lost}); go on as its record says with `{resume}`",
+        Exit.UNAVAILABLE,
+        name="outcome_unknown",
+        problem={"execution_id": execution_id, "resume": resume},
+    )
 
 
 def _unrecorded(ended: Ended) -> str:

@@ -7,11 +7,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from interlock.cli.exec_ending import exit_code_of
+from interlock.cli.exec_ending import begun_or_not, exit_code_of
 from interlock.cli.exec_preparing import Prepared, embedded_folder
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import given, wants_json
-from interlock.execution.gate import Needed, NotGranted
+from interlock.execution.gate import MaybeBegun, Needed, NotGranted
 from interlock.execution.once import Ended, begin, replayed, run_begun
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ def _begin(gate: Gate, args: Namespace, prepared: Prepared, execution_id: str) -
         if not wants_json(args):
             _tell_asking(str(missing))
         return None
+    except MaybeBegun as lost:
+        raise begun_or_not(execution_id, lost, prepared.retyped) from lost
 
 
 def _needed(args: Namespace, prepared: Prepared, execution_id: str) -> Needed:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from interlock.codec.canonical import canonical
-from interlock.execution.gate import Begun, Needed, NotGranted
+from interlock.execution.gate import Begun, MaybeBegun, Needed, NotGranted
 from interlock.grants.claiming import ClaimGrant, LookFurther
+from interlock.kernel.refusal import OutcomeUnknown
 from interlock.runtime.direct import DirectStore
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class DirectGate:
         job_id: str | None = None,
         grant: Needed | None = None,
     ) -> Begun:
-        """Consume what permits it and record that the command is about to run, or neither. Raises `NotGranted`."""
+        """Consume what permits it and record that the command is about to run, or neither."""
         from interlock.effects.refusals import GrantMissing
         from interlock.effects.rules import BeginEffect
 
@@ -49,6 +50,8 @@ class DirectGate:
             begun = self._store.run(command) if grant is None else self._begin_under(command, grant)
         except GrantMissing as missing:
             raise NotGranted(missing.reason) from missing
+        except OutcomeUnknown as lost:
+            raise MaybeBegun(str(lost)) from lost
         effect = begun.effect
         return Begun(
             fence=effect.fence,

@@ -27,6 +27,10 @@ class NotGranted(Exception):
     """No grant permits it; nothing was consumed and nothing begun."""
 
 
+class MaybeBegun(Exception):
+    """The answer was lost: it may have been begun and its grant consumed. The command was not started."""
+
+
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
     """The right to act, under this fence; or, if `replayed`, the result of having acted before."""
 
@@ -48,7 +52,10 @@ class Gate(Protocol):
         job_id: str | None = None,
         grant: Needed | None = None,
     ) -> Begun:
-        """Consume what permits it and record that the command is about to run, or neither. Raises `NotGranted`."""
+        """Consume what permits it and record that the command is about to run, or neither.
+
+        Raises `NotGranted`, and `MaybeBegun` if nobody can say which.
+        """
         ...
 
     def commit(self, action_id: str, fence: int, result: dict[str, Any]) -> None:

@@ -38,7 +38,7 @@ def begin(
     job_id: str | None = None,
     grant: Needed | None = None,
 ) -> Begun:
-    """Take the right to run it, or learn how it ended before. Raises `NotGranted`."""
+    """Take the right to run it, or learn how it ended before. Raises `NotGranted` or `MaybeBegun`."""
     return gate.begin(
         action_id_of(execution_id),
         command.document()["command_hash"],

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from interlock.execution.gate import Begun, Needed, NotGranted
-from interlock.sdk.outcomes import Conflict, Denied
+from interlock.execution.gate import Begun, MaybeBegun, Needed, NotGranted
+from interlock.sdk.outcomes import Ambiguous, Conflict, Denied
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
 
 # What an execution was permitted for is its whole command; for another one there is no permission.
 _NOT_GRANTED = ("not_claimed", "action_id_reused")
+_BEGUN_BEFORE = "effect_ambiguous"
 
 
 class ClientGate:
@@ -31,7 +32,7 @@ class ClientGate:
         job_id: str | None = None,
         grant: Needed | None = None,
     ) -> Begun:
-        """Consume what permits it and record that the command is about to run, or neither. Raises `NotGranted`."""
+        """Consume what permits it and record that the command is about to run, or neither."""
         body: dict[str, Any] = {"request_hash": request_hash, "ttl_seconds": ttl_seconds, "job_id": job_id}
         if grant is not None:
             body["grant"] = msgspec.to_builtins(grant)
@@ -41,6 +42,10 @@ class ClientGate:
             if grant is None or refused.code not in _NOT_GRANTED:
                 raise
             raise NotGranted(refused.problem.fields.get("reason") or str(refused)) from refused
+        except Ambiguous as lost:
+            if lost.code == _BEGUN_BEFORE:
+                raise
+            raise MaybeBegun(lost.problem.detail or str(lost)) from lost
         used = effect["grant"]
         return Begun(
             fence=effect["fence"],
