@@ -11,19 +11,16 @@ import msgspec
 from interlock.api.jobs import READERS, SubmitBody, Text, action_of
 from interlock.api.listing import Page, PageQuery, id_cursor, position
 from interlock.api.operations import Answer, Body, Operation, RawBody, Reply
-from interlock.api.problem import ProblemError, problem
+from interlock.api.policy_reading import read_candidate, read_policy
 from interlock.api.service_calls import Asked, caller_of, decide
 from interlock.api.views import JobView, job_view
-from interlock.codec.located import SourceInvalid
 from interlock.identity.model import PRINCIPALS, Principal, PrincipalKind
 from interlock.identity.refusals import NotFound
 from interlock.jobs import queries as job_queries
 from interlock.jobs.model import Job
 from interlock.policy import queries
 from interlock.policy.asking import Asking, Change, Explained, explain, simulate
-from interlock.policy.language import PolicyDocument
 from interlock.policy.model import PolicyHead, PolicySnapshot
-from interlock.policy.parsing import parse_policy
 from interlock.policy.rules import NO_POLICY, ActivatePolicy, RollBackPolicy
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
@@ -102,7 +99,7 @@ class SimulatedView(msgspec.Struct, frozen=True, kw_only=True):
 
 async def activate(call: Asked[None, bytes]) -> Answer:
     text = call.body
-    document = _parsed(text)
+    document = await read_policy(text)
     command = ActivatePolicy.of(document, text.decode(), tenant=call.caller.tenant, by=caller_of(call))
     source = command.source
     return await decide(call, command, lambda head: Reply(200, _head_view(head, source)))
@@ -150,12 +147,12 @@ async def evaluated(call: Asked[None, EvaluateBody]) -> Reply:
         actor=await _actor(call, body.actor),
         priority=body.priority,
     )
-    candidate = _parsed_value(body.policy) if body.policy is not None else None
+    candidate = await read_candidate(body.policy) if body.policy is not None else None
     return Reply(200, explain(asking, head, candidate))
 
 
 async def simulated(call: Asked[None, SimulateBody]) -> Reply:
-    candidate = _parsed_value(call.body.policy)
+    candidate = await read_candidate(call.body.policy)
     tenant = call.caller.tenant
     jobs: list[Job] = []
     cursor: str | None = None
@@ -185,23 +182,6 @@ async def observed(call: Asked[PageQuery, None]) -> Reply:
         call.services.store, call.caller.tenant, before=id_cursor(call.query.cursor), limit=call.query.limit
     )
     return Reply(200, Page(items=[job_view(job) for job in found.items], next_cursor=found.next_cursor))
-
-
-def _parsed(text: bytes) -> PolicyDocument:
-    try:
-        return parse_policy(text)
-    except SourceInvalid as wrong:
-        errors = [
-            {"path": each.path, "reason": each.message, "line": each.line, "column": each.column}
-            for each in wrong.errors
-        ]
-        first = wrong.errors[0]
-        detail = f"line {first.line}, column {first.column}: {first.message}"
-        raise ProblemError(problem("invalid_request", detail, members={"errors": errors})) from None
-
-
-def _parsed_value(policy: Any) -> PolicyDocument:
-    return _parsed(policy.encode() if isinstance(policy, str) else msgspec.json.encode(policy))
 
 
 async def _actor(call: Asked[None, EvaluateBody], given: ActorBody | None) -> Principal:

@@ -9,14 +9,13 @@ import msgspec
 
 from interlock.identity.model import PRINCIPALS, Principal
 from interlock.jobs.model import Action, Job, Priority
-from interlock.policy.evaluate import Budget, Evaluation, Missed, compiled, evaluate, past_throttle
+from interlock.policy.evaluate import Budget, Evaluation, Missed, compile_policy, evaluate, past_throttle
 from interlock.policy.expressions import EVALUATION_SECONDS, ExpressionFailed
 from interlock.policy.language import (
     UNAVAILABLE,
     ApprovalRequirement,
     Decision,
     PolicyDocument,
-    canonical_policy,
     snapshot_id,
 )
 from interlock.policy.model import PolicyHead
@@ -171,6 +170,5 @@ def _said(active: ActivePolicy, job: Job, actor: Principal | None) -> tuple[Eval
 
 
 def _candidate(document: PolicyDocument) -> ActivePolicy:
-    spelled = canonical_policy(document)
-    snapshot = snapshot_id(spelled)
-    return ActivePolicy(snapshot, compiled(snapshot, spelled), observing=False)
+    # Not kept, as a policy in force is: a thousand expressions hold tens of megabytes.
+    return ActivePolicy(snapshot_id(document), compile_policy(document), observing=False)
