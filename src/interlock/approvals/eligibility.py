@@ -41,7 +41,7 @@ def check_eligible(world: World, job: Job, approval: Approval, reviewer: Princip
     groups = approval.groups_at(world.now)
     if groups and not set(groups) & set(reviewer.groups):
         raise NotEligible(job.id, groups)
-    names = _names(world, reviewer, reviewer.person)
+    names = names_of(world, reviewer, reviewer.person)
     if not approval.requirement.self_approval and _is_own_request(world, job, names):
         raise SelfApproval(job.id, reviewer.id)
 
@@ -53,12 +53,18 @@ def people_who_agree(world: World, job: Job, approval: Approval) -> tuple[frozen
         voter = world.get(PRINCIPALS, job.tenant, vote.principal)
         if voter is None:
             continue
-        names = _names(world, voter, vote.person)
+        names = names_of(world, voter, vote.person)
         if _counts(world, job, approval, voter, names):
             same = [person for person in people if person & names]
             people = [person for person in people if not person & names]
             people.append(names.union(*same))
     return tuple(people)
+
+
+def names_of(world: World, principal: Principal, owner: str) -> frozenset[str]:
+    """A principal's names, with those of its owner, who may have got an owner after it did."""
+    known = principal if owner == principal.id else world.get(PRINCIPALS, principal.tenant, owner)
+    return principal.people | known.people if known else principal.people
 
 
 def _counts(world: World, job: Job, approval: Approval, voter: Principal, names: frozenset[str]) -> bool:
@@ -76,9 +82,3 @@ def _is_own_request(world: World, job: Job, names: frozenset[str]) -> bool:
     submitters = {job.submitted_by, *job.submitter_people}
     known = (world.get(PRINCIPALS, job.tenant, name) for name in submitters)
     return not names.isdisjoint(submitters.union(*(each.people for each in known if each)))
-
-
-def _names(world: World, principal: Principal, owner: str) -> frozenset[str]:
-    """A principal's names, with those of its owner, who may have got an owner after it did."""
-    known = principal if owner == principal.id else world.get(PRINCIPALS, principal.tenant, owner)
-    return principal.people | known.people if known else principal.people

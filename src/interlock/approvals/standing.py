@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from interlock.approvals.eligibility import names_of
 from interlock.approvals.model import Requirement
 from interlock.approvals.placing import Placed, Proposal
 from interlock.grants.claiming import approver_reads, candidate_reads, consume, misfit
@@ -28,12 +29,13 @@ def standing_reads(tenant: str, topic: str) -> Reads:
     return Reads(picks=(_pick(tenant, topic),))
 
 
-def standing_more(world: World, tenant: str, topic: str) -> Reads:
-    """What was found, and who issued and signed it. Where there is no standing grant, nothing."""
+def standing_more(world: World, tenant: str, topic: str, actor: Principal) -> Reads:
+    """What was found, who issued and signed it, and who owns the actor. Where there is no standing grant, nothing."""
     found = world.pick(_pick(tenant, topic))
     if not found:
         return Reads()
-    return candidate_reads(found) | approver_reads(found) | Reads(see=(GRANT_TERMS.key(tenant, TERMS_ID),))
+    see = Reads(see=(GRANT_TERMS.key(tenant, TERMS_ID), PRINCIPALS.key(tenant, actor.person)))
+    return candidate_reads(found) | approver_reads(found) | see
 
 
 def honour_standing(
@@ -63,7 +65,7 @@ def _may_say_yes(world: World, grant: Grant, asked: Requirement, actor: Principa
         and approver.kind is PrincipalKind.PERSON
         and Role.REVIEW in approver.roles
         and (not asked.groups or bool(set(asked.groups) & set(approver.groups)))
-        and (asked.self_approval or not approver.people & actor.people)
+        and (asked.self_approval or approver.people.isdisjoint(names_of(world, actor, actor.person)))
     )
 
 

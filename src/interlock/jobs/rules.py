@@ -54,8 +54,9 @@ class SubmitJob(Command[Job], frozen=True, kw_only=True):
         return caller_reads(self.caller) | see | standing_reads(self.caller.tenant, self.action.topic)
 
     def more(self, world: World) -> Reads:
-        placing = placing_reads(world, self._proposal(require(world, self.caller, Role.SUBMIT)))
-        return placing | standing_more(world, self.caller.tenant, self.action.topic)
+        submitter = require(world, self.caller, Role.SUBMIT)
+        placing = placing_reads(world, self._proposal(submitter))
+        return placing | standing_more(world, self.caller.tenant, self.action.topic, submitter)
 
     def decide(self, world: World) -> Job:
         submitter = require(world, self.caller, Role.SUBMIT)

@@ -113,6 +113,16 @@ async def test_nobody_releases_their_own_agents_jobs(granting: Granting) -> None
     assert (await submit(granting, {}, key=own))["state"] == "APPROVAL"
 
 
+async def test_nobody_releases_the_jobs_of_an_agent_whose_owner_became_theirs(granting: Granting) -> None:
+    stage = granting.stage
+    await stage.policy(POLICY)
+    await stage.person("ada-work")
+    own = await stage.agent("own", owner="ada-work")
+    assert (await stage.call("PUT", "principals/ada-work", stage.admin, {"owner": "ada"})).status == 200
+    await granting.grant("refund", standing=True)
+    assert (await submit(granting, {}, key=own))["state"] == "APPROVAL"
+
+
 async def test_who_has_no_vote_issues_no_standing_grant(granting: Granting) -> None:
     admin = await granting.stage.person("root", "admin")
     assert (await granting.issue("refund", key=admin, standing=True)).word == "forbidden"
