@@ -63,10 +63,8 @@ async def stream(call: Asked[StreamQuery, None]) -> Response:
     await service.feed.start()
     head = await queries.head(service.store)
     after = _resumed(call.request, call.query.after)
-    if after is not None and after > head:
-        raise invalid(
-            Fault("query/after", f"is past {head}, the newest position here; it comes from another store")
-        )
+    if after is not None:
+        _check_known(after, head)
     watched = _Watched(service, call.caller, types, after, head)
     headers = (("content-type", EVENT_STREAM), ("x-accel-buffering", "no"))
     return Response(status=200, headers=headers, stream=watched.lines())
@@ -101,6 +99,8 @@ async def _page(call: Asked[EventsQuery, None], types: tuple[str, ...]) -> Event
         store, tenant, query.after, limit=_SCANNED_MAX if types else query.limit
     )
     wanted = [each for each in scanned if wants(types, each.event.type)][: query.limit]
+    if not scanned:
+        _check_known(query.after, await queries.head(store))
     is_cut = len(wanted) == query.limit
     last = wanted[-1] if is_cut else scanned[-1] if scanned else None
     return _rendered(wanted, last.position if last else query.after)
@@ -122,6 +122,7 @@ class _Watched:
         self._types = types
         self._begins_now = after is None
         self._after = head if after is None else after
+        self._head = head
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Blocks of the stream, until the client is let go."""
@@ -152,7 +153,8 @@ class _Watched:
 
     async def _gap(self) -> bytes | None:
         """Word that events between the client's position and the oldest kept one are no longer here."""
-        oldest = await queries.oldest(self._service.store)
+        # If none is kept, the next one will be the oldest.
+        oldest = await queries.oldest(self._service.store) or self._head + 1
         if not self._after or oldest <= self._after + 1:
             return None
         data = msgspec.json.encode({"forgotten_after": self._after, "oldest_kept": oldest})
@@ -217,6 +219,13 @@ def _resumed(request: Request, after: int | None) -> int | None:
     if not (last.isascii() and last.isdigit() and len(last) < 17):
         raise invalid(Fault("header/last-event-id", "is not an id of this stream; leave it out"))
     return int(last)
+
+
+def _check_known(after: int, head: int) -> None:
+    """Refuse a position that was not given here: whoever waits behind it would miss what comes before it."""
+    if after > head:
+        reason = f"is past {head}, the newest position here; it comes from another store"
+        raise invalid(Fault("query/after", reason))
 
 
 def _types(text: str | None) -> tuple[str, ...]:

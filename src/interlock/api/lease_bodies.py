@@ -14,7 +14,7 @@ from interlock.codec.durations import TtlSeconds
 from interlock.leases.checkpoints import Content
 from interlock.leases.model import Mode
 
-Resource = Annotated[str, msgspec.Meta(min_length=1, max_length=500, pattern=r"^[^\u0000-\u001f]*$")]
+Resource = Annotated[str, msgspec.Meta(min_length=1, max_length=500, pattern=r"^[^\u0000-\u001f]*$(?!\n)")]
 Fence = Annotated[int, msgspec.Meta(ge=0)]
 
 

@@ -27,6 +27,9 @@ URL_CHARACTERS_MAX = 2000
 
 # IPv4 inside IPv6: what matters is where the packets end up.
 _NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
+# All that is given out for everyone's use. The rest holds old forms of IPv4 inside IPv6 and of private networks.
+_UNICAST = IPv6Network("2000::/3")
+_DOCUMENTATION = IPv6Network("3fff::/20")
 
 
 class BadUrl(ValueError):
@@ -53,7 +56,7 @@ def read_networks(text: str) -> Allowed:
 
 def is_public(address: Address) -> bool:
     """Whether an address is meant to be reached by anyone."""
-    return all(each.is_global and not each.is_multicast for each in _meanings(address))
+    return all(_is_given_out(each) for each in _meanings(address))
 
 
 def check_url(url: str, allowed: Allowed) -> None:
@@ -83,6 +86,14 @@ def refusal(address: Address) -> str:
         f"{address} is not a public address (or not encrypted); "
         "an operator can allow its network with INTERLOCK_WEBHOOK_ALLOW_PRIVATE"
     )
+
+
+def _is_given_out(address: Address) -> bool:
+    if not address.is_global or address.is_multicast:
+        return False
+    if isinstance(address, IPv4Address) or any(address in network for network in _NAT64):
+        return True
+    return address in _UNICAST and address not in _DOCUMENTATION
 
 
 def _meanings(address: Address) -> Iterable[Address]:

@@ -153,10 +153,12 @@ class Redeliver(Command[Delivery], frozen=True, kw_only=True):
 
     def reads(self) -> Reads:
         letter = DELIVERIES.key(self.by.tenant, delivery_id(self.webhook_id, self.event_id))
-        return Reads(own=(letter,)) | caller_reads(self.by)
+        webhook = WEBHOOKS.key(self.by.tenant, self.webhook_id)
+        return Reads(own=(letter,), see=(webhook,)) | caller_reads(self.by)
 
     def decide(self, world: World) -> Delivery:
         require(world, self.by, Role.ADMIN, Role.OPERATE)
+        _find(world, self.by.tenant, self.webhook_id)
         letter = world.get(DELIVERIES, self.by.tenant, delivery_id(self.webhook_id, self.event_id))
         if letter is None:
             raise NotFound("dead letter", self.event_id)

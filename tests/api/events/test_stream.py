@@ -191,6 +191,32 @@ async def test_a_reader_behind_what_is_kept_is_told_of_the_gap(sqlite_url: str) 
     assert told(found[1:]) == [("a", 5), ("a", 6)]
 
 
+async def test_a_reader_is_told_of_the_gap_also_if_nothing_is_kept(any_store: str) -> None:
+    async with rigged(any_store, relaying=False) as rig:
+        client = await client_of(rig)
+        await rig.tell("a", times=4)
+        await rig.until_placed(4)
+        await forget(rig, 4)
+        found = await take(await client.stream(last_event_id="1"), 1)
+        stream = await client.stream(last_event_id="4")
+        await rig.tell("a")
+        up_to_date = await take(stream, 1)
+    assert (found[0].event, found[0].data) == ("interlock.gap", {"forgotten_after": 1, "oldest_kept": 5})
+    assert told(up_to_date) == [("a", 5)]
+
+
+async def test_a_position_that_was_not_given_here_is_refused_in_pages_too(any_store: str) -> None:
+    async with rigged(any_store, relaying=False) as rig:
+        client = await client_of(rig)
+        await rig.tell("a", times=2)
+        await rig.until_placed(2)
+        for query in ("after=3", "after=3&wait_seconds=30"):
+            refused = await client.get("/api/v1/events/page", query)
+            assert (refused.status, json.loads(refused.body)["errors"][0]["path"]) == (400, "query/after")
+        newest = await client.get("/api/v1/events/page", "after=2")
+    assert json.loads(newest.body) == {"items": [], "next_after": 2}
+
+
 async def test_an_idle_stream_beats_and_ends_when_its_key_is_revoked(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

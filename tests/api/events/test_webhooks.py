@@ -169,6 +169,25 @@ async def test_a_dead_letter_is_listed_and_delivered_again_on_request(store_url:
     assert receiver.events()[0]["id"] == letter["event_id"]
 
 
+async def test_a_dead_letter_of_a_removed_webhook_is_not_there_any_more(store_url: str) -> None:
+    receiver = await Receiver(lambda _: Reply(status=500)).start()
+    async with rigged(store_url, webhook_attempts_max=1) as rig:
+        client = await client_of(rig)
+        made = await add(client, receiver.url)
+        await rig.tell("a")
+        view: dict[str, Any] = {"dead": 0}
+        async with asyncio.timeout(30):
+            while not view["dead"]:
+                _, view = await client.call("GET", f"{ROOT}/{made['id']}")
+                await asyncio.sleep(0.02)
+        _, listed = await client.call("GET", f"{ROOT}/{made['id']}/dead-letters")
+        await client.call("DELETE", f"{ROOT}/{made['id']}")
+        letter = listed["items"][0]["event_id"]
+        status, _ = await client.call("POST", f"{ROOT}/{made['id']}/dead-letters/{letter}/redeliver")
+    await receiver.stop()
+    assert status == 404
+
+
 async def test_what_happens_to_webhooks_is_audited_without_secrets(sqlite_url: str) -> None:
     async with rigged(sqlite_url, relaying=False) as rig:
         client = await client_of(rig)

@@ -211,6 +211,11 @@ async def test_a_resource_whose_wildcard_means_nothing_is_refused(yard: Yard) ->
     assert "at the end" in seen.document["detail"]
 
 
+@pytest.mark.parametrize("resource", ["r\n", "r\nb", "\n", "r\u0000"])
+async def test_a_resource_is_one_line(yard: Yard, resource: str) -> None:
+    assert (await yard.ask(resource)).status == 400
+
+
 async def test_a_resource_has_a_bounded_depth(yard: Yard) -> None:
     await yard.take("/".join("abcdefghijklmnop"))
     assert (await yard.ask("/".join("abcdefghijklmnopq"))).status == 400
