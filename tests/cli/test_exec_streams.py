@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -126,6 +128,22 @@ def test_who_is_stopped_while_recording_passes_the_exit_code_on_and_says_how_to_
     assert process.returncode == 7, complaint
     assert f"stopped by {number.name}" in complaint
     assert "record it with `interlock effect commit exec:" in complaint
+
+
+def test_a_command_that_asks_at_the_terminal_fails_instead_of_standing_still(yard: Terminal) -> None:
+    granted(yard, "ask")
+    words = [*EXEC, "--timeout", "20s", "ask", "--", "sh", "-c", "read -r answer < /dev/tty || exit 9"]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(yard.folder)
+        os.execve(words[0], words, clean_env())
+    with contextlib.suppress(OSError):  # which is how a terminal says that nobody is left
+        while os.read(terminal, 1 << 16):
+            pass
+    os.close(terminal)
+
+    # A shell cannot open it (2), or had the answer that nobody gave (9); out of time it would be 124.
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) in (2, 9)
 
 
 def test_a_stdin_that_cannot_be_read_is_a_usage_error(yard: Terminal) -> None:

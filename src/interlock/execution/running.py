@@ -1,6 +1,7 @@
 """Running one command: output passed through as it comes, digests kept, signals forwarded, time bounded.
 
-The command gets a process group of its own, so that a signal or the timeout reaches all that it started.
+The command gets a process group of its own, so that a signal or the timeout reaches all that it started; and a session
+of its own, so that asking at the terminal fails at once: in the background of ours it would be stopped.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def _start(command: Effective) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL if command.stdin is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            process_group=0,
+            start_new_session=True,
         )
     except (OSError, ValueError) as error:
         raise NotStarted(f"{command.argv[0]} could not be started: {error}") from error
