@@ -16,6 +16,8 @@ _LOCATION = re.compile(r" - at (`key` in )?`\$([^`]*)`$")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _UNKNOWN = re.compile(r"^Object contains unknown field `(.*)`$", re.DOTALL)
 _MISSING = re.compile(r"^Object missing required field `(.*)`$", re.DOTALL)
+_SHOWN_MAX = 100
+_NO_CHOICE = re.compile(r"^Invalid enum value (.*)$", re.DOTALL)
 _EMPTY = re.compile(r"^Expected `(?:str|array|object)` of length >= 1$")
 
 
@@ -39,6 +41,8 @@ def _located(message: str, shape: type[Any]) -> Fault:
         return Fault(path + pointer(unknown[1]), _unknown_reason(unknown[1], _names_at(shape, steps)))
     if missing := _MISSING.match(message):
         return Fault(path + pointer(missing[1]), "is required")
+    if (other := _NO_CHOICE.match(message)) and (choices := _choices_at(shape, steps)):
+        return Fault(path, f"{other[1][:_SHOWN_MAX]} is not possible here; use {' or '.join(choices)}")
     if location is not None and location[1]:
         return Fault(path, f"a key: {_readable(message)}")
     return Fault(path, _readable(message))
@@ -71,13 +75,26 @@ def _unknown_reason(name: str, known: list[str]) -> str:
 
 def _names_at(shape: type[Any], steps: tuple[str, ...]) -> list[str]:
     """List the fields of the structs that may stand at `steps` inside `shape`."""
+    structs = [kind for kind in _types_at(shape, steps) if isinstance(kind, inspect.StructType)]
+    return [field.encode_name for kind in structs for field in kind.fields]
+
+
+def _choices_at(shape: type[Any], steps: tuple[str, ...]) -> list[str]:
+    """List the words that may stand at `steps` inside `shape`."""
+    found: list[str] = []
+    for kind in _types_at(shape, steps):
+        if isinstance(kind, inspect.EnumType):
+            found += [str(member.value) for member in kind.cls]
+        elif isinstance(kind, inspect.LiteralType):
+            found += map(str, kind.values)
+    return found
+
+
+def _types_at(shape: type[Any], steps: tuple[str, ...]) -> list[Any]:
     types: list[inspect.Type] = [inspect.type_info(shape)]
     for step in steps:
         types = [inner for outer in types for inner in _inside(outer, step)]
-    structs = [kind for outer in types for kind in _alternatives(outer)]
-    return [
-        field.encode_name for kind in structs if isinstance(kind, inspect.StructType) for field in kind.fields
-    ]
+    return [kind for outer in types for kind in _alternatives(outer)]
 
 
 def _alternatives(kind: Any) -> list[Any]:
