@@ -87,6 +87,26 @@ def test_how_the_command_ends_is_how_the_job_ends(
     assert bench.il.job(job.id).state == state
 
 
+def test_work_that_is_done_is_done_whatever_it_prints(bench: Bench) -> None:
+    printed: dict[bytes, Any] = {
+        b'{"a": 1}': {"a": 1},
+        b'{"a": 1, "a": 2}': '{"a": 1, "a": 2}',
+        b"12345678901234567890": "12345678901234567890",
+        b"[" * 70 + b"]" * 70: "[" * 70 + "]" * 70,
+        b"a\0b": "a\ufffdb",
+        b"\xff": "\ufffd",
+    }
+    for n, said in enumerate(printed):
+        (bench.folder / str(n)).write_bytes(said)
+    jobs = [bench.il.submit("a.b", n).id for n in range(len(printed))]
+    with bench.start("cat $(cat)") as process:
+        for job in jobs:
+            bench.il.wait(job, timeout=HANG_SECONDS)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=HANG_SECONDS)
+    assert [bench.il.job(job).result for job in jobs] == list(printed.values())
+
+
 def test_sigterm_lets_the_command_finish(bench: Bench) -> None:
     job = bench.il.submit("a.b", {})
     begun = bench.folder / "begun"

@@ -12,12 +12,15 @@ from typing import Any
 
 import msgspec
 
+from interlock.codec.strict import DEPTH_MAX, JsonRefused, parse
 from interlock.sdk.worker_errors import Final, Retryable
 from interlock.sdk.worker_jobs import AsyncWork
 
 TEMPFAIL = 75
 OUTPUT_BYTES_MAX = 128 * 1024
 STOP_SECONDS = 5.0
+# A result travels one level inside the body of its call.
+_RESULT_DEPTH_MAX = DEPTH_MAX - 1
 
 
 def run_command(command: str, *, retry_any: bool = False) -> Callable[[AsyncWork], Awaitable[Any]]:
@@ -80,10 +83,11 @@ def _result(code: int | None, output: bytes, *, retry_any: bool) -> Any:
 
 
 def _parsed(output: bytes) -> Any:
+    """What was printed: as JSON if the service can keep it so, else as text. The work is done, whatever it says."""
     try:
-        return msgspec.json.decode(output)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return output.decode(errors="replace").strip() or None
+        return parse(output, depth_max=_RESULT_DEPTH_MAX)
+    except JsonRefused:
+        return output.decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}").strip() or None
 
 
 async def _end(process: Process) -> None:

@@ -8,8 +8,8 @@ from interlock.admission.model import RUNS, Run, RunState
 from interlock.admission.rules import EndRun, StartRun
 from interlock.audit.rules import Note, note
 from interlock.identity.model import Caller, Role
-from interlock.identity.refusals import NotFound
-from interlock.identity.rules import caller_reads, require
+from interlock.identity.refusals import Forbidden, NotFound
+from interlock.identity.rules import caller_reads, identify, require
 from interlock.jobs.model import ADVANCE_TOPIC
 from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
@@ -124,7 +124,10 @@ class StartWorkflowRun(Command[Run], frozen=True, kw_only=True):
 
 
 class EndWorkflowRun(Command[Run], frozen=True, kw_only=True):
-    """End a run, and in the same decision what is left of its steps. One with steps is completed by them alone."""
+    """End a run, and in the same decision what is left of its steps. One with steps is completed by them alone.
+
+    Its jobs are its starter's, so only the starter or an operator may take them back, whatever the fence.
+    """
 
     end: EndRun
 
@@ -140,6 +143,9 @@ class EndWorkflowRun(Command[Run], frozen=True, kw_only=True):
         progress = self._under_way(world)
         if progress is None:
             return run
+        by = identify(world, self.end.caller)
+        if by.id != run.started_by and not {Role.OPERATE, Role.ADMIN} & set(by.roles):
+            raise Forbidden(by.id, (Role.OPERATE,))
         if run.state is RunState.SUCCEEDED:
             raise StepsNotDone(run.id)
         world.put(PROGRESS, stopped(world, as_left(world, progress)))

@@ -73,6 +73,18 @@ async def test_a_run_takes_its_question_with_it_at_once(stage: Stage, verb: str,
     assert await states(stage, run_id) == after
 
 
+@pytest.mark.parametrize("verb", ["cancel", "fail", "complete"])
+async def test_nobody_takes_jobs_back_that_are_not_theirs_by_ending_their_run(
+    stage: Stage, verb: str
+) -> None:
+    run_id, question, _ = await asked(stage)
+    before = await stage.job(question)
+    seen = await end(stage, run_id, verb, await stage.agent("other"))
+    assert (seen.status, seen.word) == (403, "forbidden")
+    assert await stage.job(question) == before
+    assert (await states(stage, run_id))["run"] == "running"
+
+
 async def check_cancelled_with_its_worker(stage: Stage) -> None:
     run_id = await set_up(stage)
     hand, job = await claimed(stage)
