@@ -50,7 +50,7 @@ class ResolveBody(Body, frozen=True, kw_only=True):
 
 
 class EffectsQuery(PageQuery, frozen=True, kw_only=True):
-    """An attempt past its time is listed as `AMBIGUOUS` once a sweep has marked it."""
+    """`state` is by the clock: an attempt past its time is listed as `AMBIGUOUS`."""
 
     state: EffectState | None = None
 
@@ -68,7 +68,8 @@ async def fail(call: Asked[None, FailBody]) -> Answer:
 
 async def resolve(call: Asked[None, ResolveBody]) -> Answer:
     body = call.body
-    if body.evidence in (None, "", [], {}):
+    said = body.evidence.strip() if isinstance(body.evidence, str) else body.evidence
+    if said in (None, "", [], {}):
         raise invalid(Fault("/evidence", "is empty; say how you know what happened"))
     command = ResolveEffect(
         caller=caller_of(call),

@@ -85,6 +85,8 @@ class TermsBody(Body, frozen=True, kw_only=True):
 
 
 class LeasesQuery(PageQuery, frozen=True, kw_only=True):
+    """`live`: only those that hold their resource by now."""
+
     resource: Resource | None = None
     owner: Text | None = None
     live: bool = False

@@ -109,7 +109,7 @@ async def listed(call: Asked[LeasesQuery, None]) -> Reply:
     found = await queries.list_leases(
         call.services.store,
         call.caller.tenant,
-        live=query.live,
+        live_at=now if query.live else None,
         resource=query.resource,
         owner=query.owner,
         before=id_cursor(query.cursor),

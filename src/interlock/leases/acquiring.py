@@ -51,7 +51,7 @@ HOLDERS_MAX = 256
 DEPTH_MAX = 16
 _UNDER_MAX = 50
 _RETRY_SECONDS_MIN, _RETRY_SECONDS_MAX = 0.1, 60.0
-_OWNERS = (Role.SUBMIT, Role.WORK, Role.REVIEW, Role.OPERATE, Role.ADMIN)
+OWNERS = (Role.SUBMIT, Role.WORK, Role.REVIEW, Role.OPERATE, Role.ADMIN)
 
 
 class Acquired(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ class AcquireLease(Command[Acquired], frozen=True, kw_only=True):
         return Reads(own=tuple(own), see=see)
 
     def decide(self, world: World) -> Acquired:
-        require(world, self.caller, *_OWNERS)
+        require(world, self.caller, *OWNERS)
         _check_resource(self.resource)
         is_crowded = self._is_tree and len(world.pick(self._under)) >= _UNDER_MAX
         self._end_overdue(world)

@@ -11,10 +11,12 @@ from interlock.identity.rules import caller_reads, require
 from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.world import World
+from interlock.leases.acquiring import OWNERS
 from interlock.leases.checkpoints import Content, last_slot, save
 from interlock.leases.ending import end_lease, ending_reads
 from interlock.leases.model import LEASES, Lease, LeaseState, Place
 from interlock.leases.picks import OverdueLeases
+from interlock.leases.refusals import LeaseNotActionable
 from interlock.leases.rules import OwnLease, find_lease, stale_reads
 
 T = TypeVar("T")
@@ -84,6 +86,9 @@ class HandOffLease(_EndLease[Lease], frozen=True, kw_only=True):
         named = world.get(PRINCIPALS, lease.tenant, self.to)
         if named is None or not named.can_act:
             raise NotFound("principal", self.to)
+        if not set(OWNERS) & set(named.roles):
+            verb = f"be handed to {named.id}, who has no role that may hold one"
+            raise LeaseNotActionable(lease.id, lease.state.value, verb)
         return Place(
             principal=self.to,
             resource=lease.resource,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Any
+
+from interlock.kernel.record import micros
 from interlock.leases.model import (
     CHECKPOINTS,
     LEASES,
@@ -30,18 +34,20 @@ async def list_leases(
     store: Store,
     tenant: str,
     *,
-    live: bool,
+    live_at: datetime | None,
     resource: str | None,
     owner: str | None,
     before: str | None,
     limit: int,
 ) -> Records[Lease]:
-    """Leases, newest first, narrowed by resource and owner; `live` ones are those that nobody has ended yet."""
+    """Leases, newest first, narrowed by resource and owner, and to those that hold something at a moment."""
     by = [name for name, value in (("resource", resource), ("owner", owner)) if value is not None]
-    which = "list_live_leases" if live else "list_leases"
+    which = "list_live_leases" if live_at else "list_leases"
     name = f"leases.{which}{'_by_' if by else ''}{'_and_'.join(by)}"
     given = {"resource": resource, "owner": owner}
-    params = {"tenant": tenant, **{field: given[field] for field in by}}
+    params: dict[str, Any] = {"tenant": tenant, **{field: given[field] for field in by}}
+    if live_at:
+        params["now"] = micros(live_at)
     return await page_of(store, LEASES, name, params, before, limit)
 
 

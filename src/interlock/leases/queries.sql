@@ -34,25 +34,27 @@ SELECT body FROM leases WHERE tenant = :tenant AND resource = :resource AND owne
 ORDER BY id DESC LIMIT :limit;
 
 -- name: list_live_leases
--- A tenant's leases that nobody has ended yet, newest first: the board.
-SELECT body FROM leases WHERE tenant = :tenant AND live_until IS NOT NULL AND id < :before
-ORDER BY id DESC LIMIT :limit;
-
--- name: list_live_leases_by_resource
--- Leases of one resource that nobody has ended yet, newest first.
-SELECT body FROM leases WHERE tenant = :tenant AND resource = :resource AND live_until IS NOT NULL
+-- A tenant's leases that hold something by now, newest first: the board.
+SELECT body FROM leases WHERE tenant = :tenant AND live_until IS NOT NULL AND live_until > :now
   AND id < :before
 ORDER BY id DESC LIMIT :limit;
 
+-- name: list_live_leases_by_resource
+-- Leases of one resource that hold it by now, newest first.
+SELECT body FROM leases WHERE tenant = :tenant AND resource = :resource AND live_until IS NOT NULL
+  AND live_until > :now AND id < :before
+ORDER BY id DESC LIMIT :limit;
+
 -- name: list_live_leases_by_owner
--- Leases of one owner that nobody has ended yet, newest first.
-SELECT body FROM leases WHERE tenant = :tenant AND owner = :owner AND live_until IS NOT NULL AND id < :before
+-- Leases of one owner that hold something by now, newest first.
+SELECT body FROM leases WHERE tenant = :tenant AND owner = :owner AND live_until IS NOT NULL
+  AND live_until > :now AND id < :before
 ORDER BY id DESC LIMIT :limit;
 
 -- name: list_live_leases_by_resource_and_owner
--- Leases of one resource and owner that nobody has ended yet, newest first.
+-- Leases of one resource and owner that hold it by now, newest first.
 SELECT body FROM leases WHERE tenant = :tenant AND resource = :resource AND owner = :owner
-  AND live_until IS NOT NULL AND id < :before
+  AND live_until IS NOT NULL AND live_until > :now AND id < :before
 ORDER BY id DESC LIMIT :limit;
 
 -- name: list_checkpoints

@@ -135,3 +135,19 @@ async def test_an_effect_past_its_time_is_listed_as_ambiguous(durable: Stage) ->
     found = await listed(durable, "effects?state=IN_PROGRESS", "action_id")
     assert found == [("under-way", "IN_PROGRESS")]
     assert await listed(durable, "effects?state=AMBIGUOUS", "action_id") == [("doubtful", "AMBIGUOUS")]
+
+
+async def test_a_lease_past_its_time_is_not_listed_as_live(durable: Stage) -> None:
+    bot = await durable.agent()
+    taken = [
+        (await durable.call("POST", "leases", bot, {"resource": f"doc:{ttl}", "ttl_seconds": ttl})).document
+        for ttl in (60, 0.2)
+    ]
+    lasting = taken[0]["lease_id"]
+    await past(taken[1]["expires_at"])
+
+    for narrowed in ("", "&owner=bot", "&resource=doc:60", "&resource=doc:60&owner=bot"):
+        found = await listed(durable, f"leases?live=true{narrowed}", "lease_id")
+        assert found == [(lasting, "claimed")]
+    assert await listed(durable, "leases?live=true&resource=doc:0.2", "lease_id") == []
+    assert await listed(durable, "leases?resource=doc:0.2", "lease_id") == [(taken[1]["lease_id"], "stale")]

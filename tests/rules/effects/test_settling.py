@@ -121,6 +121,7 @@ async def test_nothing_is_resolved_without_evidence_or_before_it_is_ambiguous(ac
     assert (await actors.resolve("committed")).word == "not_actionable"
     await actors.fail(safe=False)
     assert (await actors.resolve("committed", evidence="")).status == 400
+    assert (await actors.resolve("committed", evidence=" \n")).status == 400
     assert (await actors.resolve("committed")).status == 200
     assert (await actors.resolve("committed")).status == 200
     assert (await actors.resolve("not_committed")).word == "not_actionable"

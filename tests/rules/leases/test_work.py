@@ -101,6 +101,14 @@ async def test_the_last_twenty_checkpoints_stay_readable_after_the_lease_is_gone
     assert [each["done"] for each in found] == list(range(30, 10, -1))
 
 
+async def test_nothing_is_handed_to_somebody_who_could_not_take_it(yard: Yard) -> None:
+    await yard.stage.key("clerk", "person", "audit")
+    lease = await yard.take("repo:a")
+    seen = await yard.call("handoff", lease, to="clerk")
+    assert (seen.status, seen.word) == (409, "not_actionable")
+    assert (await yard.do("renew", lease))["state"] == "leased"
+
+
 async def test_the_checkpoint_of_a_hand_off_is_in_the_history(yard: Yard) -> None:
     lease = await yard.take("repo:a")
     await yard.do("checkpoint", lease, done=1)
