@@ -15,16 +15,15 @@ from interlock.approvals.refusals import (
     SnapshotChanged,
 )
 from interlock.identity.model import PRINCIPALS
-from interlock.jobs.model import Job
+from interlock.jobs.model import Job, JobState
 from interlock.kernel.world import World
 from interlock.policy.model import HEAD_ID, HEADS
 
 
 def check_time(job: Job, approval: Approval, now: datetime) -> None:
-    """Decided requests stay decided; one that is not must be in time, whether or not a sweep has run."""
-    if approval.state not in (ApprovalState.PENDING, ApprovalState.EXPIRED):
-        return
-    if job.expires_at is not None and job.is_over_at(now):
+    """What waits, for people or for a worker, must be in time, whether or not a sweep has run."""
+    waits = job.state_at(now) is JobState.EXPIRED or approval.state is ApprovalState.PENDING
+    if waits and job.expires_at is not None and job.is_over_at(now):
         raise JobExpired(job.id, job.expires_at, now)
     if approval.state_at(now) is ApprovalState.EXPIRED:
         raise ApprovalExpired(job.id, approval.ends_at, now)

@@ -6,6 +6,8 @@ from datetime import datetime
 
 from interlock.kernel.refusal import Refusal
 
+_STOPPABLE = ("PENDING", "RUNNING")
+
 
 class DecisionRefused(Refusal):
     """Any refusal of a decision; audited under its name."""
@@ -21,9 +23,8 @@ class AlreadyRejected(DecisionRefused):
 
 class AlreadyApproved(DecisionRefused):
     def __init__(self, job_id: str, state: str, by: str, at: datetime, decision_id: str) -> None:
-        super().__init__(
-            f"{job_id} was approved by {by} at {at:%Y-%m-%dT%H:%M:%SZ}; cancel the job to stop it"
-        )
+        then = "cancel the job to stop it" if state in _STOPPABLE else f"it is {state} by now"
+        super().__init__(f"{job_id} was approved by {by} at {at:%Y-%m-%dT%H:%M:%SZ}; {then}")
         self.state, self.by, self.at, self.decision_id = state, by, at, decision_id
 
 

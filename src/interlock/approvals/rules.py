@@ -198,7 +198,7 @@ def _open_request(world: World, caller: Caller, job_id: str, verb: str) -> tuple
     reviewer = require_person(world, caller)
     job = find_job(world, caller.tenant, job_id)
     approval = job.approval
-    if approval is None or approval.state is ApprovalState.WITHDRAWN:
+    if approval is None or job.state is JobState.CANCELLED:
         raise NotActionable(job.id, job.state.value, verb)
     check_eligible(world, job, approval, reviewer)
     check_time(job, approval, world.now)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.api.rooms.stage import ASK, Stage
 
 QUORUM_TWO = """
@@ -219,3 +221,43 @@ async def test_a_yes_to_another_version_than_the_one_approved_is_told_so(stage: 
 
     assert (seen.status, seen.word, seen.document["job_hash"]) == (409, "hash_mismatch", new)
     assert (await stage.approve(job, bob, job_hash=new)).word == "already_approved"
+
+
+async def test_a_job_that_was_cancelled_after_a_yes_cannot_be_decided(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot, ada, bob = await stage.agent(), await stage.person("ada"), await stage.person("bob")
+    job = await stage.submit(bot)
+    await stage.approve(job, ada)
+    await stage.call("POST", f"jobs/{job}/cancel", bot, {})
+
+    for seen in (await stage.approve(job, bob), await stage.reject(job, bob)):
+        assert (seen.status, seen.word, seen.document["state"]) == (409, "not_actionable", "CANCELLED")
+
+
+@pytest.mark.parametrize("swept", [True, False])
+async def test_a_job_whose_time_ran_out_after_a_yes_cannot_be_decided(stage: Stage, swept: bool) -> None:
+    await stage.policy(ASK)
+    bot, ada, bob = await stage.agent(), await stage.person("ada"), await stage.person("bob")
+    job = await stage.submit(bot, expires_in="1m")
+    await stage.approve(job, ada)
+    stage.clock.advance(60)
+    if swept:
+        await stage.sweep()
+
+    for seen in (await stage.approve(job, bob), await stage.reject(job, bob)):
+        assert (seen.status, seen.word, seen.document["state"]) == (409, "approval_expired", "EXPIRED")
+
+
+async def test_a_yes_to_what_is_done_names_the_decision_and_a_no_says_that_it_is_done(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot, ada, hand = await stage.agent(), await stage.person("ada"), await stage.key("hand", "worker", "work")
+    job = await stage.submit(bot)
+    await stage.approve(job, ada)
+    (held,) = (await stage.call("POST", "jobs/claim", hand, {"topics": ["pay"]})).document["jobs"]
+    await stage.call("POST", f"jobs/{job}/complete", hand, {"fence": held["fence"], "result": 1})
+
+    yes, no = await stage.approve(job, ada), await stage.reject(job, ada)
+
+    assert (yes.status, yes.word, yes.document["state"]) == (200, "already_approved", "SUCCEEDED")
+    assert (no.status, no.word) == (409, "already_approved")
+    assert no.document["detail"].endswith("it is SUCCEEDED by now")
