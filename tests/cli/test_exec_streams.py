@@ -146,6 +146,32 @@ def test_a_command_that_asks_at_the_terminal_fails_instead_of_standing_still(yar
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) in (2, 9)
 
 
+@pytest.mark.parametrize("full", [True, False])
+def test_nobody_who_hears_our_remarks_is_no_reason_to_end_otherwise(yard: Terminal, full: bool) -> None:
+    grant = granted(yard, "mark")
+    assert yard.process("exec", "mark", "5").code == 5
+    use = yard("grants", grant["id"], "--json").json["claims"][0]
+    reading, writing = os.pipe()
+    os.close(reading)
+    deaf = os.open("/dev/full", os.O_WRONLY) if full else writing
+
+    ends = [
+        subprocess.run(
+            [*EXEC, *words],
+            cwd=yard.folder,
+            env=clean_env(),
+            stdin=subprocess.DEVNULL,
+            stderr=deaf,
+            timeout=HANG_SECONDS,
+        ).returncode
+        for words in (["--resume", use["execution_id"]], ["mark"], ["nonsense"])
+    ]
+    for descriptor in {deaf, writing}:
+        os.close(descriptor)
+
+    assert ends == [5, 3, 2]
+
+
 def test_a_stdin_that_cannot_be_read_is_a_usage_error(yard: Terminal) -> None:
     granted(yard, "cat")
     with (yard.folder / "unread").open("wb") as unreadable:

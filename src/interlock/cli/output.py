@@ -96,14 +96,18 @@ def say_json(value: object) -> None:
 def complain(failed: Failed, *, as_json: bool) -> None:
     """Print why a command failed, on stderr."""
     if as_json:
-        print(_json_text(failed.problem, sys.stderr), file=sys.stderr)
+        warn(_json_text(failed.problem, sys.stderr))
     else:
-        print(f"{painted('interlock:', 'red', sys.stderr)} {failed.detail}", file=sys.stderr)
+        warn(f"{painted('interlock:', 'red', sys.stderr)} {failed.detail}")
 
 
 def warn(text: str) -> None:
-    """Print a remark that is not part of the result, on stderr."""
-    print(text, file=sys.stderr)
+    """Print a remark that is not part of the result, on stderr. That nobody hears it is no reason to end otherwise."""
+    try:
+        print(text, file=sys.stderr)
+    except OSError:
+        # The reader left, or its disk is full. Python would fail once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def say_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Cell]]) -> None:
