@@ -39,13 +39,14 @@ class _EndLease(OwnLease[T], frozen=True, kw_only=True):
 
 
 class ReleaseLease(_EndLease[Lease], frozen=True, kw_only=True):
-    """Give the resource back. Repeating it changes nothing."""
+    """Give the resource back. Repeating it changes nothing, nor does it after one's own hand-off."""
 
     def decide(self, world: World) -> Lease:
         require(world, self.caller)
         lease = find_lease(world, self.caller.tenant, self.lease_id, self.resource)
         mine = (self.caller.principal, self.session, self.fence)
-        if lease.state is LeaseState.RELEASED and (lease.owner, lease.session, lease.fence) == mine:
+        given_up = lease.state in (LeaseState.RELEASED, LeaseState.HANDED_OFF)
+        if given_up and (lease.owner, lease.session, lease.fence) == mine:
             return lease
         return end_lease(world, self.current(world), "release", by=self.caller.principal)
 

@@ -8,7 +8,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from interlock.sdk.arguments import CallShape
-from interlock.sdk.once import KEY_PARAMETER, Conditions, committed, once, opened, told_of_failure
+from interlock.sdk.once import KEY_PARAMETER, Conditions, committed, opened, run_once, told_of_failure
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -67,6 +67,7 @@ class EffectScope:
         """Begin."""
         if self._drivers.blocking is None:
             raise TypeError("an AsyncInterlock begins an effect with `async with`")
+        self._result = None  # of an earlier time: it says nothing about this attempt
         self._effect = self._drivers.blocking(self._opening())
         return self
 
@@ -78,6 +79,7 @@ class EffectScope:
 
     async def __aenter__(self) -> Self:
         """Begin."""
+        self._result = None  # as above
         self._effect = await self._drivers.in_loop(self._opening())
         return self
 
@@ -109,8 +111,7 @@ def effectual(
     def flow(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Flow[Any]:
         bound = CallShape(function).bind(args, {KEY_PARAMETER: "", **kwargs} if takes_key else kwargs)
         named = {name: value for name, value in bound.payload.items() if name != KEY_PARAMETER}
-        options = {field: getattr(conditions, field) for field in conditions.__struct_fields__}
-        return once(session, str(name(**named)), function, *args, **options, **kwargs)
+        return run_once(session, str(name(**named)), function, args, kwargs, conditions)
 
     takes_key = KEY_PARAMETER in inspect.signature(function).parameters
     if inspect.iscoroutinefunction(function):

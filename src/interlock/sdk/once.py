@@ -137,6 +137,18 @@ def once(
     use is consumed if the effect begins, and `Denied` raised if none fits.
     """
     conditions = Conditions(ttl=ttl, reconcile=reconcile, job=job, lease=lease, target=target, grant=grant)
+    return (yield from run_once(session, action_id, function, args, kwargs, conditions))
+
+
+def run_once(
+    session: Session,
+    action_id: str,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    conditions: Conditions,
+) -> Flow[Any]:
+    """`once`, for a function whose parameters may have any name."""
     named = _name_of_call(function, args, kwargs)
     conditions = conditions.permitting(named["arguments"])
     effect = yield from opened(session, action_id, hash_of_request(named), conditions)

@@ -158,6 +158,16 @@ async def test_a_fence_that_is_not_the_leases_own_is_good_for_nothing_even_in_it
     assert (await yard.do("check", lease))["current"]
 
 
+async def test_releasing_what_one_has_handed_on_changes_nothing(yard: Yard) -> None:
+    lease = await yard.take("r")
+    await yard.do("handoff", lease, to="bob")
+    assert (await yard.do("release", lease))["state"] == "handed_off"
+    await yard.refused("r", by="cyd")
+    assert (await yard.call("release", lease, by="bob")).word == "fence_stale"
+    conflicts = (await yard.stage.get("conflicts"))["items"]
+    assert [side["actor"] for each in conflicts for side in each["competing"]] == ["ann", "bob"]
+
+
 async def test_nobody_else_is_told_that_a_released_lease_was_theirs(yard: Yard) -> None:
     lease = await yard.take("repo:a")
     await yard.do("release", lease)
