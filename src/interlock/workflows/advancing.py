@@ -25,7 +25,16 @@ from interlock.policy.model import HEAD_ID, HEADS
 from interlock.policy.refusals import PolicyThrottled, PolicyUnavailable
 from interlock.policy.rules import bucket_keys, policy_in_force
 from interlock.workflows.ending import as_left, changed, job_reads, stopped
-from interlock.workflows.model import PROGRESS, SLOT, Progress, Step, StepKind, StepState, approval_topic
+from interlock.workflows.model import (
+    PROGRESS,
+    SLOT,
+    Progress,
+    Step,
+    StepKind,
+    StepRun,
+    StepState,
+    approval_topic,
+)
 from interlock.workflows.ordering import ready_steps
 
 
@@ -90,29 +99,26 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
                     steps[definition.id], state=StepState.FAILED, why="its starter is gone"
                 )
                 continue
-            job = self._job(world, run, progress, definition, actor)
-            if job is not None:
-                failed = job.state is JobState.DENIED
-                steps[definition.id] = changed(
-                    steps[definition.id],
-                    state=StepState.FAILED if failed else StepState.RUNNING,
-                    job_id=job.id,
-                    started_at=world.now,
-                    ended_at=world.now if failed else None,
-                    why="the policy denies it" if failed else "",
-                )
+            placed = self._job(world, run, progress, definition, actor)
+            step = steps[definition.id]
+            steps[step.id] = (
+                changed(step, why=placed) if isinstance(placed, str) else _begun(world, step, placed)
+            )
         return msgspec.structs.replace(progress, steps=tuple(steps[step.id] for step in progress.steps))
 
-    def _job(self, world: World, run: Run, progress: Progress, step: Step, actor: Principal) -> Job | None:
-        """The step's job, placed by the policy like any other; None if it is throttled and must wait."""
+    def _job(self, world: World, run: Run, progress: Progress, step: Step, actor: Principal) -> Job | str:
+        """The step's job, placed by the policy like any other; or why the policy has it wait."""
         proposal = _proposal(run, step, actor, progress, world=world)
         job_hash = proposal.action.hash(self.tenant)
         if step.kind is StepKind.APPROVAL:
             return self._ask(world, run, step, actor, proposal.action, job_hash)
         try:
             placed = place(world, proposal, job_hash=job_hash, ends_at=None)
-        except (PolicyThrottled, PolicyUnavailable):
-            return None
+        except PolicyThrottled as full:
+            # Not for how long: that changes at every look.
+            return f"rule {full.rule!r} allows no more for now"
+        except PolicyUnavailable as failed:
+            return failed.detail
         job = _new_job(world, run, step, actor, proposal.action, job_hash, placed.state, placed.verdict)
         job = msgspec.structs.replace(job, policy_snapshot=placed.policy_snapshot, approval=placed.approval)
         return _submitted(world, job)
@@ -160,7 +166,8 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
 
     def _end(self, world: World, run: Run, progress: Progress, state: RunState) -> Run:
         over = world.put(PROGRESS, stopped(world, progress))
-        why = next((f"{step.id}: {step.why}" for step in over.steps if step.why), "")
+        failed = (step for step in over.steps if step.state is StepState.FAILED)
+        why = next((f"{step.id}: {step.why}" for step in failed), "")
         ended = Note(
             tenant=run.tenant,
             actor="interlock",
@@ -170,6 +177,18 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
         )
         note(world, ended)
         return end_run(world, run, state, error=why)
+
+
+def _begun(world: World, step: StepRun, job: Job) -> StepRun:
+    failed = job.state is JobState.DENIED
+    return changed(
+        step,
+        state=StepState.FAILED if failed else StepState.RUNNING,
+        job_id=job.id,
+        started_at=world.now,
+        ended_at=world.now if failed else None,
+        why="the policy denies it" if failed else "",
+    )
 
 
 def _has_failed(progress: Progress) -> bool:

@@ -174,6 +174,21 @@ async def test_a_throttle_may_hang_on_what_the_step_before_gave(stage: Stage) ->
     assert await states(stage, run_id) == {"run": "running", "draft": "succeeded", "send": "running"}
 
 
+FAILING = "version: v1\ndefault: allow\nrules: [{id: sum, when: {topic: t.a}, if: payload.sum > 5, decision: deny}]\n"
+NEVER = "version: v1\ndefault: allow\nrules: [{id: shut, when: {topic: t.a}, decision: throttle}]\n"
+
+
+@pytest.mark.parametrize(("policy", "rule"), [(FAILING, "sum"), (NEVER, "shut")])
+async def test_a_step_that_the_policy_has_wait_says_so(stage: Stage, policy: str, rule: str) -> None:
+    run_id = await set_up(stage, [{"id": "a", "topic": "t.a"}], policy)
+    (step,) = (await stage.get(f"workflow-runs/{run_id}"))["steps"]
+    assert (step["state"], rule in step["why"]) == ("waiting", True)
+    await stage.policy(ALLOW)
+    await stage.service.workflows.advance_all()
+    (step,) = (await stage.get(f"workflow-runs/{run_id}"))["steps"]
+    assert (step["state"], step["why"]) == ("running", "")
+
+
 async def test_a_run_that_cannot_be_advanced_keeps_no_other_from_it(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,52 +208,3 @@ def _break_after_the_first(definition: Sequence[Step], runs: Sequence[StepRun]) 
     if runs[0].state is StepState.SUCCEEDED:
         raise RuntimeError("a bug")
     return ready_steps(definition, runs)
-
-
-async def agreed(stage: Stage, *, fail: bool) -> tuple[str, str]:
-    """A run that ada said yes to and that then was done, or failed, and the key of the bot that started it."""
-    run_id, question, bot = await asked(stage)
-    assert (await stage.approve(question, await stage.person("ada", "review,submit"))).word == "approved"
-    await stage.service.workflows.advance_all()
-    await work(stage, fail=fail)
-    return run_id, bot
-
-
-async def rerun(stage: Stage, run_id: str, key: str, step: str = "send") -> Any:
-    return await stage.call("POST", f"workflow-runs/{run_id}/rerun", key, {"from_step": step})
-
-
-async def test_what_people_said_yes_to_is_not_done_twice_on_one_yes(stage: Stage) -> None:
-    run_id, bot = await agreed(stage, fail=False)
-    seen = await rerun(stage, run_id, bot)
-    assert (seen.status, seen.word, seen.document["state"]) == (409, "not_actionable", "succeeded")
-    assert (await rerun(stage, run_id, stage.admin)).status == 409
-    assert (await rerun(stage, run_id, bot, "agree")).status == 201
-
-
-async def test_a_yes_goes_on_to_one_rerun_alone(stage: Stage) -> None:
-    run_id, bot = await agreed(stage, fail=True)
-    first = await rerun(stage, run_id, bot)
-    assert first.status == 201
-    second = await rerun(stage, run_id, bot)
-    assert (second.status, first.document["run_id"] in second.document["detail"]) == (409, True)
-    await stage.service.workflows.advance_all()
-    await work(stage, fail=True)
-    assert (await rerun(stage, first.document["run_id"], bot)).status == 201
-
-
-async def test_a_yes_is_for_those_who_asked(stage: Stage) -> None:
-    run_id, _ = await agreed(stage, fail=True)
-    other = await stage.agent("other")
-    assert (await rerun(stage, run_id, other)).status == 409
-    assert (await rerun(stage, run_id, other, "agree")).status == 201
-    assert (await rerun(stage, run_id, stage.admin)).status == 201
-
-
-@pytest.mark.parametrize("owner", [None, "ada"])
-async def test_who_said_yes_cannot_start_it_nor_can_their_agent(stage: Stage, owner: str | None) -> None:
-    run_id, _ = await agreed(stage, fail=True)
-    name, kind = ("hers", "agent") if owner else ("ada", "person")
-    key = await stage.key(name, kind, "review,submit,operate", owner=owner)
-    assert (await rerun(stage, run_id, key)).status == 409
-    assert (await rerun(stage, run_id, key, "agree")).status == 201
