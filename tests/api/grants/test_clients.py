@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from interlock import AsyncInterlock, Conflict, Denied, Interlock, InvalidRequest
+from tests.harness.server import create_key
 
 
 @pytest.fixture
@@ -45,6 +46,17 @@ def test_a_claim_says_whether_and_why_not(il: Interlock) -> None:
     first = il.claim("deploy", execution_id="run-7")
     assert il.claim("deploy", execution_id="run-7") == first
     assert [grant.used for grant in il.grants(task="deploy").items] == [1]
+
+
+def test_one_group_or_limit_by_itself_is_a_list_of_one(il: Interlock, tmp_path: Path) -> None:
+    limited = il.grant("refund", limits={"path": "cents", "total_max": 5})
+    assert limited.limits == ({"path": "cents", "total_max": 5},)
+
+    store = f"sqlite:///{tmp_path}/interlock.db"
+    ada, bot = create_key(store, "ada").key, create_key(store, "bot", kind="agent", roles="submit").key
+    with Interlock(store=store, key=ada) as person, Interlock(store=store, key=bot) as agent:
+        person.grant("deploy")
+        assert "ada is not in ops" in (agent.claim("deploy", groups="ops").reason or "")
 
 
 def test_an_execution_without_a_name_is_refused_and_not_given_one(il: Interlock) -> None:

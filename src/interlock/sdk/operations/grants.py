@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from interlock.sdk.calls import change, change_named, fetch, fresh_name, path
+from interlock.sdk.calls import change, change_named, fetch, fresh_name, path, words
 from interlock.sdk.flow import Flow
 from interlock.sdk.grant_models import Grant, GrantClaim, GrantTerms, Signer
 from interlock.sdk.models import Page
@@ -20,7 +20,7 @@ def grant(
     task: str,
     *,
     pins: Mapping[str, Any] | None = None,
-    limits: Sequence[Mapping[str, Any]] | None = None,
+    limits: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None = None,
     budget: Mapping[str, Any] | None = None,
     uses: int | None = None,
     expires_in: str | None = None,
@@ -40,7 +40,7 @@ def grant(
     body = {
         "task": task,
         "pins": None if pins is None else dict(pins),
-        "limits": None if limits is None else [dict(limit) for limit in limits],
+        "limits": None if limits is None else _several(limits),
         "budget": None if budget is None else dict(budget),
         "uses": uses,
         "expires_in": expires_in,
@@ -106,7 +106,7 @@ def claim(
         "execution_id": fresh_name() if execution_id is None else execution_id,
         "grant_id": grant_id,
         "signed": signed,
-        "groups": None if groups is None else list(groups),
+        "groups": None if groups is None else words(groups),
     }
     # Under the execution id alone, without a key: a "no" must not be answered from memory.
     where = path("grants", "claim")
@@ -148,6 +148,11 @@ def signer_add(
 def signer_revoke(session: Session, fingerprint: str, *, key: str | None = None) -> Flow[Signer]:
     """Stop trusting a key; what is left of grants signed with it cannot be claimed."""
     return (yield from change(session, path("signers", fingerprint, "revoke"), Signer, key=key))
+
+
+def _several(limits: Sequence[Mapping[str, Any]] | Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One limit by itself is a list of one."""
+    return [dict(limit) for limit in ((limits,) if isinstance(limits, Mapping) else limits)]
 
 
 def _refusal(task: str, reason: str, *, named: bool) -> InterlockError:
