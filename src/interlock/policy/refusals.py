@@ -16,6 +16,15 @@ class PolicyUnavailable(Refusal):
         self.why = why
 
 
+class SnapshotUnusable(Refusal):
+    """What is kept under a snapshot's id is not what was in force then, so it is not put in force again."""
+
+    def __init__(self, snapshot: str) -> None:
+        super().__init__(
+            f"the stored text of {snapshot} was altered, so it is not put in force; activate the policy from its source"
+        )
+
+
 class SimulationTooLong(Refusal):
     """A candidate took too long to be held against so many jobs, so nothing is said of any of them."""
 

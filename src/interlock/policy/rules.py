@@ -38,7 +38,7 @@ from interlock.policy.model import (
     PolicyHead,
     PolicySnapshot,
 )
-from interlock.policy.refusals import PolicyUnavailable
+from interlock.policy.refusals import PolicyUnavailable, SnapshotUnusable
 from interlock.policy.request import Actor, PolicyInput
 
 OPERATOR = "operator"
@@ -195,6 +195,8 @@ class RollBackPolicy(Command[PolicyHead], frozen=True, kw_only=True):
         kept = world.get(SNAPSHOTS, self.caller.tenant, self.snapshot)
         if kept is None:
             raise NotFound("policy snapshot", self.snapshot)
+        if snapshot_id(kept.document.encode()) != kept.id:
+            raise SnapshotUnusable(kept.id)
         return _activate(
             world, self.caller.tenant, kept.id, kept.document, author, self.caller, "policy_roll_back"
         )
@@ -204,7 +206,8 @@ def _activate(
     world: World, tenant: str, snapshot: str, document: str, author: str, by: Caller | None, action: str
 ) -> PolicyHead:
     before = world.get(HEADS, tenant, HEAD_ID)
-    if before is not None and before.snapshot == snapshot:
+    # By its text too: to activate a policy again is how one mends what was altered in the store.
+    if before is not None and (before.snapshot, before.document) == (snapshot, document):
         return before
     previous = before.snapshot if before else None
     note(
