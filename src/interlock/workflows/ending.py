@@ -15,6 +15,7 @@ from interlock.kernel.record import Reads
 from interlock.kernel.world import World
 from interlock.workflows.model import Progress, Step, StepKind, StepRun, StepState
 
+_ENDED = "its workflow step ended"
 _OVER = {JobState.FAILED, JobState.DENIED, JobState.CANCELLED, JobState.EXPIRED}
 
 
@@ -36,6 +37,24 @@ def stopped(world: World, progress: Progress) -> Progress:
     return msgspec.structs.replace(progress, steps=steps, is_over=True)
 
 
+def withdraw(world: World, job: Job, why: str) -> None:
+    """Take a job back that is not done. A worker that holds it is told at its next call, and nobody gets it again."""
+    approval = job.approval
+    if approval and approval.state is ApprovalState.PENDING:
+        approval = msgspec.structs.replace(approval, state=ApprovalState.WITHDRAWN)
+    gone = msgspec.structs.replace(
+        job,
+        state=TRANSITIONS[job.state, "cancel"],
+        approval=approval,
+        lease=end_lease(job, LeaseEnd.CANCELLED) if job.lease_until else job.lease,
+        updated_at=world.now,
+        finished_at=world.now,
+    )
+    stored = world.put(JOBS, gone)
+    record_change(world, stored, None, "cancel", reason=why)
+    announce_job(world, stored, "job.cancelled")
+
+
 def changed(step: StepRun, **fields: object) -> StepRun:
     """A step with some fields changed."""
     return msgspec.structs.replace(step, **fields)  # pyright: ignore[reportArgumentType]
@@ -54,7 +73,7 @@ def _seen(world: World, tenant: str, step: StepRun, definition: Step) -> StepRun
         why = f"the job is {job.state.value}"
         return changed(step, state=StepState.FAILED, ended_at=world.now, why=why)
     if step.started_at and world.now >= step.started_at + timedelta(seconds=definition.timeout_seconds):
-        _withdraw(world, job)
+        withdraw(world, job, _ENDED)
         return changed(step, state=StepState.FAILED, ended_at=world.now, why="it took too long")
     return step
 
@@ -66,7 +85,7 @@ def _stopped(world: World, tenant: str, step: StepRun) -> StepRun:
         return step
     job = world.get(JOBS, tenant, step.job_id) if step.job_id else None
     if job is not None:
-        _withdraw(world, job)
+        withdraw(world, job, _ENDED)
     return changed(step, state=StepState.CANCELLED, ended_at=world.now)
 
 
@@ -79,21 +98,3 @@ def _is_agreed(job: Job) -> bool:
 def _close_question(world: World, job: Job) -> None:
     done = msgspec.structs.replace(job, state=JobState.SUCCEEDED, updated_at=world.now, finished_at=world.now)
     announce_job(world, world.put(JOBS, done), "job.succeeded")
-
-
-def _withdraw(world: World, job: Job) -> None:
-    """Take a job back that is not over. A worker that holds it is told at its next call, and nobody gets it again."""
-    approval = job.approval
-    if approval and approval.state is ApprovalState.PENDING:
-        approval = msgspec.structs.replace(approval, state=ApprovalState.WITHDRAWN)
-    gone = msgspec.structs.replace(
-        job,
-        state=TRANSITIONS[job.state, "cancel"],
-        approval=approval,
-        lease=end_lease(job, LeaseEnd.CANCELLED) if job.lease_until else job.lease,
-        updated_at=world.now,
-        finished_at=world.now,
-    )
-    stored = world.put(JOBS, gone)
-    record_change(world, stored, None, "cancel", reason="its workflow step ended")
-    announce_job(world, stored, "job.cancelled")

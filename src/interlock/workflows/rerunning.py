@@ -13,14 +13,17 @@ from interlock.admission.rules import StartRun
 from interlock.identity.model import Role
 from interlock.identity.refusals import NotFound
 from interlock.identity.rules import identify
-from interlock.jobs.model import ADVANCE_TOPIC, JOBS
+from interlock.jobs.model import ADVANCE_TOPIC, JOBS, JobState
 from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
+from interlock.workflows.ending import job_reads, withdraw
 from interlock.workflows.model import PROGRESS, Progress, StepKind, StepRun, StepState
 from interlock.workflows.ordering import after
 from interlock.workflows.refusals import StepNotRerunnable
+
+_DONE_OR_BACK = {JobState.SUCCEEDED, JobState.APPROVAL, JobState.PENDING, JobState.RUNNING}
 
 
 class RerunFrom(Command[Run], frozen=True, kw_only=True):
@@ -38,8 +41,7 @@ class RerunFrom(Command[Run], frozen=True, kw_only=True):
 
     def more(self, world: World) -> Reads:
         old = world.get(PROGRESS, self.start.caller.tenant, self.old_run_id)
-        asked = Reads(see=tuple(JOBS.key(old.tenant, job_id) for job_id in _asked(old))) if old else NOTHING
-        return self.start.more(world) | asked
+        return self.start.more(world) | (job_reads(old) if old else NOTHING)
 
     def decide(self, world: World) -> Run:
         old = world.get(PROGRESS, self.start.caller.tenant, self.old_run_id)
@@ -56,7 +58,7 @@ class RerunFrom(Command[Run], frozen=True, kw_only=True):
         )
         world.add(PROGRESS, progress)
         if kept:
-            world.put(PROGRESS, msgspec.structs.replace(old, continued_as=run.id))
+            self._move_on(world, old, again, run.id)
         world.wake(ADVANCE_TOPIC)
         return run
 
@@ -83,7 +85,7 @@ class RerunFrom(Command[Run], frozen=True, kw_only=True):
         by = identify(world, self.start.caller)
         for question in kept:
             why = ""
-            done = self._done_since(old, question)
+            done = self._done_since(world, old, question)
             if by.id != ran.started_by and not {Role.OPERATE, Role.ADMIN} & set(by.roles):
                 why = f"people said yes at {question.id} to {ran.started_by}"
             elif by.people & _who_agreed(world, old.tenant, question):
@@ -96,10 +98,18 @@ class RerunFrom(Command[Run], frozen=True, kw_only=True):
                 state = ran.state_at(world.now).value
                 raise StepNotRerunnable(self.old_run_id, state, f"{why}; start at {question.id}")
 
-    def _done_since(self, old: Progress, question: StepRun) -> list[str]:
-        """What was done on this yes and would be done again."""
+    def _done_since(self, world: World, old: Progress, question: StepRun) -> list[str]:
+        """What was done on this yes, or is being done as a dead letter that came back, and would be done again."""
         hinges = after(old.definition, question.id) & after(old.definition, self.step)
-        return [step.id for step in old.steps if step.id in hinges and step.state is StepState.SUCCEEDED]
+        return [step.id for step in old.steps if step.id in hinges and _is_done(world, old.tenant, step)]
+
+    def _move_on(self, world: World, old: Progress, again: set[str], run_id: str) -> None:
+        """Leave the yes to the new run alone: the dead letters of the old one do not come back beside it."""
+        world.put(PROGRESS, msgspec.structs.replace(old, continued_as=run_id))
+        for step in old.steps:
+            job = world.get(JOBS, old.tenant, step.job_id) if step.id in again and step.job_id else None
+            if job is not None and job.state is JobState.FAILED:
+                withdraw(world, job, f"its step goes on in run {run_id}")
 
 
 def _questions(progress: Progress) -> list[StepRun]:
@@ -107,8 +117,9 @@ def _questions(progress: Progress) -> list[StepRun]:
     return [step for step in progress.steps if kinds[step.id] is StepKind.APPROVAL]
 
 
-def _asked(progress: Progress) -> list[str]:
-    return [step.job_id for step in _questions(progress) if step.job_id]
+def _is_done(world: World, tenant: str, step: StepRun) -> bool:
+    job = world.get(JOBS, tenant, step.job_id) if step.job_id else None
+    return step.state is StepState.SUCCEEDED or (job is not None and job.state in _DONE_OR_BACK)
 
 
 def _who_agreed(world: World, tenant: str, question: StepRun) -> set[str]:

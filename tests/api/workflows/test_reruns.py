@@ -44,6 +44,28 @@ async def test_a_yes_goes_on_to_one_rerun_alone(stage: Stage) -> None:
     assert (await rerun(stage, first.document["run_id"], bot)).status == 201
 
 
+async def dead_letter(stage: Stage) -> str:
+    (job,) = (await stage.get("jobs?state=FAILED"))["items"]
+    return job["id"]
+
+
+async def test_a_dead_letter_does_not_come_back_beside_the_run_that_goes_on(stage: Stage) -> None:
+    run_id, bot = await agreed(stage, fail=True)
+    dead = await dead_letter(stage)
+    assert (await rerun(stage, run_id, bot)).status == 201
+    late = await stage.call("POST", f"jobs/{dead}/retry", bot, {})
+    assert (late.status, late.word, late.document["state"]) == (409, "not_actionable", "CANCELLED")
+
+
+async def test_a_yes_that_a_dead_letter_came_back_on_goes_on_to_no_rerun(stage: Stage) -> None:
+    run_id, bot = await agreed(stage, fail=True)
+    assert (await stage.call("POST", f"jobs/{await dead_letter(stage)}/retry", bot, {})).status == 200
+    assert (await rerun(stage, run_id, bot)).status == 409
+    await work(stage)
+    assert (await rerun(stage, run_id, bot)).status == 409
+    assert (await rerun(stage, run_id, bot, "agree")).status == 201
+
+
 async def test_a_yes_is_for_those_who_asked(stage: Stage) -> None:
     run_id, _ = await agreed(stage, fail=True)
     other = await stage.agent("other")
