@@ -73,9 +73,8 @@ class Reading:
         for name, entry in node.entries.items():
             if name not in known and not (open_prefix and name.startswith(open_prefix)):
                 self.refuse(entry.key, join(path, name), _unknown(name, known))
-        for name in required:
-            if name not in node.entries:
-                self.refuse(node, path, f"{name!r} is missing")
+        if missing := [repr(name) for name in required if name not in node.entries]:
+            self.refuse(node, path, f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
         return node.entries
 
     def field(
