@@ -170,7 +170,7 @@ async def _steps(
             steps.append((follow_up, _about_job(follow_up, by, job, call.body.note)))
     if affected.effect and (effect := await read_effect(store, tenant, affected.effect)):
         follow_up = follow_up_of(kind, resolution, "effect", effect.state_at(now).value)
-        if follow_up:
+        if follow_up and conflict.has_seen(effect.begun_at):
             steps.append((follow_up, _about_effect(by, effect, conflict.id, call.body.note)))
     for lease_id in affected.every_lease:
         lease = await read_lease(store, tenant, lease_id)

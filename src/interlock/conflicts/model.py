@@ -80,10 +80,17 @@ CARRIED_OUT: Mapping[tuple[Resolution, str, str], FollowUp] = {
 }
 
 
+# Collisions that leave it open whether an effect happened, so that whoever settles them says so.
+_ABOUT_OUTCOMES = (ConflictKind.LEASE_EXPIRED_WITH_RESULT_PENDING, ConflictKind.STALE_FENCE)
+
+
 def follow_up_of(kind: ConflictKind, resolution: Resolution, affected: str, state: str) -> FollowUp | None:
     """What a resolution sets in motion for a job, effect or lease in a state; None if it is only recorded."""
     if (kind, resolution) == (ConflictKind.STALE_FENCE, Resolution.DISCARD):
         # What the late writer brought was refused when it came. The job or lease is its current owner's.
+        return None
+    if affected == "effect" and kind not in _ABOUT_OUTCOMES:
+        # It was refused before it began. That its outcome is unknown now is another story.
         return None
     return CARRIED_OUT.get((resolution, affected, state))
 
@@ -182,6 +189,10 @@ class Conflict(Record, frozen=True, kw_only=True):
     resolved_by: str | None = None
     resolved_at: datetime | None = None
     carried_out: tuple[FollowUp, ...] = ()
+
+    def has_seen(self, begun_at: datetime) -> bool:
+        """Whether it is about what was begun then; an attempt after it is none of its business."""
+        return begun_at <= (self.last_seen_at or self.opened_at)
 
 
 class Group(Record, frozen=True, kw_only=True):

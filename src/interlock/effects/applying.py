@@ -11,6 +11,8 @@ from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.world import World
 from interlock.leases.model import LEASES, TRANSITIONS, Lease, LeaseState
 
+_HOW_IT_ENDED = {LeaseState.RELEASED: "released the lease", LeaseState.HANDED_OFF: "handed the lease on"}
+
 
 def applying_reads(effect: Effect) -> Reads:
     """The lease that an effect holds in `applying`, and where it is recorded that the lease ran out."""
@@ -40,7 +42,9 @@ def record_outlived(world: World, effect: Effect) -> None:
         return
     if conflict_of_repeat(world, _outlived(effect, lease.resource)) is not None:
         return
-    owner = Competing(actor=lease.owner, at=lease.expires_at, what=f"lost the lease at fence {lease.fence}")
+    left = _HOW_IT_ENDED.get(lease.state, "lost the lease")
+    ended_at = lease.ended_at or lease.expires_at
+    owner = Competing(actor=lease.owner, at=ended_at, what=f"{left} at fence {lease.fence}")
     actor = Competing(actor=effect.begun_by, at=effect.begun_at, what=f"{effect.id} was in progress")
     affected = Affected(effect=effect.id, lease=lease.id, job=effect.job_id)
     record_repeat(world, _outlived(effect, lease.resource), (owner, actor), affected)

@@ -133,6 +133,42 @@ async def test_retrying_lets_an_ambiguous_effect_be_tried_once_more(actors: Acto
     assert [(await actors.begin()).status for _ in range(2)] == [201, 409]
 
 
+async def test_retrying_what_was_refused_says_nothing_of_a_later_attempt(actors: Actors) -> None:
+    await actors.touch("v2")
+    refused = await actors.begin(target={"key": "doc:1", "version": "v1"})
+    assert refused.word == "superseded"
+    await actors.begin(target={"key": "doc:1", "version": "v2"}, ttl_seconds=10)
+    await actors.pass_time(11)
+    actors.stage.clock.now = actors.stage.clock.now.replace(year=2031)
+    settled = await actors.settle(refused.document["conflict_id"], "retry")
+    assert settled.document["carried_out"] == []
+    assert (await actors.effect())["state"] == "AMBIGUOUS"
+
+
+async def test_retrying_an_older_collision_says_nothing_of_a_newer_attempt(actors: Actors) -> None:
+    await actors.begin()
+    late = (await actors.commit(by=actors.other)).document["conflict_id"]
+    await actors.fail(safe=True)
+    actors.stage.clock.advance(1)
+    await actors.begin()
+    await actors.fail(fence=2, safe=False)
+    settled = await actors.settle(late, "retry")
+    assert settled.document["carried_out"] == []
+    assert (await actors.begin()).word == "effect_ambiguous"
+
+
+async def test_a_lease_that_was_given_up_under_an_effect_is_not_called_lost(actors: Actors) -> None:
+    lease = await actors.lease()
+    await actors.begin(lease=lease_ref(lease))
+    given = await actors.post(f"leases/{lease['lease_id']}/release", actors.bot, {"fence": lease["fence"]})
+    await actors.commit()
+    (conflict,) = await actors.conflicts(kind="lease_expired_with_result_pending")
+    assert (conflict["competing"][0]["what"], conflict["competing"][0]["at"]) == (
+        f"released the lease at fence {lease['fence']}",
+        given.document["ended_at"],
+    )
+
+
 async def test_a_resolution_that_cannot_be_carried_out_is_not_recorded(actors: Actors) -> None:
     job = await actors.submit("v1", by=actors.other)
     conflict = (await actors.touch("v2"))["conflict_id"]
