@@ -101,6 +101,18 @@ def test_a_key_with_a_passphrase_is_asked_for_at_a_terminal_or_not_at_all(
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("ssh-ed25519 AAAA ada", "that is a public key; sign with the private one"),
+        ("", "that is no OpenSSH or PEM private key"),
+    ],
+)
+def test_what_is_no_private_key_is_called_what_it_is(terminal: Terminal, content: str, told: str) -> None:
+    said = terminal("grant", "deploy", "--sign-with", terminal.file("given", content))
+    assert (said.code, told in said.err) == (2, True), said.err
+
+
 def test_what_is_signed_is_told_as_it_was_signed(terminal: Terminal, key: Ed25519PrivateKey) -> None:
     said = terminal("grant", "deploy", "--sign-with", "id", "--uses", "2")
     assert said.err.startswith("signed deploy as gnt_")

@@ -78,6 +78,10 @@ def _decode(content: bytes, passphrase: bytes | None) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key
 
+    if b"PRIVATE KEY" not in content:
+        public = content.startswith((b"ssh-", b"ecdsa-", b"sk-", b"-----BEGIN PUBLIC"))
+        found = "that is a public key" if public else "that is no OpenSSH or PEM private key"
+        raise Failed(f"{found}; sign with the private one, such as ~/.ssh/id_ed25519", Exit.USAGE)
     load = load_ssh_private_key if b"BEGIN OPENSSH PRIVATE KEY" in content else load_pem_private_key
     try:
         key = load(content, passphrase)
