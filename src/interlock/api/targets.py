@@ -165,8 +165,8 @@ async def read(call: Asked[None, None]) -> Reply:
             owner=_owner_view(holders[0], now) if holders else None,
             owners=[_owner_view(lease, now) for lease in holders],
             touches=touch_views(target),
-            pending_approvals=_waiting_views(waiting, target, JobState.APPROVAL),
-            pending_jobs=_waiting_views(waiting, target, JobState.PENDING),
+            pending_approvals=_waiting_views(waiting, target, JobState.APPROVAL, now),
+            pending_jobs=_waiting_views(waiting, target, JobState.PENDING, now),
             conflicts=[conflict_view(conflict) for conflict in conflicts],
         ),
     )
@@ -239,8 +239,10 @@ def _owner_view(lease: Lease, now: datetime) -> OwnerView:
     )
 
 
-def _waiting_views(jobs: list[Job], target: Target | None, state: JobState) -> list[WaitingView]:
-    return [_waiting_view(job, target) for job in jobs if job.state is state]
+def _waiting_views(
+    jobs: list[Job], target: Target | None, state: JobState, now: datetime
+) -> list[WaitingView]:
+    return [_waiting_view(job, target) for job in jobs if job.state_at(now) is state]
 
 
 def _waiting_view(job: Job, target: Target | None) -> WaitingView:

@@ -8,7 +8,7 @@ from typing import Any
 from interlock.jobs.model import JOBS, Job, JobState
 from interlock.kernel.record import Kind, Params, Pick
 
-_WAITING = (JobState.APPROVAL, JobState.PENDING)
+WAITING = (JobState.APPROVAL, JobState.PENDING)
 
 
 class JobsWaitingOn(Pick[Job], frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class JobsWaitingOn(Pick[Job], frozen=True, kw_only=True):
             and target.key == self.target
             and target.version is not None
             and target.version != self.current
-            and record.state in _WAITING
+            and record.state in WAITING
         )
 
     def sort_key(self, record: Job) -> Any:

@@ -13,6 +13,7 @@ from interlock.audit.rules import Note, note
 from interlock.conflicts.model import AFFECTED_MAX, CONFLICTS, Conflict
 from interlock.identity.model import Caller, Principal, Role
 from interlock.identity.rules import caller_reads, require
+from interlock.jobs.model import Job
 from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.world import Deferred, World
@@ -20,7 +21,7 @@ from interlock.leases.model import NODES, ancestors_of
 from interlock.outbox.rules import announce
 from interlock.targets.colliding import Collision, holders_reads, leases_held_by_others
 from interlock.targets.model import TARGETS, TOUCHES_KEPT, Target, Touch
-from interlock.targets.picks import JobsWaitingOn
+from interlock.targets.picks import WAITING, JobsWaitingOn
 
 _JOBS_MAX = AFFECTED_MAX
 TOUCHERS = (Role.SUBMIT, Role.WORK, Role.REVIEW, Role.OPERATE, Role.ADMIN)
@@ -78,7 +79,7 @@ class TouchTarget(Command[Target], frozen=True, kw_only=True):
             old_version=before.current if before else change.based_on,
             toucher=toucher,
             leases=leases_held_by_others(world, self.caller.tenant, change.key, toucher.id),
-            jobs=tuple(job for job in world.pick(self._waiting()) if job.submitted_by != toucher.id),
+            jobs=tuple(job for job in self._waiting_jobs(world) if job.submitted_by != toucher.id),
             overwritten=_overwritten(before, change, toucher.id),
         )
         last = before.touches[0] if before and before.touches else None
@@ -130,6 +131,10 @@ class TouchTarget(Command[Target], frozen=True, kw_only=True):
             ),
         )
         announce(world, target.tenant, "target.touched", target.id, {"by": touch.actor, **details})
+
+    def _waiting_jobs(self, world: World) -> list[Job]:
+        """By the clock: what expired no longer waits, whether or not a sweep has run."""
+        return [job for job in world.pick(self._waiting()) if job.state_at(world.now) in WAITING]
 
     def _waiting(self) -> JobsWaitingOn:
         return JobsWaitingOn(

@@ -151,3 +151,17 @@ async def test_a_lease_past_its_time_is_not_listed_as_live(durable: Stage) -> No
         assert found == [(lasting, "claimed")]
     assert await listed(durable, "leases?live=true&resource=doc:0.2", "lease_id") == []
     assert await listed(durable, "leases?resource=doc:0.2", "lease_id") == [(taken[1]["lease_id"], "stale")]
+
+
+async def test_a_request_past_its_time_no_longer_waits_for_its_target(durable: Stage) -> None:
+    await durable.policy(POLICY)
+    bot = await durable.agent()
+    target = {"target": {"key": "doc:1", "version": "v1"}}
+    brief, waiting = [await durable.submit(bot, topic=topic, **target) for topic in ("brief", "pay")]
+    await past((await durable.job(brief))["approval"]["expires_at"])
+
+    shown = await durable.get("targets/doc:1")
+    assert [each["job_id"] for each in shown["pending_approvals"]] == [waiting]
+    await durable.call("POST", "targets/doc:1/touch", durable.admin, {"version": "v2"})
+    (conflict,) = (await durable.get("conflicts"))["items"]
+    assert conflict["affected"]["jobs"] == [waiting]
