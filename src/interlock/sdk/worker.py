@@ -32,8 +32,9 @@ from interlock.sdk.async_client import AsyncInterlock
 from interlock.sdk.client import Interlock
 from interlock.sdk.models import HeldJob
 from interlock.sdk.outcomes import Forbidden, InterlockError, InvalidRequest, Unauthenticated
+from interlock.sdk.worker_calls import call_handler
 from interlock.sdk.worker_errors import Final
-from interlock.sdk.worker_jobs import RENEW_SHARE, AsyncWork, Hold, Work
+from interlock.sdk.worker_jobs import RENEW_SHARE, Hold
 from interlock.sdk.worker_settling import Settled, settle_failure, settle_release, settle_result
 
 log = logging.getLogger(__name__)
@@ -190,7 +191,8 @@ class Worker:
         if self._stopping.is_set():
             return await settle_release(self._client, hold)
         try:
-            result = await self._call(hold, keeping)
+            function = self._handler_of(hold.job.topic)
+            result = await call_handler(function, hold, keeping=keeping, threads=self._threads)
         except asyncio.CancelledError:
             if hold.lost.is_set():
                 return Settled.LOST
@@ -203,20 +205,6 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is how its job failed
             return await settle_failure(self._client, hold, error)
         return await settle_result(self._client, hold, result)
-
-    async def _call(self, hold: Hold, keeping: asyncio.Task[None]) -> Any:
-        """Run the handler. A coroutine is cancelled when its job is lost; a thread cannot be, and is told."""
-        function = self._handler_of(hold.job.topic)
-        if not inspect.iscoroutinefunction(function):
-            return await asyncio.get_running_loop().run_in_executor(self._threads, function, Work(hold))
-        running = asyncio.ensure_future(function(AsyncWork(hold)))
-        try:
-            await asyncio.wait({running, keeping}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            if not running.done():
-                running.cancel()
-                await asyncio.wait({running})
-        return running.result()
 
     def _handler_of(self, topic: str) -> Callable[..., Any]:
         for pattern, function in self._handlers.items():
