@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.terminal import Said, Terminal
 from tests.cli.test_dispatch import IMPORTED
+from tests.cli.yard import call
 from tests.harness.server import InterlockServer, clean_env
 
 TASKS = """\
@@ -111,6 +112,27 @@ def test_what_drifted_since_it_was_approved_is_refused_with_a_readable_differenc
     yard.file("interlock.yaml", TASKS)
     yard.forget("COLOUR")
     assert yard.process("exec", "--resume", job).code == 1
+
+
+def test_a_job_that_went_back_after_its_command_ended_is_finished_when_it_is_resumed(yard: Terminal) -> None:
+    job = asked(yard, "mark", "4")
+    assert yard("approve", job).code == 0
+    shown = yard("exec", "--show", "mark", "4").json
+    held = call(yard, "POST", f"jobs/{job}/claim", {"lease_seconds": 60})
+    begun = call(
+        yard,
+        "POST",
+        f"effects/exec:{job}/begin",
+        {"request_hash": shown["command_hash"], "job_id": job},
+    )
+    ended = {"fence": begun["fence"], "result": {"exit_code": 4}}
+    call(yard, "POST", f"effects/exec:{job}/commit", ended)
+    call(yard, "POST", f"jobs/{job}/release", {"fence": held["fence"]})
+
+    said = yard("exec", "--resume", job)
+
+    assert (said.code, "did not run again" in said.err, marks(yard)) == (4, True, [])
+    assert yard("job", job, "--json").json["state"] == "FAILED"
 
 
 def test_what_comes_through_stdin_only_while_people_look_is_no_drift(yard: Terminal) -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from interlock.cli.exec_ending import exit_code_of
 from interlock.cli.exits import Exit, Failed
-from interlock.execution.approved import known_end
+from interlock.execution.approved import finish_known, known_end
 
 _JOB_PREFIX = "job_"
 
@@ -18,9 +18,12 @@ def resume(args: Namespace) -> int:
 
     with connected(args) as client:
         ended = known_end(client, args.resume)
+        is_job = args.resume.startswith(_JOB_PREFIX)
         if ended is not None:
+            if is_job:
+                finish_known(client, args.resume, ended)
             return exit_code_of(ended)
-        if args.resume.startswith(_JOB_PREFIX):
+        if is_job:
             return _resume_job(client, args)
         return _resume_claim(client, args)
 

@@ -92,6 +92,13 @@ def _end_elsewhere(client: Interlock, job_id: str, refused: Conflict) -> Ended:
     raise Busy(Problem(status=409, code="effect_in_progress", detail=detail)) from refused
 
 
+def finish_known(client: Interlock, job_id: str, ended: Ended) -> None:
+    """Have a job that waits to be run, though its command has ended, say how it did; as far as it lets us."""
+    with contextlib.suppress(InterlockError):
+        if client.job(job_id).state == "PENDING":
+            _say_end(client, client.claim_job(job_id, lease_seconds=LEASE_SECONDS), ended)
+
+
 def known_end(client: Interlock, execution_id: str) -> Ended | None:
     """How an execution ended, if it did. Raises what the effect's state says: in progress, or unknown."""
     try:
@@ -125,13 +132,17 @@ def _finish(client: Interlock, held: HeldJob, ended: Ended, signals: Signals) ->
         return ended
     try:
         with signals.stopping():
-            if ended.exit_code == 0:
-                client.complete(held.id, held.fence, result=ended.result)
-            else:
-                client.fail(held.id, held.fence, error=ended.result, retryable=False)
+            _say_end(client, held, ended)
     except (InterlockError, Stopped) as trouble:
         return msgspec.structs.replace(ended, unfinished=str(trouble))
     return ended
+
+
+def _say_end(client: Interlock, held: HeldJob, ended: Ended) -> None:
+    if ended.exit_code == 0:
+        client.complete(held.id, held.fence, result=ended.result)
+    else:
+        client.fail(held.id, held.fence, error=ended.result, retryable=False)
 
 
 @contextlib.contextmanager
