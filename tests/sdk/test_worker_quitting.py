@@ -1,9 +1,9 @@
-"""A handler that quits as only a program may ends its job, and neither the worker nor its other jobs."""
+"""A handler that ends oddly ends its own job, and neither the worker nor its other jobs."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -85,3 +85,17 @@ async def test_a_coroutine_that_waits_for_something_cancelled_uses_its_attempts_
 
     await play(client, worker, max_attempts=2)
     assert attempts == [1, 2]
+
+
+async def test_a_handler_that_only_returns_what_would_do_the_work_has_not_done_it(
+    client: AsyncInterlock,
+) -> None:
+    worker, ran = Worker(client, jobs_max=2), list[int]()
+
+    @worker.handler("quits")
+    def handler(work: Work) -> Iterator[int]:
+        ran.append(work.attempt)
+        yield work.attempt
+
+    state, message = await play(client, worker)
+    assert (state, "nothing was done" in message, ran) == ("FAILED", True, [])

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from typing import Any
 
-from interlock.sdk.worker_errors import Retryable
+from interlock.sdk.worker_errors import Final, Retryable
 from interlock.sdk.worker_jobs import AsyncWork, Hold, Work
 
 
@@ -35,16 +35,26 @@ async def call_handler(
 
 def _call(function: Callable[[Work], Any], work: Work) -> Any:
     try:
-        return function(work)
+        return _run(function(work))
     except Exception:
         raise
     except BaseException as error:
         raise _quit(error) from error
 
 
+def _run(result: Any) -> Any:
+    """A result, but none that would have to be run first: that work was done would not be true."""
+    if inspect.isgenerator(result) or inspect.isasyncgen(result) or inspect.iscoroutine(result):
+        if not inspect.isasyncgen(result):
+            result.close()
+        kind = type(result).__name__
+        raise Final(f"the handler returned a {kind}, so nothing was done; make it a function or `async def`")
+    return result
+
+
 async def _awaited(working: Awaitable[Any]) -> Any:
     try:
-        return await working
+        return _run(await working)
     except SystemExit as error:
         raise _quit(error) from error
 
