@@ -9,7 +9,7 @@ import logging
 from interlock.admission.queries import read_run
 from interlock.jobs.model import ADVANCE_TOPIC
 from interlock.kernel.kernel import Kernel
-from interlock.kernel.refusal import CommandFailed, Fault, Refusal
+from interlock.kernel.refusal import CommandFailed, Fault, LockBusy, Refusal
 from interlock.store.contract import Store
 from interlock.workflows.advancing import AdvanceRun
 from interlock.workflows.queries import runs_under_way
@@ -49,10 +49,10 @@ class WorkflowEngine:
             after = found[-1][1]
 
     async def _look(self, tenant: str, run_id: str) -> None:
-        """Advance one run. One that breaks is told of, and keeps nobody else's from going on."""
+        """Advance one run. One that breaks or is locked is told of, and keeps nobody else's from going on."""
         try:
             await self._advance(tenant, run_id)
-        except (Refusal, CommandFailed) as stuck:
+        except (Refusal, CommandFailed, LockBusy) as stuck:
             log.warning("run %s of tenant %s cannot be advanced: %s", run_id, tenant, stuck.detail)
 
     async def _advance(self, tenant: str, run_id: str) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from interlock.kernel.refusal import LockBusy
 from interlock.store.urls import store_for
+from interlock.workflows.advancing import AdvanceRun
 from interlock.workflows.model import Step, StepRun, StepState
 from interlock.workflows.ordering import ready_steps
 from tests.api.rooms.stage import Stage, open_stage
@@ -201,6 +203,24 @@ async def test_a_run_that_cannot_be_advanced_keeps_no_other_from_it(
 
     await stage.service.workflows.advance_all()
 
+    assert (await states(stage, other))["draft"] == "running"
+
+
+async def test_a_run_whose_gate_somebody_holds_keeps_no_other_from_going_on(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.runtime.workflows._PASS_MAX", 1)
+    held = await set_up(stage)
+    decide = stage.service.kernel.run
+
+    async def run(command: Any, *args: Any, **options: Any) -> Any:
+        if isinstance(command, AdvanceRun) and command.run_id == held:
+            raise LockBusy("another process holds the gate")
+        return await decide(command, *args, **options)
+
+    monkeypatch.setattr(stage.service.kernel, "run", run)
+    other = (await stage.call("POST", "workflows/report/runs", stage.admin, {})).document["run_id"]
+    await stage.service.workflows.advance_all()
     assert (await states(stage, other))["draft"] == "running"
 
 
