@@ -15,6 +15,7 @@ from interlock.jobs.holds import JobLease, LeaseEnd
 from interlock.jobs.leasing import Backoff, HolderCommand, end_lease, give_up, requeue
 from interlock.jobs.model import JOBS, TRANSITIONS, Job, JobState
 from interlock.jobs.recording import find_own_job
+from interlock.jobs.refusals import PermissionMissing
 from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
@@ -89,6 +90,9 @@ class RetryJob(Command[Job], frozen=True, kw_only=True):
         after = TRANSITIONS.get((job.state, "retry"))
         if after is None:
             raise NotActionable(job.id, job.state.value, "retry")
+        if job.is_over_at(world.now):
+            # Put back it would expire at once, and be a dead letter no more.
+            raise PermissionMissing(job.id, job.state.value, "its time to begin has passed")
         waiting = msgspec.structs.replace(
             job, state=after, attempt=0, not_before=world.now, finished_at=None, updated_at=world.now
         )
@@ -98,7 +102,7 @@ class RetryJob(Command[Job], frozen=True, kw_only=True):
         return stored
 
     def refused(self, world: World, refusal: Refusal) -> None:
-        if isinstance(refusal, NotActionable):
+        if isinstance(refusal, NotActionable | PermissionMissing):
             record_refusal(world, self.caller, "retry", self.job_id, refusal)
 
 

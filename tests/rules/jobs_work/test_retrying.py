@@ -114,6 +114,19 @@ async def test_of_many_who_retry_a_dead_letter_one_wins(shift: Shift) -> None:
     assert (again["attempt"], again["fence"]) == (1, 3)
 
 
+async def test_a_dead_letter_whose_time_has_passed_stays_one(shift: Shift) -> None:
+    job = await shift.submit(expires_in="60s")
+    held = await shift.take()
+    await shift.call("fail", job, held["fence"], error="no", retryable=False)
+    shift.stage.clock.advance(60)
+
+    seen = await shift.stage.call("POST", f"jobs/{job}/retry", shift.bot, {})
+
+    assert (seen.status, seen.word, seen.document["state"]) == (409, "not_actionable", "FAILED")
+    assert (await shift.stage.job(job))["state"] == "FAILED"
+    assert (await shift.stage.audit(job))[-1][0] == "retry_refused"
+
+
 async def test_a_stranger_cannot_retry(shift: Shift) -> None:
     job = await shift.submit(max_attempts=1)
     fence = (await shift.take())["fence"]
