@@ -39,7 +39,7 @@ from interlock.workflows.rules import EndWorkflowRun
 _WINDOW_SECONDS_MAX = 24 * 3600
 _TALLIES_MAX = 20_000
 
-Workflow = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=f"^{NAME}$")]
+Workflow = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=rf"^{NAME}$(?!\n)")]
 Fence = Annotated[int, msgspec.Meta(ge=0)]
 
 

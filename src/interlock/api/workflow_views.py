@@ -14,7 +14,7 @@ from interlock.api.operations import Body
 from interlock.workflows.model import Progress, Step, StepKind
 from interlock.workflows.model import Workflow as Definition
 
-StepId = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_\-]+$")]
+StepId = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_\-]+$(?!\n)")]
 
 
 class RetryBody(Body, frozen=True, kw_only=True):
