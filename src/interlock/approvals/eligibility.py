@@ -63,7 +63,7 @@ def people_who_agree(world: World, job: Job, approval: Approval) -> tuple[frozen
 
 def names_of(world: World, principal: Principal, owner: str) -> frozenset[str]:
     """A principal's names, with those of its owner, who may have got an owner after it did."""
-    known = principal if owner == principal.id else world.get(PRINCIPALS, principal.tenant, owner)
+    known = None if owner == principal.id else world.get(PRINCIPALS, principal.tenant, owner)
     return principal.people | known.people if known else principal.people
 
 
@@ -79,6 +79,8 @@ def _counts(world: World, job: Job, approval: Approval, voter: Principal, names:
 
 
 def _is_own_request(world: World, job: Job, names: frozenset[str]) -> bool:
-    submitters = {job.submitted_by, *job.submitter_people}
-    known = (world.get(PRINCIPALS, job.tenant, name) for name in submitters)
-    return not names.isdisjoint(submitters.union(*(each.people for each in known if each)))
+    for submitter in (job.submitted_by, *job.submitter_people):
+        known = world.get(PRINCIPALS, job.tenant, submitter)
+        if submitter in names or (known is not None and known.person in names):
+            return True
+    return False
