@@ -8,9 +8,12 @@ import msgspec
 
 from interlock.api.targets import TouchView, touch_views
 from interlock.api.views import ApprovalView, JobView, VoteView, approval_view, whole_view
+from interlock.approvals.drifting import moved_target
 from interlock.approvals.foreseeing import Foreseen
 from interlock.approvals.model import Approval
 from interlock.jobs.model import Evidence, Job
+from interlock.kernel.world import World
+from interlock.policy.model import HEAD_ID, HEADS
 from interlock.targets.model import Target
 
 
@@ -71,21 +74,18 @@ def request_view(
     )
 
 
-def drift_view(job: Job, approval: Approval, current: str | None, target: Target | None) -> Drift:
+def drift_view(world: World, job: Job, approval: Approval, target: Target | None) -> Drift:
     """What moved since the request was made."""
+    head = world.get(HEADS, job.tenant, HEAD_ID)
+    current = head.snapshot if head else None
     return Drift(
         policy_changed=current != approval.policy_snapshot,
         job_changed=not job.is_intact,
-        target_changed=_is_elsewhere(job, target),
+        target_changed=moved_target(world, job) is not None,
         submitted_under=approval.policy_snapshot,
         current_snapshot=current,
         target_version=target.current if target else None,
     )
-
-
-def _is_elsewhere(job: Job, target: Target | None) -> bool:
-    version = job.action.target.version if job.action.target else None
-    return version is not None and target is not None and target.current != version
 
 
 def _on_approve(job: Job, approval: Approval, foreseen: Foreseen) -> str:

@@ -24,7 +24,6 @@ from interlock.identity.refusals import NotFound
 from interlock.jobs.model import Job
 from interlock.jobs.queries import read_job
 from interlock.kernel.refusal import Fault, Refusal
-from interlock.policy.model import HEAD_ID, HEADS
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
 from interlock.targets.queries import read_target
@@ -92,10 +91,9 @@ async def read(call: Asked[None, None]) -> Reply:
     job, approval = await _request(call.services, call.caller.tenant, call.path["job_id"])
     store, now = call.services.store, datetime.now(UTC)
     world = await queries.world_of_request(store, job, now)
-    head = world.get(HEADS, job.tenant, HEAD_ID)
     named = job.action.target
     target = await read_target(store, job.tenant, named.key) if named else None
-    drift = drift_view(job, approval, head.snapshot if head else None, target)
+    drift = drift_view(world, job, approval, target)
     return Reply(200, request_view(job, approval, foresee(world, job, approval), drift, target, now))
 
 

@@ -6,8 +6,10 @@ from datetime import timedelta
 
 import msgspec
 
+from interlock.admission.model import Run
 from interlock.approvals.model import ApprovalState
 from interlock.approvals.recording import announce_job, record_change
+from interlock.identity.model import Principal, Role
 from interlock.jobs.holds import LeaseEnd
 from interlock.jobs.leasing import end_lease
 from interlock.jobs.model import JOBS, TRANSITIONS, Job, JobState
@@ -22,6 +24,11 @@ _OVER = {JobState.FAILED, JobState.DENIED, JobState.CANCELLED, JobState.EXPIRED}
 def job_reads(progress: Progress) -> Reads:
     """The jobs of a run's steps, to be changed with them."""
     return Reads(own=tuple(JOBS.key(progress.tenant, step.job_id) for step in progress.steps if step.job_id))
+
+
+def may_take_back(by: Principal, run: Run) -> bool:
+    """Whether somebody may speak for a run's jobs: they are its starter's, and an operator's."""
+    return by.id == run.started_by or bool({Role.OPERATE, Role.ADMIN} & set(by.roles))
 
 
 def as_left(world: World, progress: Progress) -> Progress:

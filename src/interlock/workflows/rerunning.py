@@ -10,7 +10,6 @@ import msgspec
 
 from interlock.admission.model import RUNS, Run
 from interlock.admission.rules import StartRun
-from interlock.identity.model import Role
 from interlock.identity.refusals import NotFound
 from interlock.identity.rules import identify
 from interlock.jobs.model import ADVANCE_TOPIC, JOBS, JobState
@@ -18,7 +17,7 @@ from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
-from interlock.workflows.ending import job_reads, withdraw
+from interlock.workflows.ending import job_reads, may_take_back, withdraw
 from interlock.workflows.model import PROGRESS, Progress, StepKind, StepRun, StepState
 from interlock.workflows.ordering import after
 from interlock.workflows.refusals import StepNotRerunnable
@@ -86,7 +85,7 @@ class RerunFrom(Command[Run], frozen=True, kw_only=True):
         for question in kept:
             why = ""
             done = self._done_since(world, old, question)
-            if by.id != ran.started_by and not {Role.OPERATE, Role.ADMIN} & set(by.roles):
+            if not may_take_back(by, ran):
                 why = f"people said yes at {question.id} to {ran.started_by}"
             elif by.people & _who_agreed(world, old.tenant, question):
                 why = f"{by.id} cannot start what {by.person} said yes to at {question.id}"

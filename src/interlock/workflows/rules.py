@@ -15,7 +15,7 @@ from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
-from interlock.workflows.ending import as_left, job_reads, stopped
+from interlock.workflows.ending import as_left, job_reads, may_take_back, stopped
 from interlock.workflows.model import PROGRESS, SLOT, WORKFLOWS, Progress, Step, StepRun, Workflow
 from interlock.workflows.ordering import check_steps
 from interlock.workflows.refusals import RunUnderWay, StepsNotDone
@@ -144,7 +144,7 @@ class EndWorkflowRun(Command[Run], frozen=True, kw_only=True):
         if progress is None:
             return run
         by = identify(world, self.end.caller)
-        if by.id != run.started_by and not {Role.OPERATE, Role.ADMIN} & set(by.roles):
+        if not may_take_back(by, run):
             raise Forbidden(by.id, (Role.OPERATE,))
         if run.state is RunState.SUCCEEDED:
             raise StepsNotDone(run.id)
