@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 
+from interlock import NotJson, PermitInvalid
 from interlock.api.codes import CODES
 from interlock.sdk import outcomes
 from interlock.sdk.outcomes import InterlockError, Rejected, StillPending, outcome_of
@@ -86,3 +90,22 @@ def test_still_pending_names_the_job_and_how_to_resume() -> None:
     assert (pending.job_id, pending.state) == ("job_1", "APPROVAL")
     assert str(pending) == "job job_1 is still APPROVAL; call again"
     assert "do not submit it twice" in pending.for_agent()
+
+
+PROBLEM = Problem(status=403, code="policy_denied", detail="no", fields={"job_id": "job_1"})
+RAISED = (
+    outcomes.Denied(PROBLEM),
+    outcomes.Denied(PROBLEM, "in other words"),
+    outcomes.Ambiguous(PROBLEM, key="refund-1"),
+    StillPending("job_1", state="APPROVAL", resume="call again"),
+    NotJson("amount", "it is a set"),
+    PermitInvalid("expired", "it ran out"),
+)
+
+
+@pytest.mark.parametrize("raised", RAISED, ids=lambda raised: type(raised).__name__)
+def test_an_outcome_reaches_another_process_as_it_was(raised: Exception) -> None:
+    raised.add_note("on page 2")
+    for again in (pickle.loads(pickle.dumps(raised)), copy.copy(raised)):
+        assert type(again) is type(raised)
+        assert (str(again), vars(again)) == (str(raised), vars(raised))

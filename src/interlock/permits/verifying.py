@@ -29,6 +29,10 @@ class PermitInvalid(Exception):
         super().__init__(detail)
         self.code = code
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It crosses processes whole."""
+        return type(self), (self.code, str(self)), self.__dict__
+
 
 def verify_permit(
     token: str,

@@ -6,7 +6,7 @@ the `Problem` and says the next step; `for_agent()` says it in words that can be
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -28,6 +28,10 @@ class InterlockError(Exception):
     def __init__(self, problem: Problem, message: str | None = None) -> None:
         super().__init__(message or problem.detail or problem.title or problem.code)
         self.problem = problem
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It crosses processes whole, past the constructor, which takes other arguments than are kept."""
+        return Exception.__new__, (type(self), *self.args), self.__dict__
 
     @property
     def code(self) -> str:
