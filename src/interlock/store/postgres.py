@@ -32,7 +32,7 @@ from interlock.store.contract import Row
 from interlock.store.migrations import pending
 from interlock.store.named_sql import named_sql
 from interlock.store.postgres_batch import Deadline, Held, PostgresBatches
-from interlock.store.postgres_driver import LOCKED, Session
+from interlock.store.postgres_driver import LOCKED, SERVER_SAID_NO, Session
 from interlock.store.postgres_hints import Hints
 from interlock.store.postgres_wire import Connections, Writer
 
@@ -43,6 +43,8 @@ _OPENING_SECONDS = 30.0
 # To build an index of a large table takes as long as it takes.
 _MIGRATION_SECONDS = 3600.0
 _MIGRATION_LOCK = 7_165_101
+# The second takes bytes as they come.
+_ENCODINGS = ("UTF8", "SQL_ASCII")
 
 
 class PostgresStore:
@@ -56,9 +58,13 @@ class PostgresStore:
         self._batches = PostgresBatches()
 
     async def open(self) -> None:
-        async with self._connections.fresh(_OPENING_SECONDS) as session:
-            await self._migrate(session)
-            await self._batches.learn_columns(session)
+        try:
+            async with self._connections.fresh(_OPENING_SECONDS) as session:
+                await _expect_every_text(session)
+                await self._migrate(session)
+                await self._batches.learn_columns(session)
+        except SERVER_SAID_NO as error:
+            raise StoreDown(f"PostgreSQL does not let the store be opened: {error}") from error
 
     async def close(self) -> None:
         await self._hints.close()
@@ -153,6 +159,15 @@ class PostgresStore:
                 micros(utc_now()),
             )
         await session.execute("COMMIT", timeout=_MIGRATION_SECONDS)
+
+
+async def _expect_every_text(session: Session) -> None:
+    encoding = await session.fetchval("SHOW server_encoding")
+    if encoding not in _ENCODINGS:
+        raise StoreDown(
+            f"the database keeps text as {encoding}, which not every text can be kept as; use one made with "
+            "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+        )
 
 
 async def _schema(session: Session) -> int:

@@ -42,6 +42,10 @@ _SETTINGS = {
     "application_name": "interlock",
     "lock_timeout": str(_LOCK_TIMEOUT_MS),
     "idle_in_transaction_session_timeout": str(_IDLE_IN_TRANSACTION_MS),
+    # Every wait is bounded on this side; a COMMIT that the server itself cuts short while it waits for a standby counts
+    # as done there only, which it says in a warning.
+    "statement_timeout": "0",
+    "client_min_messages": "warning",
     "default_transaction_isolation": "read committed",
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",

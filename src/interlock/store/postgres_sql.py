@@ -33,9 +33,11 @@ ABANDON = (
 )
 IS_ABANDONED = "SELECT abandoned FROM batches WHERE id = $1"
 SCHEMA_VERSION = "SELECT coalesce(max(number), 0) FROM schema_versions"
+# Of the tables that statements find: they need not all be in the first schema of the search path.
 COLUMN_TYPES = (
-    "SELECT table_name, column_name, data_type FROM information_schema.columns "
-    "WHERE table_schema = current_schema()"
+    "SELECT t.relname, c.attname, format_type(c.atttypid, NULL) FROM pg_class t "
+    "JOIN pg_attribute c ON c.attrelid = t.oid AND c.attnum > 0 AND NOT c.attisdropped "
+    "WHERE t.relkind IN ('r', 'p', 'f', 'v') AND pg_table_is_visible(t.oid)"
 )
 
 

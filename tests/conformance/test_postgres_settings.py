@@ -1,0 +1,75 @@
+"""A PostgreSQL set up by somebody else: their search path, their encoding, their rights, their time limits."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import pytest
+
+from interlock.kernel.storage import StoreDown
+from interlock.store.migrations import Migration, migrations
+from tests.conformance.places import PostgresPlace, serving
+from tests.harness.postgres import PostgresServer
+from tests.kernel.counters import Raise
+from tests.migration.conftest import Knows, program_knows
+
+__all__ = ["program_knows"]
+
+
+async def set_for(place: PostgresPlace, setting: str) -> None:
+    name = place.url.rpartition("/")[2]
+    await place.rows(f'ALTER DATABASE "{name}" SET {setting}')
+
+
+async def test_a_schema_of_ones_own_holds_the_whole_store(postgres_place: PostgresPlace) -> None:
+    await postgres_place.rows("CREATE SCHEMA apart")
+    await set_for(postgres_place, "search_path = apart")
+    async with serving(postgres_place.store()) as server:
+        assert (await server.kernel.run(Raise(name="a"))).count == 1
+    assert await postgres_place.rows("SELECT 1 FROM pg_tables WHERE schemaname = 'public'") == []
+
+
+async def test_a_schema_that_comes_first_later_does_not_hide_the_store(postgres_place: PostgresPlace) -> None:
+    async with serving(postgres_place.store()) as server:
+        await server.kernel.run(Raise(name="a"))
+    await postgres_place.rows(f"CREATE SCHEMA {urlsplit(postgres_place.url).username}")
+    async with serving(postgres_place.store()) as server:
+        assert (await server.kernel.run(Raise(name="a"))).count == 2
+
+
+async def test_a_database_that_cannot_keep_every_text_is_refused(private_postgres: PostgresServer) -> None:
+    made = "CREATE DATABASE narrow TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'"
+    private_postgres.execute(made)
+    with pytest.raises(StoreDown, match=r"LATIN1.*ENCODING 'UTF8'"):
+        await PostgresPlace(private_postgres.url("narrow")).store().open()
+
+
+async def test_a_role_without_the_right_to_make_tables_is_told_so(postgres_place: PostgresPlace) -> None:
+    await postgres_place.rows("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    await postgres_place.rows("DROP ROLE IF EXISTS weak")
+    await postgres_place.rows("CREATE ROLE weak LOGIN")
+    user = f"{urlsplit(postgres_place.url).username}@"
+    with pytest.raises(StoreDown, match="does not let the store be opened: "):
+        await postgres_place.store(url=postgres_place.url.replace(user, "weak@")).open()
+
+
+async def test_a_migration_outlasts_the_time_that_a_role_may_take(
+    postgres_place: PostgresPlace, program_knows: Knows
+) -> None:
+    await set_for(postgres_place, "statement_timeout = '200ms'")
+    slow = Migration(len(migrations("postgres")) + 1, "slow", "SELECT pg_sleep(0.5)")
+    program_knows(lambda every: (*every, slow))
+    store = postgres_place.store()
+    await store.open()
+    await store.close()
+    assert await postgres_place.rows("SELECT max(number) FROM schema_versions") == [(slow.number,)]
+
+
+async def test_a_role_that_wants_no_warnings_hides_no_unconfirmed_commit(
+    postgres_place: PostgresPlace,
+) -> None:
+    await set_for(postgres_place, "client_min_messages = error")
+    store = postgres_place.store()
+    async with serving(store), store._connections.writer() as writer:
+        await writer.session.execute("DO $$ BEGIN RAISE WARNING 'no standby confirmed'; END $$")
+        assert "no standby confirmed" in writer.warning
