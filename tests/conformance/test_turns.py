@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -63,6 +65,20 @@ def test_where_the_file_cannot_be_made_one_sleeps_and_looks(tmp_path: Path) -> N
     assert mine.seen() is None
     mine.wait(None, 0.001)
     assert mine.pass_on() is False
+
+
+def test_a_full_disk_has_no_hint_instead_of_a_hole_that_ends_whoever_looks_into_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_file: int, _offset: int, _count: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    mine = Turns(tmp_path / "a.db")
+    assert mine.seen() is None
+    monkeypatch.undo()
+    assert mine.seen() is not None
+    assert (tmp_path / "a.db-turn").stat().st_size > 0
 
 
 def test_where_there_is_no_futex_nobody_can_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,8 +93,8 @@ class Turns:
 def _map(path: Path, how: int) -> mmap.mmap:
     file = os.open(path, os.O_RDWR | os.O_CLOEXEC | how, 0o666)
     try:
-        if os.fstat(file).st_size < _BYTES:
-            os.ftruncate(file, _BYTES)
+        # A file with a hole would end the process that looks into it (SIGBUS) once the disk is full.
+        os.posix_fallocate(file, 0, _BYTES)
         return mmap.mmap(file, _BYTES)
     finally:
         os.close(file)
