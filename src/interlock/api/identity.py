@@ -11,7 +11,7 @@ from interlock.api.authentication import presented_key
 from interlock.api.listing import Page, PageQuery, position
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problem import ProblemError, invalid, problem
-from interlock.api.service_calls import Asked, caller_of, decide
+from interlock.api.service_calls import Asked, caller_of, decide, refuse
 from interlock.codec.sealing import CannotUnseal, seal, unseal
 from interlock.codec.strict import Fault
 from interlock.identity import queries
@@ -129,7 +129,7 @@ async def remove_principal(call: Asked[None, None]) -> Answer:
 async def revoke(call: Asked[None, None]) -> Answer:
     found = await queries.find_key(call.services.store, call.path["key_id"])
     if found is None or found[0].tenant != call.caller.tenant:
-        raise NotFound("key", call.path["key_id"])
+        return await refuse(call, NotFound("key", call.path["key_id"]))
     key, principal = found
     command = RevokeKey(tenant=call.caller.tenant, key_id=key.id, principal=principal.id, by=caller_of(call))
     answer = await decide(call, command, lambda revoked: Reply(200, _key_view(revoked, principal)))

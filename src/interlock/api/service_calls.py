@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Never, TypeAlias, TypeVar
 
 import msgspec
 
 from interlock.api.app import encode
 from interlock.api.operations import Answer, Call, Reply
 from interlock.identity.model import Caller
-from interlock.identity.rules import identify
+from interlock.identity.rules import caller_reads, identify
 from interlock.kernel.command import Command
 from interlock.kernel.idempotency import Once, Rendered
+from interlock.kernel.record import Reads
+from interlock.kernel.refusal import Refusal
+from interlock.kernel.world import World
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
 
@@ -60,6 +63,24 @@ async def decide(
     elif count is not None:
         count(rendering.result)
     return _answer(rendered)
+
+
+async def refuse(call: Call[Known, Service, Any, Any], refusal: Refusal) -> Answer:
+    """Refuse for what is not there any more, unless this was answered before under its idempotency key."""
+    if call.idempotency_key is None:
+        raise refusal
+    return await decide(call, _Refuse(caller=caller_of(call), refusal=refusal), lambda never: never)
+
+
+class _Refuse(Command[Never], frozen=True, kw_only=True):
+    caller: Caller
+    refusal: Refusal
+
+    def reads(self) -> Reads:
+        return caller_reads(self.caller)
+
+    def decide(self, world: World) -> Never:
+        raise self.refusal
 
 
 class _Rendering(Generic[T]):

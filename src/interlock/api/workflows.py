@@ -16,7 +16,7 @@ from interlock.api.audit import EntryView, entry_view
 from interlock.api.jobs import READERS
 from interlock.api.listing import PageQuery
 from interlock.api.operations import Answer, Body, Operation, Reply
-from interlock.api.service_calls import Asked, caller_of, decide
+from interlock.api.service_calls import Asked, caller_of, decide, refuse
 from interlock.api.workflow_views import (
     RunWithSteps,
     StepBody,
@@ -105,18 +105,22 @@ async def approve_step(call: Asked[None, ApproveBody]) -> Answer:
     progress = await queries.read_progress(call.services.store, call.caller.tenant, call.path["run_id"])
     step = progress.step(call.path["step"]) if progress else None
     if step is None or step.job_id is None:
-        raise NotFound("step that waits for people", call.path["step"])
+        return await refuse(call, NotFound("step that waits for people", call.path["step"]))
     return await approve_by_id(call, step.job_id)
 
 
 async def delete_run(call: Asked[None, None]) -> Answer:
     run = await _settled(call)
+    if run is None:
+        return await refuse(call, NotFound("run", call.path["run_id"]))
     command = DeleteRun(caller=caller_of(call), run_id=run.id)
     return await decide(call, command, lambda gone: Reply(200, run_view(gone)))
 
 
 async def rerun(call: Asked[None, RerunBody]) -> Answer:
     old = await _settled(call)
+    if old is None:
+        return await refuse(call, NotFound("run", call.path["run_id"]))
     start = StartRun(
         caller=caller_of(call),
         workflow=old.workflow,
@@ -128,12 +132,10 @@ async def rerun(call: Asked[None, RerunBody]) -> Answer:
     return await decide(call, command, lambda run: Reply(201, run_view(run)))
 
 
-async def _settled(call: Asked[None, Any]) -> Run:
-    """The run that the path names; one that was cancelled just now has its steps stopped first."""
+async def _settled(call: Asked[None, Any]) -> Run | None:
+    """The run that the path names, if there is one; one that was cancelled just now has its steps stopped first."""
     run = await read_run(call.services.store, call.caller.tenant, call.path["run_id"])
-    if run is None:
-        raise NotFound("run", call.path["run_id"])
-    if run.state is not RunState.RUNNING:
+    if run is not None and run.state is not RunState.RUNNING:
         looked = AdvanceRun(
             tenant=run.tenant, run_id=run.id, workflow=run.workflow, started_by=run.started_by
         )
