@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock import AsyncInterlock, AsyncWork, Work, Worker
+from interlock import AsyncInterlock, AsyncWork, Final, Work, Worker
 
 HANG_SECONDS = 60
 
@@ -99,3 +99,16 @@ async def test_a_handler_that_only_returns_what_would_do_the_work_has_not_done_i
 
     state, message = await play(client, worker)
     assert (state, "nothing was done" in message, ran) == ("FAILED", True, [])
+
+
+@pytest.mark.parametrize("said", ["no file \udcff", "no file \0"])
+async def test_what_is_final_is_final_whatever_characters_say_so(client: AsyncInterlock, said: str) -> None:
+    worker, attempts = Worker(client, jobs_max=2), list[int]()
+
+    @worker.handler("quits")
+    def handler(work: Work) -> None:
+        attempts.append(work.attempt)
+        raise Final(said)
+
+    assert await play(client, worker, max_attempts=2) == ("FAILED", "no file ?")
+    assert attempts == [1]

@@ -98,6 +98,14 @@ class CallShape:
         return copy
 
 
+def named_by(name: object, what: str) -> str:
+    """The name that a caller's function computed for a call; what is not surely one would name every call alike."""
+    if isinstance(name, bool) or not isinstance(name, str | int):
+        detail = f"{what} must return text or an integer, not {type(name).__name__}"
+        raise InvalidRequest(Problem(status=400, code="invalid_request", title="No name", detail=detail))
+    return str(name)
+
+
 def _is_method(function: Callable[..., object], parameters: list[inspect.Parameter]) -> bool:
     """Whether it was defined in a class body to be called on an object."""
     enclosing = function.__qualname__.rpartition(".")[0]

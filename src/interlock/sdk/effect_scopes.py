@@ -7,8 +7,16 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from interlock.sdk.arguments import CallShape
-from interlock.sdk.once import KEY_PARAMETER, Conditions, committed, opened, run_once, told_of_failure
+from interlock.sdk.arguments import CallShape, named_by
+from interlock.sdk.once import (
+    KEY_PARAMETER,
+    Conditions,
+    committed,
+    opened,
+    run_once,
+    told_of_failure,
+    yields,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -105,13 +113,15 @@ def effectual(
     function: F, drivers: Any, session: Session, name: Callable[..., str | int], conditions: Conditions
 ) -> F:
     """`function`, each call of it an effect named by `name` from its arguments."""
-    if not inspect.isfunction(function):
-        raise TypeError(f"an effect is a function, not {function!r}; put it on a def")
+    if not inspect.isfunction(function) or yields(function):
+        raise TypeError(f"an effect is a function that returns, not {function!r}; put it on a def")
 
     def flow(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Flow[Any]:
         bound = CallShape(function).bind(args, {KEY_PARAMETER: "", **kwargs} if takes_key else kwargs)
         named = {name: value for name, value in bound.payload.items() if name != KEY_PARAMETER}
-        return run_once(session, str(name(**named)), function, args, kwargs, conditions)
+        return run_once(
+            session, named_by(name(**named), "the effect's key"), function, args, kwargs, conditions
+        )
 
     takes_key = KEY_PARAMETER in inspect.signature(function).parameters
     if inspect.iscoroutinefunction(function):

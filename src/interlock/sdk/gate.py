@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 import msgspec
 
 from interlock.codec.canonical import canonical
-from interlock.sdk.calls import invalid
+from interlock.sdk.arguments import named_by
 from interlock.sdk.gate_running import GATE_LEASE_SECONDS, Passage
 from interlock.sdk.models import Evidence, Job, Target
 from interlock.sdk.operations.jobs import job as read_job
@@ -122,12 +122,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
 
     def _name(self, call: BoundCall) -> str | None:
         """The intent's name, if the gate was told how to name it."""
-        if self.key is None:
-            return None
-        name = cast("object", self.key(**call.payload))
-        if isinstance(name, bool) or not isinstance(name, str | int):
-            raise invalid(f"the gate's key must return text or an integer, not {type(name).__name__}")
-        return str(name)
+        return None if self.key is None else named_by(self.key(**call.payload), "the gate's key")
 
 
 def _said(said: Said[T], call: BoundCall) -> T:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import msgspec
 
-from interlock.codec.canonical import NotCanonical, canonical, digest
+from interlock.codec.canonical import NotCanonical, digest
 from interlock.sdk.arguments import CallShape
 from interlock.sdk.calls import invalid
 from interlock.sdk.flow import Flow, NothingRun, Raised, act
@@ -28,11 +28,11 @@ from interlock.sdk.operations.effects import (
     get_effect,
     resolve_effect,
 )
-from interlock.sdk.outcomes import Ambiguous, Conflict, InterlockError
+from interlock.sdk.outcomes import Ambiguous, Conflict, InterlockError, InvalidRequest
 from interlock.sdk.shared_work import Effect
+from interlock.sdk.texts import kept_text
 
 if TYPE_CHECKING:
-    from interlock.codec.strict import JsonValue
     from interlock.sdk.holding import Held
     from interlock.sdk.session import Session
 
@@ -179,23 +179,22 @@ def opened(session: Session, action_id: str, request_hash: str, conditions: Cond
 
 
 def committed(session: Session, effect: Effect, result: Any) -> Flow[Effect]:
-    """Record the result. One that is not JSON is recorded as text, and the caller is told: it has happened."""
+    """Record the result. One that cannot be kept is recorded as text, and the caller is told: it has happened."""
     try:
-        canonical(cast("JsonValue", result))
-    except NotCanonical as error:
-        note = {"not_json": repr(result)[:_ERROR_CHARACTERS_MAX]}
+        return (yield from commit_effect(session, effect.action_id, effect.fence, result=result))
+    except InvalidRequest as refused:
+        note = {"not_json": kept_text(result, _ERROR_CHARACTERS_MAX, repr)}
         yield from commit_effect(session, effect.action_id, effect.fence, result=note)
         raise invalid(
-            f"the result of effect {effect.action_id} is not JSON ({error}); it is committed, and a repeat returns "
-            "its text. Return JSON instead"
-        ) from error
-    return (yield from commit_effect(session, effect.action_id, effect.fence, result=result))
+            f"the result of effect {effect.action_id} could not be kept ({refused}); it is committed, and a repeat "
+            "returns the beginning of its text. Return less, and JSON"
+        ) from refused
 
 
 def told_of_failure(session: Session, effect: Effect, error: BaseException) -> Flow[None]:
     """Record that the function raised: done nothing if it says so, else unknown. Its own exception goes on."""
     safe = isinstance(error, NotDone | NothingRun)
-    said = {"type": type(error).__name__, "message": str(error)[:_ERROR_CHARACTERS_MAX]}
+    said = {"type": type(error).__name__, "message": kept_text(error, _ERROR_CHARACTERS_MAX)}
     try:
         after = yield from fail_effect(
             session, effect.action_id, effect.fence, error=said, safe_to_retry=safe
@@ -221,6 +220,10 @@ def _name_of_call(
 ) -> dict[str, Any]:
     if not hasattr(function, "__qualname__"):
         raise invalid(f"{function!r} has no name; pass a def, or use effect_scope with request=")
+    if yields(function):
+        raise invalid(
+            f"{function.__qualname__} yields, so a call runs nothing of it; pass a def that returns"
+        )
     given = dict(kwargs)
     takes_key = KEY_PARAMETER in inspect.signature(function).parameters
     if takes_key:
@@ -228,6 +231,11 @@ def _name_of_call(
     arguments = CallShape(function).bind(args, given).payload
     arguments.pop(KEY_PARAMETER, None)
     return {"function": function.__qualname__, "arguments": arguments}
+
+
+def yields(function: Callable[..., Any]) -> bool:
+    """Whether a call of it does nothing yet: it would be recorded as done."""
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
 
 
 def hash_of_request(request: Any) -> str:

@@ -6,7 +6,11 @@ import traceback
 from pathlib import PurePath
 from typing import Any
 
+from interlock.sdk.texts import kept_text
+
 _FRAMES_MAX = 6
+_MESSAGE_CHARACTERS_MAX = 4000
+_FRAME_CHARACTERS_MAX = 500
 
 
 class Retryable(Exception):
@@ -28,7 +32,8 @@ def described(error: BaseException) -> dict[str, Any]:
     and where it happened are: its message may hold a password or a customer's data.
     """
     if isinstance(error, Retryable | Final):
-        return {"type": type(error).__name__, "message": str(error)[:4000]}
+        return {"type": type(error).__name__, "message": kept_text(error, _MESSAGE_CHARACTERS_MAX)}
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES_MAX:]
-    where = [f"{PurePath(frame.filename).name}:{frame.lineno} in {frame.name}" for frame in frames]
+    named = (f"{PurePath(frame.filename).name}:{frame.lineno} in {frame.name}" for frame in frames)
+    where = [kept_text(name, _FRAME_CHARACTERS_MAX) for name in named]
     return {"type": type(error).__name__, "message": "unexpected error in the handler", "where": where}

@@ -1,0 +1,71 @@
+"""Odd functions, words, names and results: an effect that happened is committed, and one that did not is not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from interlock import InvalidRequest, NotDone, NotFound
+from tests.sdk.house import House
+
+
+def test_a_result_that_the_service_refuses_is_committed_all_the_same(house: House) -> None:
+    calls: list[int] = []
+
+    def odd() -> str:
+        calls.append(1)
+        return "a\0b"
+
+    with pytest.raises(InvalidRequest, match="it is committed"):
+        house.il.once("odd", odd)
+    assert house.il.get_effect("odd").state == "COMMITTED"
+    assert (house.il.once("odd", odd), calls) == ({"not_json": "'a\\x00b'"}, [1])
+
+
+@pytest.mark.parametrize("said", ["the file \udcff.txt is gone", "a\0b"])
+def test_nothing_done_is_recorded_whatever_characters_say_so(house: House, said: str) -> None:
+    def refuse() -> None:
+        raise NotDone(said)
+
+    with pytest.raises(NotDone):
+        house.il.once("odd", refuse)
+    assert house.il.get_effect("odd").state == "FAILED"
+
+
+def test_an_error_that_cannot_be_spelled_is_raised_and_recorded(house: House) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no words")
+
+    def break_silently() -> None:
+        raise Mute
+
+    with pytest.raises(Mute):
+        house.il.once("mute", break_silently)
+    assert house.il.get_effect("mute").state == "AMBIGUOUS"
+
+
+def test_a_generator_is_no_effect_for_a_call_runs_nothing_of_it(house: House) -> None:
+    def pay() -> Iterator[int]:
+        yield 1
+
+    async def pay_slowly() -> AsyncIterator[int]:
+        yield 1
+
+    for function in (pay, pay_slowly):
+        with pytest.raises(InvalidRequest, match="yields"):
+            house.il.once("pay", function)
+        with pytest.raises(TypeError, match="returns"):
+            house.il.effect(key=lambda: "pay")(function)
+    with pytest.raises(NotFound):
+        house.il.get_effect("pay")
+
+
+def test_a_key_that_is_no_name_does_not_name_every_call(house: House) -> None:
+    @house.il.effect(key=lambda txn: None)  # type: ignore[arg-type, return-value]
+    def pay(txn: str) -> str:
+        raise AssertionError(txn)
+
+    with pytest.raises(InvalidRequest, match="must return text or an integer, not NoneType"):
+        pay("t1")
