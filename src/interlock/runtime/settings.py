@@ -88,6 +88,9 @@ class BadSetting(Exception):
     """A setting cannot be used; the message names it and says what is allowed."""
 
 
+# A hundred years, and one: what is longer has no end that a date could name.
+_DAYS_MAX = 36_500
+_REST_SECONDS_MAX = 365 * 86_400
 _WANTED = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 
@@ -134,22 +137,36 @@ def _check(settings: Settings) -> None:
             0 < settings.retry_base_seconds <= settings.retry_most_seconds,
             "retry_base_seconds must be more than 0 and at most retry_most_seconds",
         ),
-        (settings.relay_lease_seconds >= 1, "relay_lease_seconds must be at least 1"),
-        (settings.event_days >= 1, "event_days must be at least 1"),
+        (settings.retry_most_seconds <= _REST_SECONDS_MAX, "retry_most_seconds must be at most a year"),
+        (
+            1 <= settings.relay_lease_seconds <= 86_400,
+            "relay_lease_seconds must be between 1 and 86400",
+        ),
+        (1 <= settings.event_days <= _DAYS_MAX, f"event_days must be between 1 and {_DAYS_MAX}"),
         (
             _are_networks(settings.webhook_allow_private),
             "webhook_allow_private must be like 10.1.0.0/16,fd00::/8",
         ),
-        (settings.webhook_timeout_seconds > 0, "webhook_timeout_seconds must be more than 0"),
+        (
+            0 < settings.webhook_timeout_seconds <= 3600,
+            "webhook_timeout_seconds must be more than 0 and at most 3600",
+        ),
         (settings.webhook_attempts_max >= 1, "webhook_attempts_max must be at least 1"),
         (
             0 < settings.webhook_retry_base_seconds <= settings.webhook_retry_most_seconds,
             "webhook_retry_base_seconds must be more than 0 and at most webhook_retry_most_seconds",
         ),
+        (
+            settings.webhook_retry_most_seconds <= _REST_SECONDS_MAX,
+            "webhook_retry_most_seconds must be at most a year",
+        ),
         (settings.queue_max >= 1, "queue_max must be at least 1"),
         (1 <= settings.lanes <= 16, "lanes must be between 1 and 16"),
         (0 <= settings.port <= 65535, "port must be between 0 and 65535"),
-        (settings.idempotency_days >= 1, "idempotency_days must be at least 1"),
+        (
+            1 <= settings.idempotency_days <= _DAYS_MAX,
+            f"idempotency_days must be between 1 and {_DAYS_MAX}",
+        ),
     )
     for holds, message in rules:
         if not holds:
