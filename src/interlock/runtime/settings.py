@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -91,6 +92,33 @@ class BadSetting(Exception):
 # A hundred years, and one: what is longer has no end that a date could name.
 _DAYS_MAX = 36_500
 _REST_SECONDS_MAX = 365 * 86_400
+_CHOICES: Mapping[str, tuple[object, ...]] = {
+    "lock_busy_status": (409, 423),
+    "log_format": ("json", "text"),
+    "log_level": ("debug", "info", "warning", "error"),
+}
+_AT_LEAST = {"body_bytes_max": 1024, "queue_max": 1, "webhook_attempts_max": 1}
+_BETWEEN = {
+    "port": (0, 65535),
+    "batch_max": (1, 2000),
+    "lanes": (1, 16),
+    "drain_seconds": (0, 3600),
+    "relay_lease_seconds": (1, 86_400),
+    "event_days": (1, _DAYS_MAX),
+    "idempotency_days": (1, _DAYS_MAX),
+}
+_ABOVE_NOTHING = {
+    "acquire_seconds": 3600,
+    "sweep_seconds": 86_400,
+    "stalled_seconds": 3600,
+    "webhook_timeout_seconds": 3600,
+    "retry_most_seconds": _REST_SECONDS_MAX,
+    "webhook_retry_most_seconds": _REST_SECONDS_MAX,
+}
+_AT_MOST_ANOTHER = {
+    "retry_base_seconds": "retry_most_seconds",
+    "webhook_retry_base_seconds": "webhook_retry_most_seconds",
+}
 _WANTED = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 
@@ -120,57 +148,31 @@ def _reason(found: str, values: dict[str, object]) -> str:
 
 
 def _check(settings: Settings) -> None:
-    rules = (
-        (settings.lock_busy_status in (409, 423), "lock_busy_status must be 409 or 423"),
-        (settings.log_format in ("json", "text"), "log_format must be json or text"),
-        (
-            settings.log_level in ("debug", "info", "warning", "error"),
-            "log_level must be debug, info, warning or error",
-        ),
-        (0 < settings.acquire_seconds <= 3600, "acquire_seconds must be more than 0 and at most 3600"),
-        (0 < settings.sweep_seconds <= 86_400, "sweep_seconds must be more than 0 and at most 86400"),
-        (0 <= settings.drain_seconds <= 3600, "drain_seconds must be between 0 and 3600"),
-        (0 < settings.stalled_seconds <= 3600, "stalled_seconds must be more than 0 and at most 3600"),
-        (settings.body_bytes_max >= 1024, "body_bytes_max must be at least 1024"),
-        (1 <= settings.batch_max <= 2000, "batch_max must be between 1 and 2000"),
-        (
-            0 < settings.retry_base_seconds <= settings.retry_most_seconds,
-            "retry_base_seconds must be more than 0 and at most retry_most_seconds",
-        ),
-        (settings.retry_most_seconds <= _REST_SECONDS_MAX, "retry_most_seconds must be at most a year"),
-        (
-            1 <= settings.relay_lease_seconds <= 86_400,
-            "relay_lease_seconds must be between 1 and 86400",
-        ),
-        (1 <= settings.event_days <= _DAYS_MAX, f"event_days must be between 1 and {_DAYS_MAX}"),
-        (
-            _are_networks(settings.webhook_allow_private),
-            "webhook_allow_private must be like 10.1.0.0/16,fd00::/8",
-        ),
-        (
-            0 < settings.webhook_timeout_seconds <= 3600,
-            "webhook_timeout_seconds must be more than 0 and at most 3600",
-        ),
-        (settings.webhook_attempts_max >= 1, "webhook_attempts_max must be at least 1"),
-        (
-            0 < settings.webhook_retry_base_seconds <= settings.webhook_retry_most_seconds,
-            "webhook_retry_base_seconds must be more than 0 and at most webhook_retry_most_seconds",
-        ),
-        (
-            settings.webhook_retry_most_seconds <= _REST_SECONDS_MAX,
-            "webhook_retry_most_seconds must be at most a year",
-        ),
-        (settings.queue_max >= 1, "queue_max must be at least 1"),
-        (1 <= settings.lanes <= 16, "lanes must be between 1 and 16"),
-        (0 <= settings.port <= 65535, "port must be between 0 and 65535"),
-        (
-            1 <= settings.idempotency_days <= _DAYS_MAX,
-            f"idempotency_days must be between 1 and {_DAYS_MAX}",
-        ),
-    )
-    for holds, message in rules:
-        if not holds:
-            raise BadSetting(f"{message}; see `interlock serve --help`")
+    wrong = next(_mistakes({name: getattr(settings, name) for name in Settings.__struct_fields__}), None)
+    if wrong is not None:
+        raise BadSetting(f"{wrong}; see `interlock serve --help`")
+
+
+def _mistakes(values: Mapping[str, Any]) -> Iterator[str]:
+    """Say what each setting must be that is not."""
+    for name, choices in _CHOICES.items():
+        if values[name] not in choices:
+            *most, last = map(str, choices)
+            yield f"{name} must be {', '.join(most)} or {last}"
+    for name, least in _AT_LEAST.items():
+        if values[name] < least:
+            yield f"{name} must be at least {least}"
+    for name, (least, most) in _BETWEEN.items():
+        if not least <= values[name] <= most:
+            yield f"{name} must be between {least} and {most}"
+    for name, most in _ABOVE_NOTHING.items():
+        if not 0 < values[name] <= most:
+            yield f"{name} must be more than 0 and at most {most}"
+    for name, other in _AT_MOST_ANOTHER.items():
+        if not 0 < values[name] <= values[other]:
+            yield f"{name} must be more than 0 and at most {other}"
+    if not _are_networks(values["webhook_allow_private"]):
+        yield "webhook_allow_private must be like 10.1.0.0/16,fd00::/8"
 
 
 def _are_networks(text: str) -> bool:
