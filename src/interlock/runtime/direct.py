@@ -138,8 +138,11 @@ def _locked(member: Pending, began: float) -> Fault:
 
 
 def local_user() -> str:
-    """The name of whoever runs this, as `getpass.getuser` finds it."""
+    """The name of whoever runs this, as `getpass.getuser` finds it; in a container without one, the number."""
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         if user := os.environ.get(name):
             return user
-    return pwd.getpwuid(os.getuid()).pw_name
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

@@ -6,7 +6,6 @@ Whoever can open the store's file is trusted with it. Without a key they act as 
 
 from __future__ import annotations
 
-import getpass
 import os
 
 from interlock.api.app import App
@@ -16,6 +15,7 @@ from interlock.api.http import Request, Response
 from interlock.api.logs import Log
 from interlock.identity.model import Caller, Principal
 from interlock.identity.rules import EnsureLocalPerson
+from interlock.runtime.direct import local_user
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
 from interlock.runtime.settings import EMBEDDED_STORE, TENANT_DEFAULT, settings_from
@@ -49,6 +49,6 @@ async def open_embedded(store_url: str | None = None) -> EmbeddedService:
     settings = settings_from(store=store_url or os.environ.get("INTERLOCK_STORE") or EMBEDDED_STORE)
     service = Service(store_for(settings.store, lanes=1), settings)
     await service.open()
-    name = f"local:{getpass.getuser()}"
+    name = f"local:{local_user()}"
     local = await service.kernel.run(EnsureLocalPerson(tenant=TENANT_DEFAULT, name=name))
     return EmbeddedService(service, local)
