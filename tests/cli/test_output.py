@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -10,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from interlock.cli.output import Cell, Column, say_table, text_width
+from interlock.cli.output import Cell, Column, say_fields, say_table, text_width, warn
 from interlock.cli.spelling import as_commands
 from interlock.cli.wording import counted, lasting, pretty, safe, when
 from tests.cli.terminal import Terminal
@@ -128,10 +129,31 @@ def test_what_cannot_be_seen_is_spelled_out(text: str) -> None:
 
 
 def test_a_shown_payload_is_still_json() -> None:
-    import json
-
     payload = {"to": "Zoë \u202e\x1b日本\U000e0041", "n": [1, 2.5, None, True]}
     assert json.loads("\n".join(pretty(payload))) == payload
+
+
+def test_no_text_in_a_payload_begins_a_line_of_its_own() -> None:
+    assert len(pretty({"note": 'x\u2028"amount_cents": 5\x85\x0b\x1cy'})) == 3
+
+
+def test_no_table_and_no_page_shows_what_cannot_be_seen(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "a\x1b[2K\r\nb\u202e"
+    say_table((Column("A"), Column("B")), [(hostile, Cell(hostile, "red"))])
+    say_fields([("reason", hostile), ("state", Cell(hostile))])
+    warn(hostile)
+    said = capsys.readouterr()
+    assert [line.isprintable() for line in said.out.splitlines()] == [True] * 4
+    assert all(line.isprintable() for line in said.err.splitlines())
+
+
+def test_json_stays_json_on_a_terminal_that_knows_no_other_alphabet(house: Terminal) -> None:
+    payload = {"amount_cents": 5, "to": "Zoë \U0001f600\x9b31m"}
+    job = house("submit", "finance.payment.execute", "--payload", json.dumps(payload), "--json").json
+    for encoding in ("ascii", "latin-1", "utf-8"):
+        said = house.process("job", job["id"], "--json", env={"PYTHONIOENCODING": encoding})
+        assert said.json["payload"] == payload
+        assert "\x9b" not in said.out
 
 
 def test_counting_knows_one_from_many() -> None:

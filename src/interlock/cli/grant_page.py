@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.output import Cell, Column, say, say_fields, say_table
-from interlock.cli.wording import exactly, when
+from interlock.cli.wording import exactly, safe, when
 
 if TYPE_CHECKING:
     from interlock.sdk.grant_models import Grant, Signer
@@ -18,13 +18,13 @@ _STYLES = {"open": "green", "spent": "dim", "expired": "dim", "revoked": "red"}
 def say_grants(grants: Sequence[Grant]) -> None:
     """One line a grant."""
     columns = (
-        Column("id"),
-        Column("task"),
-        Column("state"),
-        Column("used"),
-        Column("ends", optional=True),
-        Column("by", optional=True),
-        Column("pins", flexible=True, optional=True),
+        Column("ID"),
+        Column("TASK", flexible=True),
+        Column("STATE"),
+        Column("USED"),
+        Column("ENDS", optional=True),
+        Column("BY", optional=True),
+        Column("PINS", flexible=True, optional=True),
     )
     say_table(
         columns,
@@ -34,9 +34,9 @@ def say_grants(grants: Sequence[Grant]) -> None:
                 grant.task,
                 _state(grant),
                 f"{grant.used}/{grant.uses}",
-                when(grant.expires_at) if grant.expires_at else "",
-                grant.approver or "",
-                _pins(grant),
+                when(grant.expires_at),
+                grant.approver or "-",
+                _pins(grant) or "-",
             )
             for grant in grants
         ],
@@ -63,12 +63,12 @@ def say_grant(grant: Grant) -> None:
     )
     for use in grant.claims:
         at = exactly(use.claimed_at) if use.claimed_at else ""
-        say(f"use {use.use}  {use.claimed_by}  {at}  {use.execution_id}")
+        say(f"use {use.use}  {safe(use.claimed_by or '-')}  {at}  {safe(use.execution_id)}")
 
 
 def say_signers(signers: Sequence[Signer]) -> None:
     """One line a key."""
-    columns = (Column("fingerprint"), Column("person"), Column("state"), Column("added by", optional=True))
+    columns = (Column("FINGERPRINT"), Column("PERSON"), Column("STATE"), Column("ADDED BY", optional=True))
     say_table(
         columns,
         [
@@ -76,7 +76,7 @@ def say_signers(signers: Sequence[Signer]) -> None:
                 signer.fingerprint,
                 signer.person,
                 Cell("revoked", "red") if signer.revoked_at else Cell("trusted", "green"),
-                signer.added_by or "",
+                signer.added_by or "-",
             )
             for signer in signers
         ],

@@ -47,6 +47,7 @@ def declare_key() -> Parser:
 def run_create(args: Namespace) -> int:
     """Make a key, and the principal if it is new."""
     from interlock.cli.output import say, say_json
+    from interlock.cli.wording import listed
 
     body = {
         "kind": args.kind,
@@ -58,7 +59,7 @@ def run_create(args: Namespace) -> int:
     if wants_json(args):
         say_json(issued)
         return Exit.DONE
-    groups = f"; groups {', '.join(args.groups)}" if args.groups else ""
+    groups = f"; groups {listed(args.groups)}" if args.groups else ""
     say(
         f"a key for {issued['principal']} ({args.kind}; roles {', '.join(args.roles)}{groups}) "
         f"of tenant {issued['tenant']}:",

@@ -14,6 +14,7 @@ from typing import NamedTuple, TextIO
 from unicodedata import combining, east_asian_width
 
 from interlock.cli.exits import Failed
+from interlock.cli.wording import safe, safe_lines
 
 _STYLES = {
     "bold": "1",
@@ -85,41 +86,37 @@ def shows_colours(stream: TextIO) -> bool:
 def say(*lines: str) -> None:
     """Print lines for people."""
     for line in lines:
-        print(line)
+        _print(line)
 
 
 def say_json(value: object) -> None:
     """Print one JSON document: indented on a terminal, one line into a pipe."""
-    print(_json_text(value, sys.stdout))
+    _print(_json_text(value, sys.stdout))
 
 
 def complain(failed: Failed, *, as_json: bool) -> None:
     """Print why a command failed, on stderr."""
     if as_json:
-        warn(_json_text(failed.problem, sys.stderr))
+        _remark(_json_text(failed.problem, sys.stderr))
     else:
-        warn(f"{painted('interlock:', 'red', sys.stderr)} {failed.detail}")
+        _remark(f"{painted('interlock:', 'red', sys.stderr)} {_shown(failed.detail)}")
 
 
 def warn(text: str) -> None:
-    """Print a remark that is not part of the result, on stderr. That nobody hears it is no reason to end otherwise."""
-    try:
-        print(text, file=sys.stderr)
-    except OSError:
-        # The reader left, or its disk is full. Python would fail once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    """Print a remark that is not part of the result, on stderr."""
+    _remark(_shown(text))
 
 
 def say_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Cell]]) -> None:
     """Print aligned columns under their titles."""
     titles = [Cell(column.title, "dim") for column in columns]
-    table = [titles, *([cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows)]
+    table = [titles, *([_safe_cell(cell) for cell in row] for row in rows)]
     natural = [max(text_width(row[place].text) for row in table) for place in range(len(columns))]
     places = _places(columns, natural)
     widths = _widths([columns[place] for place in places], [natural[place] for place in places])
     for row in table:
         shown = (_fitted(row[place], width) for place, width in zip(places, widths, strict=True))
-        print(_GAP.join(shown).rstrip())
+        _print(_GAP.join(shown).rstrip())
 
 
 def say_fields(fields: Iterable[tuple[str, str | Cell]]) -> None:
@@ -127,8 +124,14 @@ def say_fields(fields: Iterable[tuple[str, str | Cell]]) -> None:
     present = [(name, value) for name, value in fields if value]
     width = max((len(name) for name, _ in present), default=0)
     for name, value in present:
-        shown = painted(value.text, value.style) if isinstance(value, Cell) else value
-        print(f"{painted(name.ljust(width), 'dim')}{_GAP}{shown}")
+        text, style = _safe_cell(value)
+        shown = painted(text, style)
+        _print(f"{painted(name.ljust(width), 'dim')}{_GAP}{shown}")
+
+
+def _safe_cell(value: str | Cell) -> Cell:
+    text, style = value if isinstance(value, Cell) else Cell(value)
+    return Cell(safe(text), style)
 
 
 def text_width(text: str) -> int:
@@ -185,4 +188,36 @@ def _fitted(cell: Cell, width: int) -> str:
 
 
 def _json_text(value: object, stream: TextIO) -> str:
-    return json.dumps(value, indent=2 if stream.isatty() else None, ensure_ascii=False)
+    # What the stream cannot carry, or nobody can see, is spelled as JSON spells it: it stays JSON.
+    is_ascii = (stream.encoding or "").lower().replace("-", "") != "utf8"
+    text = json.dumps(value, indent=2 if stream.isatty() else None, ensure_ascii=is_ascii)
+    return "\n".join(map(safe, text.split("\n")))
+
+
+def _shown(text: str) -> str:
+    return "\n".join(safe_lines(text))
+
+
+def _print(text: str) -> None:
+    """Print on stdout. That a disk is full there says nothing about the store."""
+    try:
+        print(text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _silence(sys.stdout)
+        reason = f"the answer could not be written: {error.strerror}"
+        raise Failed(f"{reason}; what it tells has happened, so look before you repeat it") from error
+
+
+def _remark(text: str) -> None:
+    """Print on stderr. That nobody hears it is no reason to end otherwise."""
+    try:
+        print(text, file=sys.stderr)
+    except OSError:
+        _silence(sys.stderr)
+
+
+def _silence(stream: TextIO) -> None:
+    """Let what is still to be said lead nowhere: Python would fail once more when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

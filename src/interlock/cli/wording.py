@@ -27,7 +27,8 @@ def safe_lines(text: str) -> list[str]:
 
 def pretty(value: object) -> list[str]:
     """JSON for reading: indented, in its own alphabet, and still JSON when copied."""
-    return [safe(line) for line in json.dumps(value, indent=2, ensure_ascii=False).splitlines()]
+    # Not splitlines(): it also breaks where a text inside has U+2028, and what follows would pose as a line of ours.
+    return [safe(line) for line in json.dumps(value, indent=2, ensure_ascii=False).split("\n")]
 
 
 def one_line(value: object) -> str:
