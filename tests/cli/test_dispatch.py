@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from interlock.cli.catalogue import entries
 from interlock.cli.completion import Known, known_commands
 from tests.cli.terminal import Terminal
+from tests.harness.server import clean_env
 
 HEAVY = ("cyclopts", "httpx2", "rich", "httptools", "uvloop")
 IMPORTED = """\
@@ -133,3 +136,78 @@ def test_a_terminal_that_cannot_show_a_character_is_no_crash(house: Terminal) ->
     ).json
     said = house.process("job", job["id"], env={"PYTHONIOENCODING": "ascii"})
     assert (said.code, '"to": "Zo\\xeb"' in said.out) == (0, True)
+
+
+def test_a_full_disk_under_the_answer_is_told_as_such(house: Terminal) -> None:
+    for words in (
+        ("submit", "finance.payment.execute", "--payload", '{"amount_cents": 5}'),
+        ("jobs", "--json"),
+    ):
+        with Path("/dev/full").open("w") as full:
+            ended = _run(house, words, stdout=full)
+        assert (ended.returncode, ended.stderr.count("\n")) == (1, 1), ended.stderr
+        assert "the answer could not be written: No space left on device" in ended.stderr
+    assert len(house("jobs", "--json").json["items"]) == 1
+
+
+def test_a_closed_stdin_is_an_empty_one(house: Terminal) -> None:
+    ended = _run(house, ("submit", "knowledge.read", "--payload", "-"), preexec_fn=lambda: os.close(0))
+    assert (ended.returncode, "argument --payload: not JSON" in ended.stderr) == (2, True), ended.stderr
+
+
+GARBLED = "\udcff"  # how Python spells a byte that is no text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("job", GARBLED),
+        ("grant", GARBLED),
+        ("jobs", "--cursor", GARBLED),
+        ("submit", "knowledge.read", "--key", GARBLED),
+        ("submit", "knowledge.read", "--payload", f'{{"a": "{GARBLED}"}}'),
+        ("--store", f"sqlite:///{GARBLED}", "jobs"),
+        (GARBLED,),
+    ],
+)
+def test_a_word_that_is_no_text_is_wrong_usage_and_no_traceback(
+    house: Terminal, words: tuple[str, ...]
+) -> None:
+    said = house(*words)
+    assert (said.code, "is not text in UTF-8" in said.err) == (2, True), said.err
+
+
+def test_a_file_may_have_a_name_that_is_no_text(house: Terminal) -> None:
+    (house.folder / f"{GARBLED}.json").write_text('{"page": 7}')
+    assert house("submit", "knowledge.read", "--payload", f"@{GARBLED}.json").code == 0
+
+
+def test_a_user_without_a_name_acts_under_a_number(house: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.forget("LOGNAME", "USER", "LNAME", "USERNAME")
+    monkeypatch.setattr(os, "getuid", lambda: 2_000_000_001)
+    assert house.submit()["submitted_by"] == "local:2000000001"
+    assert house("exec", "--", "true").code == 3
+    assert house("audit", "--actor", "local:2000000001", "--json").json["items"][0]["action"] == "submit"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("effect", "resolve", "pay:1", "--nonsense"),
+        ("policy", "check", "a", "b"),
+        ("key", "list", "--limit=2"),
+    ],
+)
+def test_what_a_verb_does_not_take_is_told_with_the_usage_of_that_verb(
+    terminal: Terminal, words: tuple[str, ...]
+) -> None:
+    said = terminal(*words)
+    assert (said.code, f"see `interlock {words[0]} {words[1]} --help`" in said.err) == (2, True), said.err
+
+
+def _run(house: Terminal, words: tuple[str, ...], **streams: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "interlock.cli.main", *words]
+    streams = {"stdout": subprocess.PIPE, **streams}
+    return subprocess.run(
+        command, stderr=subprocess.PIPE, text=True, cwd=house.folder, env=clean_env(), **streams
+    )

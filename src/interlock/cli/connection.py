@@ -170,5 +170,4 @@ def _where(args: Namespace) -> str:
     url = given(args, "url") or os.environ.get("INTERLOCK_URL")
     if url and not given(args, "store"):
         return f"Is `interlock serve` running at {url}? Check --url or INTERLOCK_URL"
-    named = " and the same --store" if given(args, "store") else ""
-    return f"Look at the store with `interlock doctor`{named}"
+    return "Check --store or INTERLOCK_STORE, that you may write there, and that the database runs"

@@ -17,7 +17,7 @@ from interlock.cli.catalogue import SECTIONS, Entry, find
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import GLOBAL_FLAGS, GLOBAL_OPTIONS, Parser, Run, wants_json
 
-_STDOUT, _STDERR = 1, 2
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
 STOPPED_BY_HAND = 130  # what shells report for SIGINT
 
 
@@ -48,6 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> int:
+    if garbled := _garbled(words):
+        print(f"interlock: {garbled!r} is not text in UTF-8; write it in UTF-8", file=sys.stderr)
+        return Exit.USAGE
     before, words = _leading(words)
     if before is None:
         return _complain_about(words[0] if words else "")
@@ -75,8 +78,16 @@ def _open_closed_streams() -> None:
     while (opened := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         pass
     os.close(opened)
+    sys.stdin = sys.stdin or os.fdopen(_STDIN)
     sys.stdout = sys.stdout or os.fdopen(_STDOUT, "w")
     sys.stderr = sys.stderr or os.fdopen(_STDERR, "w")
+
+
+def _garbled(words: list[str]) -> str | None:
+    """A word that is no text in UTF-8 and names no file. What comes after `--` is for another program."""
+    ours = words[: words.index("--")] if "--" in words else words
+    found = (word for word in ours if any("\udc80" <= char <= "\udcff" for char in word))
+    return next((word for word in found if not os.access(word.removeprefix("@"), os.F_OK)), None)
 
 
 def parser_of(entry: Entry) -> Parser:

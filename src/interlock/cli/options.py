@@ -51,7 +51,20 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with the usage, what is wrong with it, and where to read more."""
-        self.exit(Exit.USAGE, f"{self.format_usage()}{self.prog}: {message}; see `{self.prog} --help`\n")
+        from interlock.cli.wording import safe
+
+        self.exit(
+            Exit.USAGE, f"{self.format_usage()}{self.prog}: {safe(message)}; see `{self.prog} --help`\n"
+        )
+
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - as argparse calls it
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Refuse what is not known here: what a verb does not take is told with the usage of that verb."""
+        found, unknown = super().parse_known_args(args, namespace or argparse.Namespace())
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):

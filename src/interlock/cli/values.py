@@ -81,9 +81,9 @@ def json_value(text: str) -> JsonValue:
     try:
         return parse(content)
     except JsonRefused as refused:
-        raise ArgumentTypeError(
-            f"it is not JSON: {refused}. Quote it: '{{\"amount_cents\": 1200}}'"
-        ) from None
+        reason = str(refused).removeprefix("(body): ")
+        advice = "; quote it, like '{\"amount_cents\": 1200}'" if reason.startswith("not JSON") else ""
+        raise ArgumentTypeError(f"{reason}{advice}") from None
 
 
 def read_bytes(path: str) -> bytes:
