@@ -53,7 +53,9 @@ def test_a_refused_value_is_named_as_its_sender_knows_it(
     assert (ended.code, ended.err.startswith(f"interlock: {said}")) == (1, True), ended.err
 
 
-@pytest.mark.parametrize("url", ["ftp://nowhere", "http://[::1", "http://127.0.0.1:99999", "localhost:8700"])
+@pytest.mark.parametrize(
+    "url", ["ftp://nowhere", "http://[::1", "http://127.0.0.1:99999", "localhost:8700", "http://a..b"]
+)
 def test_an_address_that_is_none_is_wrong_usage_and_no_traceback(terminal: Terminal, url: str) -> None:
     for words in (("jobs",), ("worker", "--exec", "true"), ("drill", "admission")):
         said = terminal(*words, "--url", url)

@@ -143,6 +143,7 @@ def _is_address(url: str) -> bool:
     try:
         parts = urlsplit(url)
         _ = parts.port  # it is read, and may turn out to be none, only now
+        _ = (parts.hostname or "").encode("idna")  # as the look-up of the name will spell it
     except ValueError:
         return False
     is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
