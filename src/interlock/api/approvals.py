@@ -190,7 +190,10 @@ _DECISIONS = (
     "already_approved", "already_rejected", "approval_expired", "not_actionable",
     "self_approval", "not_eligible", "people_only", "forbidden", "lock_busy",
 )  # fmt: skip
-_DRIFT = ("snapshot_changed", "job_changed", "hash_mismatch", "target_changed")
+# All that may stand against a yes, also to a step of a workflow.
+APPROVAL_PROBLEMS = (
+    *_DECISIONS, "snapshot_changed", "job_changed", "hash_mismatch", "target_changed", "policy_unavailable",
+)  # fmt: skip
 _RENEWALS = ("not_actionable", "approval_expired", "policy_throttled", "policy_unavailable", "lock_busy")
 _READERS = ("submit", "review", "operate", "audit", "admin")
 _ASKERS = ("submit", "review", "operate", "admin")
@@ -209,7 +212,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         id="approve_job", method="POST", path="/api/v1/approvals/{job_id}/approve", tag=_TAG,
         parameters=JOB_ID, summary="Say yes to exactly this request",
         body=ApproveBody, answers={200: DecidedView}, answer=approve,
-        problems=(*_DECISIONS, *_DRIFT, "policy_unavailable"),
+        problems=APPROVAL_PROBLEMS,
     ),
     Operation(
         id="reject_job", method="POST", path="/api/v1/approvals/{job_id}/reject", tag=_TAG,

@@ -240,7 +240,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         description="People only. Pins and limits only narrow. With a signature, the server checks it against "
         "the registered keys of the person who issues.",
         answers={201: GrantView}, answer=issue,
-        problems=("people_only", "forbidden", "not_actionable", "bad_signature"),
+        problems=("people_only", "forbidden", "conflict", "bad_signature"),
         example={"task": "deploy", "pins": {"repo": "billing", "amount_cents": {"max": 500}}, "uses": 1},
     ),
     Operation(

@@ -252,7 +252,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="roll_back_policy", method="POST", path="/api/v1/policy/rollback", tag=_TAG, roles=("admin",),
         summary="Put an earlier policy back in force", body=RollbackBody,
-        answers={200: PolicyView}, answer=roll_back, problems=("conflict",),
+        answers={200: PolicyView}, answer=roll_back, problems=("not_found", "conflict"),
     ),
     Operation(
         id="evaluate_policy", method="POST", path="/api/v1/policy/evaluate", tag=_TAG, roles=READERS,

@@ -100,7 +100,8 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="add_signer", method="POST", path="/api/v1/signers", tag=_TAG, roles=("admin",), body=SignerBody,
-        summary="Register a person's public key", answers={201: SignerView}, answer=add, problems=("conflict",),
+        summary="Register a person's public key", answers={201: SignerView}, answer=add,
+        problems=("not_found", "conflict"),
     ),
     Operation(
         id="revoke_signer", method="POST", path="/api/v1/signers/{fingerprint}/revoke", tag=_TAG, roles=("admin",),

@@ -11,7 +11,7 @@ from interlock.admission.model import Run, RunState
 from interlock.admission.queries import read_run
 from interlock.admission.rules import StartRun
 from interlock.api.admission_views import RunView, run_view
-from interlock.api.approvals import ApproveBody, DecidedView, approve_by_id
+from interlock.api.approvals import APPROVAL_PROBLEMS, ApproveBody, DecidedView, approve_by_id
 from interlock.api.audit import EntryView, entry_view
 from interlock.api.jobs import READERS
 from interlock.api.listing import PageQuery
@@ -185,8 +185,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         id="approve_step", method="POST", path="/api/v1/workflow-runs/{run_id}/steps/{step}/approve", tag=_TAG,
         parameters={**_RUN_ID, "step": "The step's id."}, summary="Say yes to a step that asks people",
         body=ApproveBody, answers={200: DecidedView}, answer=approve_step,
-        problems=("already_rejected", "approval_expired", "not_actionable", "self_approval", "not_eligible",
-                  "people_only", "lock_busy", "job_changed", "hash_mismatch"),
+        problems=APPROVAL_PROBLEMS,
     ),
     Operation(
         id="rerun_run", method="POST", path="/api/v1/workflow-runs/{run_id}/rerun", tag=_TAG,

@@ -1,0 +1,62 @@
+"""Refusals that a caller may meet are in the description: the stage holds every answer to it."""
+
+from __future__ import annotations
+
+import base64
+from datetime import timedelta
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tests.api.rooms.stage import ASK, Stage
+
+UNRELATED = "  - {id: more, when: {topic: x}, decision: deny}\n"
+
+
+async def step_asked(stage: Stage) -> str:
+    """The path of a step that waits for people."""
+    await stage.policy(ASK)
+    await stage.call("PUT", "workflows/w", stage.admin, {"steps": [{"id": "one", "topic": "pay"}]})
+    run = await stage.call("POST", "workflows/w/runs", await stage.agent(), {})
+    await stage.service.workflows.advance_all()
+    return f"workflow-runs/{run.document['run_id']}/steps/one/approve"
+
+
+async def test_a_step_whose_policy_changed(stage: Stage) -> None:
+    path, ada = await step_asked(stage), await stage.person("ada")
+    await stage.policy(ASK + UNRELATED)
+
+    assert (await stage.call("POST", path, ada, {})).word == "snapshot_changed"
+
+
+async def test_a_step_that_somebody_without_the_role_says_yes_to(stage: Stage) -> None:
+    path, bob = await step_asked(stage), await stage.person("bob", "submit")
+
+    assert (await stage.call("POST", path, bob, {})).word == "forbidden"
+
+
+async def test_a_snapshot_that_never_was(stage: Stage) -> None:
+    refused = await stage.call("POST", "policy/rollback", stage.admin, {"snapshot": "sha256:0"})
+
+    assert (refused.status, refused.word) == (404, "not_found")
+
+
+async def test_a_signer_whom_nobody_knows(stage: Stage) -> None:
+    key = Ed25519PrivateKey.generate().public_key().public_bytes_raw()
+    body = {"public_key": base64.b64encode(key).decode(), "person": "nobody"}
+
+    refused = await stage.call("POST", "signers", stage.admin, body)
+
+    assert (refused.status, refused.word) == (404, "not_found")
+
+
+async def test_a_signed_grant_under_the_id_of_another_one(stage: Stage) -> None:
+    ada = await stage.person("ada")
+    known = (await stage.call("POST", "grants", ada, {"task": "deploy"})).document["id"]
+    soon = (stage.clock.now + timedelta(hours=1)).isoformat()
+    signature = {"signer": "SHA256:x", "value": "x"}
+
+    refused = await stage.call(
+        "POST", "grants", ada, {"task": "deploy", "nonce": known, "expires_at": soon, "signature": signature}
+    )
+
+    assert (refused.status, refused.word) == (409, "conflict")
