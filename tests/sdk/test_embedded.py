@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock import AsyncInterlock, Interlock, Unavailable
+from interlock import AsyncInterlock, Interlock, InvalidRequest, Unavailable
 from interlock.sdk.retry import NO_RETRIES
 
 ALLOW = {"version": "v1", "default": "allow", "rules": []}
@@ -166,3 +166,26 @@ async def test_a_cancelled_call_ends_and_the_service_goes_on(store: str) -> None
             async with asyncio.timeout(0.05):
                 await ail.wait(job.id)
         assert (await ail.job(job.id)).state == "APPROVAL"
+
+
+def test_a_clients_store_is_where_the_client_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients: list[Interlock] = []
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        clients.append(Interlock())
+    here, there = clients
+    with here, there:
+        here.policy_put(ALLOW)
+        here.submit("a.b", {"n": 1})
+        assert (len(here.jobs().items), len(there.jobs().items)) == (1, 0)
+    for name in ("here", "there"):
+        assert (tmp_path / name / ".interlock" / "interlock.db").exists()
+
+
+def test_a_request_that_a_server_would_find_too_large_is_too_large_here(store: str) -> None:
+    with Interlock(store=store) as il, pytest.raises(InvalidRequest) as refused:
+        il.submit("a.b", {"text": "x" * 1024 * 1024})
+    assert refused.value.code == "too_large"

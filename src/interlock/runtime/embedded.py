@@ -13,6 +13,8 @@ from interlock.api.assembly import assemble
 from interlock.api.authentication import authenticate
 from interlock.api.http import Request, Response
 from interlock.api.logs import Log
+from interlock.api.problem import problem_response
+from interlock.api.wire import too_large
 from interlock.identity.model import Caller, Principal
 from interlock.identity.rules import EnsureLocalPerson
 from interlock.runtime.direct import local_user
@@ -33,6 +35,9 @@ class EmbeddedService:
 
     async def respond(self, request: Request) -> Response:
         """Answer one request, as the server would."""
+        most = self.service.settings.body_bytes_max
+        if len(request.body) > most:
+            return problem_response(too_large(most).problem)
         return await self._app.respond(request)
 
     async def close(self) -> None:

@@ -136,11 +136,11 @@ class AsyncInterlock(ClientBase):
 
     async def run(self, flow: Flow[T]) -> T:
         """Drive any flow of the SDK to its result."""
-        return await drive_async(flow, self._transport.send)
+        return await drive_async(flow, self.transport.send)
 
     async def close(self) -> None:
         """Let go of connections, or of the embedded service."""
-        await self._transport.close()
+        await self.transport.close()
 
     async def __aenter__(self) -> Self:
         """Close at the end of the block."""
@@ -151,7 +151,7 @@ class AsyncInterlock(ClientBase):
         await self.close()
 
     def _connect(self) -> None:
-        self._transport = _async_transport(self.url, self.store)
+        self.transport = _async_transport(self.url, self.store)
 
     def _drivers(self) -> Drivers:
         return Drivers(None, self.run)

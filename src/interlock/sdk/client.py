@@ -139,11 +139,11 @@ class Interlock(ClientBase):
 
     def run(self, flow: Flow[T]) -> T:
         """Drive any flow of the SDK to its result."""
-        return drive(flow, self._transport)
+        return drive(flow, self.transport)
 
     def close(self) -> None:
         """Let go of connections, or of the embedded service."""
-        self._transport.close()
+        self.transport.close()
 
     def __enter__(self) -> Self:
         """Close at the end of the block."""
@@ -154,7 +154,7 @@ class Interlock(ClientBase):
         self.close()
 
     def _connect(self) -> None:
-        self._transport = _blocking_transport(self.url, self.store)
+        self.transport = _blocking_transport(self.url, self.store)
 
     def _drivers(self) -> Drivers:
         return Drivers(self.run, self._run_in_loop)
@@ -164,7 +164,7 @@ class Interlock(ClientBase):
         import asyncio
 
         async def send(request: Request) -> Response:
-            return await asyncio.to_thread(self._transport.send, request)
+            return await asyncio.to_thread(self.transport.send, request)
 
         return await drive_async(flow, send)
 

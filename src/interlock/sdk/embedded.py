@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures.thread  # pyright: ignore[reportUnusedImport] - for its hook, see below
+import contextlib
 import os
 import threading
 from collections.abc import Callable
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from interlock.api import http
 
 CLOSE_SECONDS_MAX = 30.0
+EMBEDDED_STORE = "sqlite:///.interlock/interlock.db"  # as in the settings, which take a while to load
+FILE = "sqlite:///"
+MEMORY = ("memory:", "memory://")
 
 
 class Service(Protocol):
@@ -50,12 +54,16 @@ class EmbeddedTransport:
         """Let go of the service; the last client of a store closes it. A later call opens it again."""
         self._place.leave()
 
+    def in_loop(self) -> AsyncEmbeddedTransport:
+        """The way to the same service from an event loop, also if it is in memory; closed by itself."""
+        return AsyncEmbeddedTransport(None, _Place(None, beside=self._place))
+
 
 class AsyncEmbeddedTransport:
     """Calls the service on its loop while the program's own loop goes on."""
 
-    def __init__(self, store: str | None) -> None:
-        self._place = _Place(store)
+    def __init__(self, store: str | None, place: _Place | None = None) -> None:
+        self._place = place or _Place(store)
 
     async def send(self, request: Request) -> Response:
         """Carry one request."""
@@ -70,7 +78,7 @@ class AsyncEmbeddedTransport:
 class _Host:
     """One open service, its loop and its thread."""
 
-    def __init__(self, store: str | None) -> None:
+    def __init__(self, store: str) -> None:
         self.places: set[_Place] = set()
         self.closed = False
         self._loop = asyncio.new_event_loop()
@@ -103,10 +111,12 @@ class _Host:
 class _Place:
     """One client's place at the service of its store, taken with its first call."""
 
-    def __init__(self, store: str | None) -> None:
-        self._store = store
+    def __init__(self, store: str | None, beside: _Place | None = None) -> None:
+        """`beside` is another client's place; this one is at the same service."""
+        # A client's store is where the client was made, whatever folder the program goes to later.
+        self.store = beside.store if beside else _from_here(store or EMBEDDED_STORE)
         # Memory is nobody else's; a file or a database is the same for all.
-        self._name: object = self if store == "memory:" else store
+        self.name: object = beside.name if beside else self if store in MEMORY else self.store
         self._host: _Host | None = None
         self._pid = os.getpid()
 
@@ -122,9 +132,9 @@ class _Place:
         if host is not None:
             return host
         with _registry.lock:
-            host = _registry.hosts.get(self._name)
+            host = _registry.hosts.get(self.name)
             if host is None:
-                host = _registry.hosts[self._name] = _Host(self._store)
+                host = _registry.hosts[self.name] = _Host(self.store)
             host.places.add(self)
             self._host, self._pid = host, os.getpid()
             return host
@@ -138,7 +148,7 @@ class _Place:
             host.places.discard(self)
             if host.places:
                 return
-            _registry.hosts.pop(self._name, None)
+            _registry.hosts.pop(self.name, None)
         host.close()
 
 
@@ -169,7 +179,16 @@ _at_the_end: Callable[[Callable[[], None]], object] = getattr(threading, "_regis
 _at_the_end(_registry.close)
 
 
-async def _open(store: str | None) -> Service:
+def _from_here(store: str) -> str:
+    """A store by its whole path, if it is a file."""
+    if not store.startswith(FILE):
+        return store
+    with contextlib.suppress(OSError):  # this folder is gone; a whole path needs none
+        return FILE + os.path.abspath(store.removeprefix(FILE))  # noqa: PTH100 - text in, text out
+    return store
+
+
+async def _open(store: str) -> Service:
     from interlock.kernel.storage import StoreDown
     from interlock.runtime.embedded import open_embedded
 

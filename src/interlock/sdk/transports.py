@@ -60,6 +60,10 @@ class HttpTransport:
         if client is not None and self._pid == os.getpid():
             client.close()
 
+    def in_loop(self) -> AsyncHttpTransport:
+        """The way to the same server from an event loop; closed by itself."""
+        return AsyncHttpTransport(self._url)
+
     def _connected(self) -> httpx2.Client:
         if self._pid != os.getpid():
             # The parent's sockets carry the parent's answers, and its lock may be held for ever.

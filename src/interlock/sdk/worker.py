@@ -23,7 +23,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -43,6 +43,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 WAIT_SECONDS_MAX = 5  # a worker that is told to stop waits for its claim under way: it may bring a job
 TROUBLE_SECONDS = (0.5, 1.5)
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Worker:
@@ -68,6 +69,7 @@ class Worker:
         if concurrency < 1 or lease_seconds < 1:
             raise ValueError("concurrency and lease_seconds must be at least 1")
         self._client = _async_client(client, key, store)
+        self._is_given = self._client is client
         self._concurrency = concurrency
         self._lease = lease_seconds
         self._drain_seconds = drain_seconds
@@ -94,24 +96,31 @@ class Worker:
 
     def run(self) -> None:
         """Work until SIGTERM, Ctrl-C or `stop()`; then finish what was begun. In a thread, only `stop()` ends it."""
-        asyncio.run(self.serve(signals=True))
+        asyncio.run(self._serve_alone())
+
+    async def _serve_alone(self) -> None:
+        try:
+            await self.serve(signals=True)
+        finally:
+            if self._client.url:
+                await self._client.close()  # its connections of this loop, which ends here
 
     async def serve(self, *, signals: bool = False) -> None:
-        """Work on the running event loop until `stop()`; with `signals`, until SIGTERM or Ctrl-C too."""
+        """Work on the running event loop until `stop()`; with `signals`, until SIGTERM or Ctrl-C too.
+
+        If it is cancelled, so are its handlers that are coroutines, and their jobs are given back.
+        """
         if not self._handlers:
             raise ValueError("this worker has no handler; add one with @worker.handler(topic)")
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="interlock-work")
-        # Signals are the main thread's; elsewhere there is `stop`.
-        if signals and threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                self._loop.add_signal_handler(number, self._stopping.set)
         try:
-            await self._claim_until_stopped()
-            await self._drain()
+            with _calling(self._stopping.set, SIGNALS if signals else ()):
+                await self._claim_and_drain()
         finally:
             self._threads.shutdown(wait=False, cancel_futures=True)
-            await self._client.close()
+            if not self._is_given:
+                await self._client.close()
 
     def stop(self) -> None:
         """Claim nothing more, and end when what was begun is done. Any thread may call it."""
@@ -121,6 +130,14 @@ class Worker:
         # A loop that is closed has nothing left to stop.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._stopping.set)
+
+    async def _claim_and_drain(self) -> None:
+        drain_seconds = 0.0  # for a worker that is cancelled, or may claim no more
+        try:
+            await self._claim_until_stopped()
+            drain_seconds = self._drain_seconds
+        finally:
+            await self._drain(drain_seconds)
 
     async def _claim_until_stopped(self) -> None:
         while not self._stopping.is_set() and self._left != 0:
@@ -165,9 +182,11 @@ class Worker:
     async def _anything(self, awaited: Awaitable[Any]) -> None:
         """Wait for this, or for being told to stop."""
         tasks = {asyncio.ensure_future(awaited), asyncio.ensure_future(self._stopping.wait())}
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
 
     def _begin(self, job: HeldJob, sent_at: float) -> None:
         if self._left is not None:
@@ -212,14 +231,30 @@ class Worker:
                 return function
         raise Final(f"this worker has no handler for {topic}")
 
-    async def _drain(self) -> None:
+    async def _drain(self, seconds: float) -> None:
         """Let handlers finish; those that outlast the time are cancelled, and their jobs given back."""
-        if self._running:
-            await asyncio.wait(self._running, timeout=self._drain_seconds)
-        for task in list(self._running):
-            task.cancel()
-        if self._running:
-            await asyncio.wait(self._running, timeout=WAIT_SECONDS_MAX)
+        try:
+            if self._running and seconds > 0:
+                await asyncio.wait(self._running, timeout=seconds)
+        finally:
+            for task in list(self._running):
+                task.cancel()
+            if self._running:
+                await asyncio.wait(self._running, timeout=WAIT_SECONDS_MAX)
+
+
+@contextlib.contextmanager
+def _calling(told: Callable[[], None], signals: Iterable[signal.Signals]) -> Generator[None]:
+    """Call `told` for each of these signals. They are the main thread's; elsewhere there is `stop`."""
+    loop = asyncio.get_running_loop()
+    heard = tuple(signals) if threading.current_thread() is threading.main_thread() else ()
+    for number in heard:
+        loop.add_signal_handler(number, told)
+    try:
+        yield
+    finally:
+        for number in heard:
+            loop.remove_signal_handler(number)
 
 
 def _async_client(
@@ -227,9 +262,16 @@ def _async_client(
 ) -> AsyncInterlock:
     if isinstance(client, AsyncInterlock):
         return client
-    if isinstance(client, Interlock):
-        session = client.session
-        if client.url is not None:
-            return AsyncInterlock(client.url, session.key, retry=session.retry)
-        return AsyncInterlock(store=client.store, key=session.key, retry=session.retry)
-    return AsyncInterlock(client, key, store=store)
+    if not isinstance(client, Interlock):
+        return AsyncInterlock(client, key, store=store)
+    session = client.session
+    twin = AsyncInterlock(
+        client.url,
+        session.key,
+        store=None if client.url else client.store,
+        retry=session.retry,
+        on_retry=session.on_retry,
+        timeout=session.timeout_seconds,
+    )
+    twin.transport = client.transport.in_loop()
+    return twin
