@@ -34,8 +34,8 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SAFE: Headers = (("cache-control", "no-store"), ("x-content-type-options", "nosniff"))
 _JSON_HEADERS: Headers = (("content-type", JSON),)
-# What callers name as they like, slashes included: targets and actions.
-_CALLERS_OWN_NAMES = ("key", "action_id")
+# What may hold slashes: targets and actions, which callers name as they like, and fingerprints, which are base64.
+_WITH_SLASHES = ("key", "action_id", "fingerprint")
 
 encode = msgspec.json.Encoder().encode
 
@@ -61,7 +61,7 @@ class App(Generic[C, S]):
         self.operations = tuple(operations)
         _check_ids(self.operations)
         routes = ((each.method, each.path, each) for each in self.operations)
-        self._router = Router(routes, spanning=_CALLERS_OWN_NAMES)
+        self._router = Router(routes, spanning=_WITH_SLASHES)
         self._services = services
         self._authenticate = authenticate
         self._translate = translate

@@ -105,7 +105,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="revoke_signer", method="POST", path="/api/v1/signers/{fingerprint}/revoke", tag=_TAG, roles=("admin",),
-        parameters={"fingerprint": "The key's fingerprint, with its slashes percent-encoded."},
+        parameters={"fingerprint": "The key's fingerprint."},
         summary="Stop trusting a key", answers={200: SignerView}, answer=revoke,
     ),
 )  # fmt: skip

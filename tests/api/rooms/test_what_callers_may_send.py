@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from typing import Any
 
 import pytest
@@ -120,17 +121,27 @@ async def test_health_and_figures_are_beside_everything_else_too(stage: Stage, p
         assert (await stage.call("GET", place, "")).status == 200
 
 
+async def sent_as_it_is(stage: Stage, key: str, path: str, body: bytes = b"") -> int:
+    headers = {"authorization": f"Bearer {key}"}
+    request = Request(method="POST", path=f"/api/v1/{path}", query="", headers=headers, body=body)
+    return (await stage.app.respond(request)).status
+
+
 async def test_slashes_in_names_of_targets_and_actions_may_be_sent_as_they_are(stage: Stage) -> None:
     bot, key = await stage.agent(), "repo:billing/src/invoice.py"
-    plain = Request(
-        method="POST",
-        path=f"/api/v1/targets/{key}/touch",
-        query="",
-        headers={"authorization": f"Bearer {bot}"},
-        body=b'{"version": "1"}',
-    )
-    assert (await stage.app.respond(plain)).status == 200
+    assert await sent_as_it_is(stage, bot, f"targets/{key}/touch", b'{"version": "1"}') == 200
     assert (await stage.get(f"targets/{key.replace('/', '%2F')}", bot))["version"] == "1"
+
+
+async def test_a_fingerprint_may_be_sent_as_it_was_returned(stage: Stage) -> None:
+    # Of keys 1 to 20, some have fingerprints with a slash in them, or several.
+    keys = [base64.b64encode(bytes([n]) * 32).decode() for n in range(1, 21)]
+    signers = [await made(stage, "signers", stage.admin, {"public_key": key}) for key in keys]
+    fingerprints = [signer["fingerprint"] for signer in signers]
+
+    assert any("/" in fingerprint for fingerprint in fingerprints)
+    for fingerprint in fingerprints:
+        assert await sent_as_it_is(stage, stage.admin, f"signers/{fingerprint}/revoke") == 200, fingerprint
 
 
 @pytest.mark.parametrize("topic", ["pay", "read"])
