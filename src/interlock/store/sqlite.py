@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
 from interlock.kernel.record import Kind, Params, Record, micros
 from interlock.kernel.storage import CommitUnknown, LockTimeout, StoreDown, Transaction
-from interlock.store import pruning
+from interlock.store import forking, pruning
 from interlock.store.aside import Aside
 from interlock.store.clock import Clock, utc_now
 from interlock.store.contract import Row
 from interlock.store.migrations import pending
-from interlock.store.named_sql import NamedSql, named_sql
+from interlock.store.named_sql import named_sql
 from interlock.store.sqlite_batch import SqliteBatches, rows_of, select
 from interlock.store.sqlite_driver import (
     FAILED,
@@ -33,6 +31,7 @@ from interlock.store.sqlite_driver import (
     reading,
     roll_back,
 )
+from interlock.store.sqlite_queries import QueryThreads
 from interlock.store.writer_lock import WriterLock
 
 R = TypeVar("R", bound=Record)
@@ -41,7 +40,6 @@ Heard = Callable[[frozenset[str] | None], None]
 _POLL_SECONDS = 0.05
 _PRUNE_SECONDS = 0.001
 _MIGRATION_SECONDS = 30.0
-_QUERY_THREADS = 2
 
 
 class SqliteStore:
@@ -63,15 +61,17 @@ class SqliteStore:
         self._seen_version: int | None = None
         self._looked_at = float("-inf")
         self._watcher: asyncio.Task[None] | None = None
+        self._is_open = False
 
     async def open(self) -> None:
+        forking.watch(self.let_fork)
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = await asyncio.to_thread(connect_durably, self._path)
-            self._batches = SqliteBatches(self._writer, self._clock)
-            self._lock = WriterLock(self._writer, self._path)
-            await self._migrate(self._writer, self._lock)
-            self._reader = await asyncio.to_thread(connect_durably, self._path)
+            async with self._turn:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                writer, _, lock = await asyncio.to_thread(self._connect)
+                await self._migrate(writer, lock)
+                self._reader = await asyncio.to_thread(connect_durably, self._path)
+                self._is_open = True
         except BaseException as error:
             await self.close()
             if isinstance(error, (FAILED, LockTimeout, OSError)):
@@ -85,12 +85,17 @@ class SqliteStore:
                 await self._watcher
         await self._aside.close()
         await asyncio.to_thread(self._queries.close)
-        for database in (self._reader, self._writer):
-            if database:
-                database.close()
-        if self._lock:
-            self._lock.close()
-        self._reader = self._writer = self._batches = self._lock = None
+        self._is_open = False
+        self._disconnect()
+        forking.unwatch(self.let_fork)
+
+    async def let_fork(self, still: forking.Standstill) -> None:
+        """Have the file closed while another thread forks; whoever asks for it next opens it again."""
+        async with self._turn:
+            self._queries.close()
+            self._disconnect()
+            still.stand()
+            self._queries = QueryThreads(self._path)
 
     async def transact(self, transaction: Transaction) -> None:
         async with self._turn:
@@ -167,15 +172,38 @@ class SqliteStore:
             raise CommitUnknown(str(error)) from error
         lock.pass_on()
 
+    # Connections.
+
     def _opened(self) -> tuple[Database, SqliteBatches, WriterLock]:
         if self._writer is None or self._batches is None or self._lock is None:
-            raise StoreDown("the store is not open")
+            self._expect_open()
+            with reading():
+                return self._connect()
         return self._writer, self._batches, self._lock
 
     def _reading(self) -> Database:
         if self._reader is None:
-            raise StoreDown("the store is not open")
+            self._expect_open()
+            self._reader = connect_durably(self._path)
         return self._reader
+
+    def _expect_open(self) -> None:
+        if not self._is_open:
+            raise StoreDown("the store is not open")
+
+    def _connect(self) -> tuple[Database, SqliteBatches, WriterLock]:
+        self._writer = writer = connect_durably(self._path)
+        self._batches = batches = SqliteBatches(writer, self._clock)
+        self._lock = lock = WriterLock(writer, self._path)
+        return writer, batches, lock
+
+    def _disconnect(self) -> None:
+        for database in (self._reader, self._writer):
+            if database:
+                database.close()
+        if self._lock:
+            self._lock.close()
+        self._reader = self._writer = self._batches = self._lock = None
 
     # Schema and wake-ups.
 
@@ -191,8 +219,9 @@ class SqliteStore:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(_POLL_SECONDS)
-            if not self._turn.locked() and self._writer is not None:
-                self._notice_others(self._writer)
+            if not self._turn.locked():
+                with contextlib.suppress(StoreDown), reading():
+                    self._notice_others(self._opened()[0])
 
     def _notice_others(self, writer: Database) -> None:
         """Others' commits change the writer's `data_version`, its own do not; the topics are not known.
@@ -207,29 +236,3 @@ class SqliteStore:
         if self._heard is not None and self._seen_version is not None and version != self._seen_version:
             self._heard(None)
         self._seen_version = version
-
-
-class QueryThreads:
-    """Plain reads for people, off the event loop, each thread with a connection of its own."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._threads = ThreadPoolExecutor(_QUERY_THREADS, thread_name_prefix="sqlite-query")
-        self._own = threading.local()
-        self._opened: list[Database] = []
-
-    async def run(self, block: NamedSql, params: Params) -> list[Row]:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, block, params)
-
-    def close(self) -> None:
-        self._threads.shutdown()
-        for database in self._opened:
-            database.close()
-        self._opened.clear()
-
-    def _run(self, block: NamedSql, params: Params) -> list[Row]:
-        database: Database | None = getattr(self._own, "database", None)
-        if database is None:
-            database = self._own.database = connect_durably(self._path)
-            self._opened.append(database)
-        return rows_of(database, block, params)

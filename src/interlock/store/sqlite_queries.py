@@ -1,0 +1,42 @@
+"""Reads of a SQLite file that may take a while: beside the event loop, on a few threads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from interlock.kernel.record import Params
+from interlock.store.contract import Row
+from interlock.store.named_sql import NamedSql
+from interlock.store.sqlite_batch import rows_of
+from interlock.store.sqlite_driver import Database, connect_durably
+
+_THREADS = 2
+
+
+class QueryThreads:
+    """Plain reads for people, off the event loop, each thread with a connection of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="sqlite-query")
+        self._own = threading.local()
+        self._opened: list[Database] = []
+
+    async def run(self, block: NamedSql, params: Params) -> list[Row]:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, block, params)
+
+    def close(self) -> None:
+        self._threads.shutdown()
+        for database in self._opened:
+            database.close()
+        self._opened.clear()
+
+    def _run(self, block: NamedSql, params: Params) -> list[Row]:
+        database: Database | None = getattr(self._own, "database", None)
+        if database is None:
+            database = self._own.database = connect_durably(self._path)
+            self._opened.append(database)
+        return rows_of(database, block, params)

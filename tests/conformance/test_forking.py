@@ -1,0 +1,105 @@
+"""A process that forks while it has the SQLite file open: neither side hurts the other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.places import Server, SqlitePlace, serving
+from tests.kernel.counters import Raise
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+ALARM_SECONDS = 60  # a hang guard for children
+
+
+@contextlib.contextmanager
+def serving_beside(place: SqlitePlace) -> Iterator[tuple[Server, asyncio.AbstractEventLoop]]:
+    """A server on a loop of its own in a thread of its own, as an embedded client has it."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    opened = serving(place.store())
+    try:
+        yield asyncio.run_coroutine_threadsafe(opened.__aenter__(), loop).result(), loop
+        asyncio.run_coroutine_threadsafe(opened.__aexit__(None, None, None), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def in_child(work: Callable[[], Coroutine[None, None, None]]) -> int:
+    """Fork; the child's number."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(ALARM_SECONDS)
+        with contextlib.suppress(BaseException):
+            asyncio.run(work())
+        os._exit(1)
+    return child
+
+
+async def raised(path: Path, name: str, times: int) -> None:
+    async with serving(SqlitePlace(path).store()) as server:
+        for _ in range(times):
+            await server.kernel.run(Raise(name=name))
+
+
+def test_what_a_child_was_promised_outlives_its_parents_store(tmp_path: Path) -> None:
+    path = tmp_path / "interlock.db"
+    ready, go_on = os.pipe(), os.pipe()
+
+    async def promised() -> None:
+        async with serving(SqlitePlace(path).store()) as server:
+            await server.kernel.run(Raise(name="child"))
+            os.write(ready[1], b"1")
+            os.read(go_on[0], 1)
+            await server.kernel.run(Raise(name="child"))
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with serving_beside(SqlitePlace(path)) as (server, loop):
+        asyncio.run_coroutine_threadsafe(server.kernel.run(Raise(name="parent")), loop).result()
+        child = in_child(promised)
+        assert os.read(ready[0], 1) == b"1"
+    os.write(go_on[1], b"1")
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    assert asyncio.run(counts(path, "parent", "child")) == [1, 2]
+
+
+def test_children_forked_in_the_middle_of_commits_write_as_anybody_does(tmp_path: Path) -> None:
+    path = tmp_path / "interlock.db"
+    done = threading.Event()
+    with serving_beside(SqlitePlace(path)) as (server, loop):
+
+        async def keep_writing() -> int:
+            times = 0
+            while not done.is_set():
+                await server.kernel.run(Raise(name="parent"))
+                times += 1
+            return times
+
+        writing = asyncio.run_coroutine_threadsafe(keep_writing(), loop)
+
+        async def write_and_end() -> None:
+            await raised(path, "child", 3)
+            os._exit(0)
+
+        children = [in_child(write_and_end) for _ in range(4)]
+        ended = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        done.set()
+        times = writing.result()
+    assert ended == [0] * 4
+    assert asyncio.run(counts(path, "parent", "child")) == [times, 12]
+
+
+async def counts(path: Path, *names: str) -> list[int | None]:
+    async with serving(SqlitePlace(path).store()) as server:
+        return await server.counts(*names)
