@@ -45,6 +45,7 @@ class Story:
         self.promises: list[Promise] = []
         self._scenes = 0
         self._answers: Histogram = Counter()
+        self._drawn: Histogram = Counter()
 
     @property
     def broken(self) -> list[Promise]:
@@ -55,6 +56,7 @@ class Story:
         """Start a scene."""
         self._scenes += 1
         self._answers.clear()
+        self._drawn.clear()
         say("", painted(f"{self._scenes}. {title}", "bold"))
 
     def tell(self, line: str) -> None:
@@ -71,18 +73,23 @@ class Story:
     def show(self, histogram: Histogram) -> None:
         """Draw how often each answer was given."""
         self._answers += histogram
+        self._drawn += histogram
         for (status, word), count in sorted(histogram.items()):
             bar = "█" * min(count, _BAR_MAX)
             say(f"   {f'{status} {safe(word)}':<28} {count:>4}  {painted(bar, 'cyan')}")
 
     def end(self, promises: Iterable[Promise]) -> None:
-        """End a scene: how often each answer was given, and which promises were kept."""
+        """End a scene: how often each answer was given, if that is not drawn yet, and which promises were kept."""
+        if self._answers != self._drawn:
+            self._say_counts()
+        self.keep(promises)
+
+    def _say_counts(self) -> None:
         counts = [
             f"{status} {safe(word)} x {count}" for (status, word), count in sorted(self._answers.items())
         ]
         for line in wrap(", ".join(counts), 90):
             say(painted(f"   {line}", "dim"))
-        self.keep(promises)
 
     def keep(self, promises: Iterable[Promise]) -> None:
         """Say which promises were kept."""
