@@ -157,3 +157,18 @@ def test_a_forked_child_uses_connections_of_its_own() -> None:
         transport.close()
     before, in_child, after = server.ports
     assert before == after != in_child
+
+
+async def test_calls_that_are_held_do_not_keep_another_waiting() -> None:
+    held = Request(method="GET", path="/held", timeout_seconds=60)
+    with serving(lambda asked: Hang() if asked.path == "/held" else success()) as server:
+        transport = AsyncHttpTransport(server.url)
+        waiting = [asyncio.create_task(transport.send(held)) for _ in range(120)]
+        async with asyncio.timeout(30):
+            while len(server.received) < len(waiting):
+                await asyncio.sleep(0.01)
+            assert (await transport.send(POST)).status == 200
+        for each in waiting:
+            each.cancel()
+        await asyncio.wait(waiting)
+        await transport.close()

@@ -20,8 +20,9 @@ import httpx2
 from interlock.sdk.calls import invalid
 from interlock.sdk.flow import Request, Response, TransportFailed
 
-# Below the usual five seconds of servers: a connection is dropped here before it is dropped there.
-LIMITS = httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=4.0)
+# As many connections as calls under way: one that waits for a person would keep the others of its client waiting.
+# They are dropped below the usual five seconds of servers, so that it is not the server that drops them.
+LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=4.0)
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 NEVER_ARRIVED = (
     httpx2.ConnectError,
