@@ -14,7 +14,7 @@ from interlock.api.operations import Media, Operation, Query, Reply
 from interlock.api.problem import invalid
 from interlock.api.service_calls import Asked
 from interlock.codec.strict import Fault
-from interlock.identity.model import API_KEYS
+from interlock.identity.model import API_KEYS, PRINCIPALS
 from interlock.outbox import queries
 from interlock.outbox.cloud import PREFIX, CloudEvent, cloud_event, cloud_json
 from interlock.outbox.filtering import BadTypes, read_types, wants
@@ -192,12 +192,14 @@ class _Watched:
                     return
 
     async def _is_known(self) -> bool:
-        """Whether the key still stands: one that is revoked ends its streams too, by the next beat."""
-        caller = self._caller.caller
+        """Whether key and roles still stand: whoever loses either loses the stream too, by the next beat."""
+        caller, store = self._caller.caller, self._service.store
         if caller.key_id is None:
             return True
-        key = await self._service.store.get(API_KEYS, caller.tenant, caller.key_id)
-        return key is not None and key.revoked_at is None
+        key = await store.get(API_KEYS, caller.tenant, caller.key_id)
+        principal = await store.get(PRINCIPALS, caller.tenant, caller.principal)
+        may_read = principal is not None and any(role in READERS for role in principal.roles)
+        return may_read and key is not None and key.revoked_at is None
 
 
 def _block(placed: Placed) -> bytes:

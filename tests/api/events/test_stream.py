@@ -217,8 +217,9 @@ async def test_a_position_that_was_not_given_here_is_refused_in_pages_too(any_st
     assert json.loads(newest.body) == {"items": [], "next_after": 2}
 
 
-async def test_an_idle_stream_beats_and_ends_when_its_key_is_revoked(
-    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("lost", ["key", "roles"])
+async def test_an_idle_stream_beats_and_ends_when_its_key_is_revoked_or_its_roles_are_taken(
+    lost: str, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api_events, "HEARTBEAT_SECONDS", 0.05)
     async with rigged(sqlite_url, relaying=False) as rig:
@@ -226,7 +227,10 @@ async def test_an_idle_stream_beats_and_ends_when_its_key_is_revoked(
         stream = await client.stream()
         await anext(stream)
         assert (await anext(stream)).comment
-        await revoke_key(rig.service, client.key_id)
+        if lost == "key":
+            await revoke_key(rig.service, client.key_id)
+        else:
+            await client_of(rig, roles=())
         async with asyncio.timeout(30):
             assert not [block async for block in stream if block.data is not None]
 
