@@ -46,6 +46,13 @@ def test_an_approval_by_others_than_the_tasks_groups_is_not_enough(yard: Termina
     assert "by ops" in said.err
 
 
+def test_an_approval_by_somebody_in_the_tasks_groups_is_enough(yard: Terminal) -> None:
+    olga = yard.key("olga", "--kind", "person", "--roles", "review", "--groups", "ops,night")
+    job = str(yard("exec", "ops", "--json").problem["job_id"])
+    assert yard("approve", job, "--key", olga).code == 0
+    assert yard.process("exec", "--resume", job).code == 0
+
+
 def test_a_grant_counts_for_a_task_that_asks_for_groups_if_its_issuer_is_in_one(yard: Terminal) -> None:
     for name, groups in (("eve", "sales"), ("olga", "ops")):
         person = (

@@ -25,6 +25,7 @@ class VoteView(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     reason: str = ""
     note: str = ""
+    groups: tuple[str, ...] = ()
 
 
 class StepView(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +133,8 @@ def approval_view(approval: Approval, now: datetime | None = None) -> ApprovalVi
             StepView(after_seconds=step.after_seconds, groups=list(step.groups)) for step in asked.escalate
         ],
         votes=[
-            VoteView(principal=v.principal, at=v.at, reason=v.reason, note=v.note) for v in approval.votes
+            VoteView(principal=v.principal, at=v.at, reason=v.reason, note=v.note, groups=v.groups)
+            for v in approval.votes
         ],
         requested_at=approval.requested_at,
         expires_at=approval.ends_at,

@@ -52,13 +52,14 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Vote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One person's yes."""
+    """One person's yes. `groups` are those they were in when they said it."""
 
     principal: str
     person: str
     at: datetime
     reason: str = ""
     note: str = ""
+    groups: tuple[str, ...] = ()
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -103,7 +103,12 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
         theirs = (reviewer.id, reviewer.person)
         others = (vote for vote in approval.votes if not {vote.principal, vote.person} & {*theirs})
         vote = Vote(
-            principal=reviewer.id, person=reviewer.person, at=world.now, reason=self.reason, note=self.note
+            principal=reviewer.id,
+            person=reviewer.person,
+            at=world.now,
+            reason=self.reason,
+            note=self.note,
+            groups=reviewer.groups,
         )
         return msgspec.structs.replace(approval, votes=(*others, vote))
 

@@ -174,20 +174,23 @@ def _check_people(job: Job, approval: TaskApproval | None) -> None:
         )
     if not approval.required or _is_said_within(job, approval.groups):
         return
-    by = f" by {', '.join(approval.groups)}" if approval.groups else ""
-    rule = f"add a rule with `decision: require_human` for {job.topic}, or have a grant issued"
-    raise _asks_for_more(job, f"a person's approval{by}", rule)
+    names = ", ".join(approval.groups)
+    asking = f"`decision: require_human`{f' and `approval: {{groups: [{names}]}}`' if names else ''}"
+    rule = f"add a rule for {job.topic} with {asking}, or have a grant issued"
+    raise _asks_for_more(job, f"a person's approval{f' by {names}' if names else ''}", rule)
 
 
 def _is_said_within(job: Job, groups: tuple[str, ...]) -> bool:
-    """Whether a person said yes, asked or by a standing grant, whom the policy asked to be in one of these groups."""
+    """Whether people said yes, asked or by a standing grant, each of them in one of these groups."""
     if job.approval is not None and job.approval.state == "approved":
-        asked = job.approval.groups
+        asked, said = job.approval.groups, [vote.groups for vote in job.approval.votes]
     elif job.grant_use is not None:
-        asked = job.grant_use.groups
+        asked, said = job.grant_use.groups, []
     else:
         return False
-    return not groups or (bool(asked) and set(asked) <= set(groups))
+    if not groups or (asked and set(asked) <= set(groups)):
+        return True
+    return bool(said) and all(set(groups) & set(theirs) for theirs in said)
 
 
 def _asks_for_more(job: Job, what: str, advice: str) -> Denied:

@@ -55,12 +55,13 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Vote(msgspec.Struct, frozen=True, kw_only=True):
-    """One person's yes."""
+    """One person's yes. `groups` are those they were in when they said it."""
 
     principal: str
     at: datetime | None = None
     reason: str | None = None
     note: str | None = None
+    groups: tuple[str, ...] = ()
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
