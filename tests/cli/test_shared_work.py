@@ -89,6 +89,27 @@ def test_the_git_hooks_report_what_commits_and_merges_change(repository: Termina
         assert il.target("repo:billing/side.py").version == git(folder, "rev-parse", "HEAD:side.py")
 
 
+def test_a_name_that_is_no_text_hides_no_change(repository: Terminal) -> None:
+    for name in ("caf\udce8.txt", "two\nlines.txt", "invoice.py"):
+        (repository.folder / name).write_text("two\n")
+    git(repository.folder, "add", ".")
+    git(repository.folder, "commit", "-q", "-m", "second")
+    by_commit = repository("touch", "--commit", "HEAD", "--json")
+    assert {each["key"] for each in by_commit.json["items"]} == {
+        "repo:billing/caf\\udce8.txt",
+        "repo:billing/invoice.py",
+        "repo:billing/two\\u000alines.txt",
+    }
+    (by_name,) = repository("touch", "caf\udce8.txt", "--json").json["items"]
+    assert by_name["key"] == "repo:billing/caf\\udce8.txt"
+
+
+def test_a_file_that_cannot_be_read_is_wrong_usage_and_no_traceback(terminal: Terminal) -> None:
+    (terminal.folder / "loop").symlink_to("loop")
+    said = terminal("touch", "loop")
+    assert (said.code, "loop cannot be read: Too many levels of symbolic links" in said.err) == (2, True)
+
+
 def test_a_hook_that_somebody_else_wrote_is_kept(repository: Terminal) -> None:
     hook = repository.folder / ".git" / "hooks" / "post-commit"
     hook.parent.mkdir(exist_ok=True)

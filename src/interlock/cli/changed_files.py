@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.cli.exits import Exit, Failed
+from interlock.cli.wording import safe
 
 DELETED = "deleted"
 _GIT_SECONDS = 60
@@ -39,8 +40,8 @@ class Repository(NamedTuple):
         return cls(root, name or (configured or "").strip() or root.name)
 
     def key(self, path: str) -> str:
-        """The key of a path below the root."""
-        return f"repo:{self.name}/{path}"
+        """The key of a path below the root. A name may hold what no text does: a key spells that out."""
+        return f"repo:{safe(self.name)}/{safe(path)}"
 
     def change_of(self, file: Path) -> dict[str, str]:
         """One file of the working tree, as git would commit it; it started from what HEAD has."""
@@ -105,10 +106,13 @@ def hooks_folder(folder: Path) -> Path:
 
 
 def _plain_change(file: Path) -> dict[str, str]:
-    if not file.exists():
-        return {"key": f"file:{file}", "version": DELETED}
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    return {"key": f"file:{file}", "version": f"sha256:{digest}"}
+    key = f"file:{safe(str(file))}"
+    try:
+        return {"key": key, "version": f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"}
+    except (FileNotFoundError, NotADirectoryError):
+        return {"key": key, "version": DELETED}
+    except OSError as error:
+        raise Failed(f"{file} cannot be read: {error.strerror}", Exit.USAGE) from None
 
 
 def _nearest_folder(file: Path) -> Path:
@@ -121,7 +125,8 @@ def _git(folder: Path, *words: str) -> str | None:
         done = subprocess.run(  # noqa: S603 - no shell, and git is whichever the user uses
             ["git", "-C", str(folder), *words],  # noqa: S607
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="surrogateescape",
             stdin=subprocess.DEVNULL,
             timeout=_GIT_SECONDS,
             check=False,
