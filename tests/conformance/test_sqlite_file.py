@@ -17,6 +17,7 @@ import pytest
 from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.refusal import LockBusy, OutcomeUnknown, StoreUnavailable
 from interlock.kernel.storage import StoreDown
+from interlock.runtime.embedded import open_embedded
 from interlock.store.sqlite import SqliteStore
 from tests.conformance.places import SqlitePlace, serving
 from tests.conformance.test_pruning import once
@@ -188,3 +189,24 @@ async def test_a_file_that_is_no_database_is_refused_with_its_name(tmp_path: Pat
     path.write_text("these are notes, and long enough to be seen as such " * 100)
     with pytest.raises(StoreDown, match=r"notes\.txt"):
         await SqliteStore(path).open()
+
+
+async def test_whoever_only_reads_opens_a_file_that_somebody_holds(sqlite_place: SqlitePlace) -> None:
+    url = f"sqlite:///{sqlite_place.path}"
+    await (await open_embedded(url)).close()
+    other = apsw.Connection(str(sqlite_place.path))
+    other.execute("BEGIN IMMEDIATE")
+    reading = await open_embedded(url)
+    await reading.close()
+    other.close()
+
+
+async def test_a_service_that_cannot_begin_leaves_nothing_open(sqlite_place: SqlitePlace) -> None:
+    async with serving(sqlite_place.store()):
+        pass  # The schema is there, and the person who opens it is not.
+    other = apsw.Connection(str(sqlite_place.path))
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreDown, match="did not let go"):
+        await open_embedded(f"sqlite:///{sqlite_place.path}")
+    other.close()
+    assert not any(task.get_name() in ("sweeps", "lane", "sqlite-watch") for task in asyncio.all_tasks())

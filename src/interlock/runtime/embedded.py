@@ -15,8 +15,10 @@ from interlock.api.http import Request, Response
 from interlock.api.logs import Log
 from interlock.api.problem import problem_response
 from interlock.api.wire import too_large
-from interlock.identity.model import Caller, Principal
+from interlock.identity.model import PRINCIPALS, Caller, Principal
 from interlock.identity.rules import EnsureLocalPerson
+from interlock.kernel.refusal import Fault
+from interlock.kernel.storage import StoreDown
 from interlock.runtime.direct import local_user
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
@@ -54,6 +56,17 @@ async def open_embedded(store_url: str | None = None) -> EmbeddedService:
     settings = settings_from(store=store_url or os.environ.get("INTERLOCK_STORE") or EMBEDDED_STORE)
     service = Service(store_for(settings.store, lanes=1), settings)
     await service.open()
+    try:
+        return EmbeddedService(service, await _local_person(service))
+    except BaseException as error:
+        await service.close()
+        if isinstance(error, Fault):
+            raise StoreDown(error.detail) from error
+        raise
+
+
+async def _local_person(service: Service) -> Principal:
+    """Looked up first: whoever only reads needs nobody to let go of the store."""
     name = f"local:{local_user()}"
-    local = await service.kernel.run(EnsureLocalPerson(tenant=TENANT_DEFAULT, name=name))
-    return EmbeddedService(service, local)
+    known = await service.store.get(PRINCIPALS, TENANT_DEFAULT, name)
+    return known or await service.kernel.run(EnsureLocalPerson(tenant=TENANT_DEFAULT, name=name))

@@ -30,6 +30,7 @@ from interlock.store.sqlite_driver import (
     connect_durably,
     reading,
     roll_back,
+    schema_of,
 )
 from interlock.store.sqlite_queries import QueryThreads
 from interlock.store.writer_lock import WriterLock
@@ -124,7 +125,7 @@ class SqliteStore:
 
     async def get(self, kind: Kind[R], tenant: str, record_id: str) -> R | None:
         with reading():
-            return select(self._reading().cursor(), kind, tenant, record_id)
+            return select(self._reading().cursor(), kind.key(tenant, record_id))
 
     async def query(self, name: str, params: Params) -> list[Row]:
         with reading():
@@ -208,9 +209,12 @@ class SqliteStore:
     # Schema and wake-ups.
 
     async def _migrate(self, writer: Database, lock: WriterLock) -> None:
+        # Somebody else may have the lock for long; most often there is no need to wait for it.
+        if not pending("sqlite", schema_of(writer)):
+            return
         await self._begin(lock, _MIGRATION_SECONDS)
         with all_or_nothing(writer):
-            for migration in pending("sqlite", int(writer.execute("PRAGMA user_version").get)):
+            for migration in pending("sqlite", schema_of(writer)):
                 writer.execute(migration.sql)
                 writer.execute(f"PRAGMA user_version = {migration.number}")
         writer.execute("COMMIT")

@@ -20,6 +20,7 @@ from interlock.store.sqlite_driver import (
     connect_durably,
     reading,
     roll_back,
+    schema_of,
 )
 from interlock.store.writer_lock import WriterLock
 
@@ -37,7 +38,7 @@ class BlockingSqlite:
     def is_current(self) -> bool:
         """Whether the file has the schema that this program knows."""
         with reading():
-            return int(self._database.execute("PRAGMA user_version").get) == newest("sqlite")
+            return schema_of(self._database) == newest("sqlite")
 
     def transact(self, transaction: Transaction) -> None:
         """Load, decide, write and commit, or raise as `BatchStore.transact` does."""
@@ -63,7 +64,7 @@ class BlockingSqlite:
     def get(self, kind: Kind[R], tenant: str, record_id: str) -> R | None:
         """One record as last committed."""
         with reading():
-            return select(self._database.cursor(), kind, tenant, record_id)
+            return select(self._database.cursor(), kind.key(tenant, record_id))
 
     def close(self) -> None:
         self._lock.close()

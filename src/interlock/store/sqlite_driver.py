@@ -91,6 +91,11 @@ def connect_durably(path: Path) -> Database:
     return database
 
 
+def schema_of(database: Database) -> int:
+    """The number of the last migration that the file has had."""
+    return int(database.execute("PRAGMA user_version").get)
+
+
 def is_taken(error: BaseException) -> bool:
     """Whether the error says that a key exists, and not that a value is bad."""
     return isinstance(error, apsw.ConstraintError) and cast("Any", error).extendedresult in _TAKEN
