@@ -47,7 +47,8 @@ def record_change(world: World, job: Job, by: Caller | None, action: str, **deta
 
 
 def record_refusal(world: World, by: Caller, action: str, job_id: str, refusal: Refusal) -> None:
-    """Audit that a decision was refused, and why."""
+    """Audit that a decision was refused, and why, as fully as one that was made."""
+    job = world.get(JOBS, by.tenant, job_id)
     note(
         world,
         Note(
@@ -56,6 +57,9 @@ def record_refusal(world: World, by: Caller, action: str, job_id: str, refusal: 
             action=f"{action}_refused",
             subject=job_id,
             outcome=type(refusal).__name__,
+            subject_version=job.version if job else None,
+            rule=job.verdict.rule if job else None,
+            hash=job.job_hash if job else None,
             request_id=by.request_id,
             details={"detail": refusal.detail},
         ),

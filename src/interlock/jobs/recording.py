@@ -39,6 +39,7 @@ def record_stale_fence(world: World, by: Caller, verb: str, stale: FenceStale) -
 
     Nothing of what it wanted is kept.
     """
+    job = world.get(JOBS, by.tenant, stale.job_id)
     note(
         world,
         Note(
@@ -47,6 +48,9 @@ def record_stale_fence(world: World, by: Caller, verb: str, stale: FenceStale) -
             action=f"{verb}_refused",
             subject=stale.job_id,
             outcome="FenceStale",
+            subject_version=job.version if job else None,
+            rule=job.verdict.rule if job else None,
+            hash=job.job_hash if job else None,
             request_id=by.request_id,
             details={
                 "fence": stale.fence,
@@ -56,7 +60,6 @@ def record_stale_fence(world: World, by: Caller, verb: str, stale: FenceStale) -
             },
         ),
     )
-    job = world.get(JOBS, by.tenant, stale.job_id)
     if job is None:
         return
     late = Competing(actor=by.principal, at=world.now, what=f"came to {verb} with fence {stale.fence}")

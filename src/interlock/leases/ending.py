@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from interlock.audit.rules import Note, note
+from interlock.identity.model import Caller
 from interlock.kernel.record import Reads
 from interlock.kernel.world import World
 from interlock.leases.lines import next_in_line, ticket_topic
@@ -26,7 +27,7 @@ def end_lease(
     lease: Lease,
     verb: str,
     *,
-    by: str | None = None,
+    by: Caller | None = None,
     kept: Place | None = None,
     **changes: Any,
 ) -> Lease:
@@ -40,9 +41,10 @@ def end_lease(
         world,
         Note(
             tenant=lease.tenant,
-            actor=by or "interlock",
+            actor=by.principal if by else "interlock",
             action=f"lease_{verb}",
             subject=lease.resource,
+            request_id=by.request_id if by else None,
             details={"lease_id": lease.id, "fence": lease.fence, "owner": lease.owner},
         ),
     )

@@ -48,7 +48,7 @@ class ReleaseLease(_EndLease[Lease], frozen=True, kw_only=True):
         given_up = lease.state in (LeaseState.RELEASED, LeaseState.HANDED_OFF)
         if given_up and (lease.owner, lease.session, lease.fence) == mine:
             return lease
-        return end_lease(world, self.current(world), "release", by=self.caller.principal)
+        return end_lease(world, self.current(world), "release", by=self.caller)
 
 
 class HandOffLease(_EndLease[Lease], frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ class HandOffLease(_EndLease[Lease], frozen=True, kw_only=True):
             world,
             lease,
             "hand_off",
-            by=self.caller.principal,
+            by=self.caller,
             kept=self._kept(world, lease),
             handed_to=self.to,
             checkpoint=saved,

@@ -70,4 +70,4 @@ class EndLeaseInConflict(_LeaseInConflict, frozen=True, kw_only=True):
     """The owner's work is discarded: the lease ends, and whatever they still write is refused as stale."""
 
     def decide(self, world: World) -> Lease:
-        return end_lease(world, self._found(world, "be ended"), "release", by=self.caller.principal)
+        return end_lease(world, self._found(world, "be ended"), "release", by=self.caller)
