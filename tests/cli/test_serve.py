@@ -152,6 +152,15 @@ def test_a_bad_policy_is_refused_before_anything_listens(terminal: Terminal) -> 
     assert not (terminal.folder / ".interlock").exists()
 
 
+def test_a_broker_without_its_client_is_refused_before_anything_listens(terminal: Terminal) -> None:
+    # Python reads this first, and then cannot import it: as if it were not installed.
+    terminal.file("sitecustomize.py", "import sys; sys.modules['nats'] = None")
+    without = {"PYTHONPATH": str(terminal.folder)}
+    said = terminal.process("serve", "--port", "0", "--nats-url", "nats://127.0.0.1:1", env=without)
+    assert (said.code, said.out) == (2, "")
+    assert "pip install 'interlock[nats]'" in said.err
+
+
 def test_a_port_in_use_is_said_in_one_line(terminal: Terminal) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

@@ -51,10 +51,7 @@ def run_serve(args: Namespace) -> int:
         settings = settings_from(**given)
     except BadSetting as error:
         raise Failed(str(error), Exit.USAGE, name="bad_setting") from None
-    if settings.policy:
-        from interlock.cli.policy_files import read_policy
-
-        read_policy(settings.policy)
+    _check(settings)
     # The server finishes its work and then passes the signal on; a stop that was asked for is no failure.
     signal.signal(signal.SIGTERM, _stop)
     try:
@@ -67,6 +64,19 @@ def run_serve(args: Namespace) -> int:
             raise
         raise failed from error
     return Exit.DONE
+
+
+def _check(settings: Settings) -> None:
+    """Refuse, before anything listens, what could only fail later."""
+    from importlib.util import find_spec
+
+    if settings.policy:
+        from interlock.cli.policy_files import read_policy
+
+        read_policy(settings.policy)
+    if settings.nats_url and settings.relay and find_spec("nats") is None:
+        advice = "install it with: pip install 'interlock[nats]', or leave --nats-url out"
+        raise Failed(f"the NATS client is not installed; {advice}", Exit.USAGE, name="bad_setting")
 
 
 def _stop(number: int, frame: object) -> NoReturn:
