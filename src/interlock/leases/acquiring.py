@@ -15,7 +15,6 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from interlock.audit.rules import Note, note
 from interlock.identity.model import Caller, Role
 from interlock.identity.rules import caller_reads, require
 from interlock.kernel.command import Command
@@ -43,6 +42,7 @@ from interlock.leases.model import (
     path_of,
 )
 from interlock.leases.picks import LeasesUnder
+from interlock.leases.recording import record
 from interlock.leases.refusals import HolderSeen, LeaseHeld, ResourceTooDeep, ResourceUnclear
 from interlock.leases.waiting import stand_in_line
 from interlock.outbox.rules import announce
@@ -198,17 +198,7 @@ class AcquireLease(Command[Acquired], frozen=True, kw_only=True):
         )
 
     def _tell(self, world: World, lease: Lease) -> None:
-        note(
-            world,
-            Note(
-                tenant=lease.tenant,
-                actor=lease.owner,
-                action="lease_acquire",
-                subject=lease.resource,
-                request_id=self.caller.request_id,
-                details={"lease_id": lease.id, "fence": lease.fence, "mode": lease.mode.value},
-            ),
-        )
+        record(world, self.caller, "acquire", lease, mode=lease.mode.value)
         facts = {"resource": lease.resource, "owner": lease.owner, "fence": lease.fence}
         announce(world, lease.tenant, "lease.acquired", lease.id, facts)
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from interlock.audit.rules import Note, note
 from interlock.identity.model import Caller
 from interlock.kernel.record import Reads
 from interlock.kernel.world import World
 from interlock.leases.lines import next_in_line, ticket_topic
 from interlock.leases.model import LEASES, NODES, TRANSITIONS, Lease, Node, Place, path_of, top_of
+from interlock.leases.recording import record
 from interlock.leases.refusals import LeaseNotActionable
 from interlock.outbox.rules import announce
 
@@ -37,17 +37,7 @@ def end_lease(
         raise LeaseNotActionable(lease.id, lease.state.value, verb)
     ended = world.put(LEASES, msgspec.structs.replace(lease, state=state, ended_at=world.now, **changes))
     _forget(world, lease, kept)
-    note(
-        world,
-        Note(
-            tenant=lease.tenant,
-            actor=by.principal if by else "interlock",
-            action=f"lease_{verb}",
-            subject=lease.resource,
-            request_id=by.request_id if by else None,
-            details={"lease_id": lease.id, "fence": lease.fence, "owner": lease.owner},
-        ),
-    )
+    record(world, by, verb, ended)
     facts = {"resource": lease.resource, "owner": lease.owner, "fence": lease.fence}
     announce(world, lease.tenant, f"lease.{state.value}", lease.id, facts)
     wake_next(world, lease.tenant, lease.resource)

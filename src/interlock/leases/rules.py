@@ -11,7 +11,6 @@ from typing import TypeVar
 
 import msgspec
 
-from interlock.audit.rules import Note, note
 from interlock.conflicts.model import Affected, Competing, ConflictKind, Repeat
 from interlock.conflicts.rules import record_repeat, repeat_reads
 from interlock.identity.model import Caller
@@ -33,6 +32,7 @@ from interlock.leases.model import (
     LeaseTerms,
     path_of,
 )
+from interlock.leases.recording import record
 from interlock.leases.refusals import (
     CheckpointTooLarge,
     LeaseFenceStale,
@@ -129,7 +129,7 @@ class SuspendLease(OwnLease[Lease], frozen=True, kw_only=True):
         left = self.terms(world).suspend_seconds_max - lease.suspended_seconds
         if left <= 0:
             raise LeaseNotActionable(lease.id, "suspended for as long as it may be", "suspend again")
-        return world.put(
+        stored = world.put(
             LEASES,
             msgspec.structs.replace(
                 lease,
@@ -139,6 +139,8 @@ class SuspendLease(OwnLease[Lease], frozen=True, kw_only=True):
                 expires_at=world.now + timedelta(seconds=left),
             ),
         )
+        record(world, self.caller, "suspend", stored, reason=self.reason)
+        return stored
 
 
 class ResumeLease(OwnLease[Lease], frozen=True, kw_only=True):
@@ -151,7 +153,9 @@ class ResumeLease(OwnLease[Lease], frozen=True, kw_only=True):
             raise LeaseNotActionable(lease.id, lease.state.value, "resume")
         if lease.conflict_id is not None:
             state = LeaseState.CONFLICT_DETECTED
-        return world.put(LEASES, going_on(msgspec.structs.replace(lease, state=state), world.now))
+        stored = world.put(LEASES, going_on(msgspec.structs.replace(lease, state=state), world.now))
+        record(world, self.caller, "resume", stored)
+        return stored
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
@@ -270,19 +274,8 @@ def record_stale_lease(
     world: World, caller: Caller, lease_id: str, resource: str, fence: int, stale: LeaseFenceStale
 ) -> None:
     """Audit that a fence was used after it had lost its meaning, and keep the collision for review."""
-    note(
-        world,
-        Note(
-            tenant=caller.tenant,
-            actor=caller.principal,
-            action="lease_refused",
-            subject=resource,
-            outcome="LeaseFenceStale",
-            request_id=caller.request_id,
-            details={"lease_id": lease_id, "fence": fence},
-        ),
-    )
     lease = find_lease(world, caller.tenant, lease_id, resource)
+    record(world, caller, "refused", lease, outcome=type(stale).__name__, fence=fence)
     late = Competing(actor=caller.principal, at=world.now, what=f"came with fence {fence}")
     stands = Competing(
         actor=lease.owner,

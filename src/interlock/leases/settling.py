@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from interlock.audit.rules import Note, note
 from interlock.identity.model import Caller, Role
 from interlock.identity.rules import caller_reads, require
 from interlock.kernel.command import Command
@@ -12,6 +11,7 @@ from interlock.kernel.record import Reads
 from interlock.kernel.world import World
 from interlock.leases.ending import end_lease, ending_reads
 from interlock.leases.model import LEASES, TRANSITIONS, Lease, LeaseState
+from interlock.leases.recording import record
 from interlock.leases.refusals import LeaseNotActionable
 from interlock.leases.rules import find_lease
 from interlock.outbox.rules import announce
@@ -50,19 +50,14 @@ class SettleLease(_LeaseInConflict, frozen=True, kw_only=True):
         if state is LeaseState.LEASED and lease.suspended_at is not None:
             state = LeaseState.WAITING_ON_REVIEW
         stored = world.put(LEASES, msgspec.structs.replace(lease, state=state, conflict_id=None))
-        details = {"lease_id": lease.id, "fence": lease.fence, "owner": lease.owner}
-        note(
-            world,
-            Note(
-                tenant=lease.tenant,
-                actor=self.caller.principal,
-                action="lease_settle",
-                subject=lease.resource,
-                request_id=self.caller.request_id,
-                details=details,
-            ),
-        )
-        announce(world, lease.tenant, "lease.settled", lease.id, {"resource": lease.resource, **details})
+        record(world, self.caller, "settle", stored)
+        facts = {
+            "resource": lease.resource,
+            "lease_id": lease.id,
+            "fence": lease.fence,
+            "owner": lease.owner,
+        }
+        announce(world, lease.tenant, "lease.settled", lease.id, facts)
         return stored
 
 

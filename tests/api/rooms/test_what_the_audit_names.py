@@ -33,16 +33,23 @@ async def test_a_refused_decision_is_audited_as_fully_as_one_that_was_made(stage
         assert named == [1, "ask", shown["job_hash"], f"try-{verb}"]
 
 
-async def test_the_end_of_a_lease_names_the_request_that_ended_it(stage: Stage) -> None:
+async def test_every_change_of_a_leases_state_names_who_and_which_request(stage: Stage) -> None:
     bot = await stage.agent()
-    for verb in ("release", "handoff"):
-        lease = (await stage.call("POST", "leases", bot, {"resource": verb})).document
-        body = {"fence": lease["fence"]} | ({"checkpoint": {"done": ["x"]}} if verb == "handoff" else {})
+    lease = (await stage.call("POST", "leases", bot, {"resource": "r"})).document
+    wanted = {
+        "suspend": {"reason": "waiting_on_review"},
+        "resume": {},
+        "handoff": {"checkpoint": {"done": ["x"]}},
+    }
+    for verb, body in wanted.items():
+        path, said = f"leases/{lease['lease_id']}/{verb}", {"fence": lease["fence"], **body}
+        seen = await stage.call("POST", path, bot, said, headers={"x-request-id": f"by-{verb}"})
+        assert seen.status == 200, seen.document
 
-        path = f"leases/{lease['lease_id']}/{verb}"
-        ended = await stage.call("POST", path, bot, body, headers={"x-request-id": f"by-{verb}"})
+    actions = ("lease_hand_off", "lease_resume", "lease_suspend", "lease_acquire")
+    entries = (await stage.get("audit?subject=r"))["items"]
 
-        assert ended.status == 200, ended.document
-        action = "lease_hand_off" if verb == "handoff" else "lease_release"
-        entry = await entry_of(stage, verb, action)
-        assert (entry["actor"], entry["request_id"]) == ("bot", f"by-{verb}")
+    assert [entry["action"] for entry in entries] == list(actions)
+    assert [entry["request_id"] for entry in entries[:3]] == ["by-handoff", "by-resume", "by-suspend"]
+    assert [entry["subject_version"] for entry in entries] == [4, 3, 2, 1]
+    assert {entry["actor"] for entry in entries} == {"bot"}
