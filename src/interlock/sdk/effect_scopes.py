@@ -8,6 +8,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from interlock.sdk.arguments import CallShape, named_by
+from interlock.sdk.flow import settled
 from interlock.sdk.once import (
     KEY_PARAMETER,
     Conditions,
@@ -83,7 +84,7 @@ class EffectScope:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Record what became of it."""
-        self._drivers.blocking(self._closing(error))
+        self._drivers.blocking(settled(self._closing(error)))
 
     async def __aenter__(self) -> Self:
         """Begin."""
@@ -95,7 +96,7 @@ class EffectScope:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Record what became of it."""
-        await self._drivers.in_loop(self._closing(error))
+        await self._drivers.in_loop(settled(self._closing(error)))
 
     def _closing(self, error: BaseException | None) -> Flow[None]:
         effect = self.effect

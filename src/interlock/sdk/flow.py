@@ -6,6 +6,7 @@ Every call of the SDK is written once, as a generator that yields steps and rece
     Sleep(seconds)  answered when the time has passed
     Now()           answered with the driver's clock, in seconds that never go back
     Act(call)       answered with what the caller's own code returned, or with what it raised (`Raised`)
+    Settle(flow)    answered likewise with how a flow ended, which is not cut short when the caller is cancelled
 
 The blocking client and the async client drive the same flows, so there is nothing to keep in step;
 tests drive them on a virtual clock. A driver always closes its flow, so a flow may rely on `finally`
@@ -21,10 +22,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Coroutine
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+
+
+SETTLE_SECONDS_MAX = 2.0  # what a caller that is cancelled still waits for what must not be lost
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,13 +79,19 @@ class Act(msgspec.Struct, frozen=True):
     call: Callable[[], Any]
 
 
+class Settle(msgspec.Struct, frozen=True):
+    flow: Generator[Any, Any, Any]
+    is_kept_up: bool = True  # also after a caller that was cancelled has gone
+
+
 class Raised(msgspec.Struct, frozen=True):
-    """What the caller's code raised. It is an answer: the flow may have something to do about it first."""
+    """What the caller's code, or a flow, raised. It is an answer: the flow may have something to do about it first."""
 
     error: BaseException
+    came: Any = None  # what a flow still came to after its caller was cancelled
 
 
-Step: TypeAlias = Send | Sleep | Now | Act
+Step: TypeAlias = Send | Sleep | Now | Act | Settle
 Answer: TypeAlias = Any
 # What a step is answered with depends on the step; `send`, `sleep` and `now` below say it in types.
 Flow: TypeAlias = Generator[Step, Any, T_co]
@@ -123,6 +133,24 @@ def act(call: Callable[[], Any]) -> Flow[Any]:
     """Yield one `Act` and return what the call returned, or a `Raised`."""
     answer: Any = yield Act(call)
     return answer
+
+
+def settled(flow: Flow[T]) -> Flow[T]:
+    """A flow that says how something ended. To lose it half way would leave a lease held, or an effect in doubt."""
+    answer: Any = yield Settle(flow)
+    if isinstance(answer, Raised):
+        raise answer.error
+    return answer
+
+
+def taken(take: Flow[T], give_back: Callable[[T, BaseException], Flow[Any]]) -> Flow[T]:
+    """A flow that takes something. Who is cancelled meanwhile gives back what was on its way."""
+    answer: Any = yield Settle(take, is_kept_up=False)
+    if not isinstance(answer, Raised):
+        return answer
+    if answer.came is not None:
+        yield Settle(give_back(answer.came, answer.error))
+    raise answer.error
 
 
 def drive(flow: Flow[T], transport: Transport) -> T:
@@ -170,6 +198,8 @@ def _perform(step: Step, transport: Transport) -> Answer:
             return time.monotonic()
         case Act(call):
             return _result_of(call)
+        case Settle(flow):
+            return _ended(flow, transport)
 
 
 async def _perform_async(step: Step, send_request: Callable[[Request], Awaitable[Response]]) -> Answer:
@@ -185,6 +215,8 @@ async def _perform_async(step: Step, send_request: Callable[[Request], Awaitable
             return time.monotonic()
         case Act(call):
             return await _awaited_result_of(call)
+        case Settle(flow, is_kept_up):
+            return await _ended_in_loop(drive_async(flow, send_request), is_kept_up=is_kept_up)
 
 
 def _result_of(call: Callable[[], Any]) -> Any:
@@ -206,5 +238,32 @@ async def _awaited_result_of(call: Callable[[], Any]) -> Any:
     try:
         result = call()
         return await result if inspect.isawaitable(result) else result
+    except BaseException as error:  # noqa: BLE001 - as above
+        return Raised(error)
+
+
+def _ended(flow: Flow[Any], transport: Transport) -> Any:
+    try:
+        return drive(flow, transport)
+    except BaseException as error:  # noqa: BLE001 - as above
+        return Raised(error)
+
+
+async def _ended_in_loop(driving: Coroutine[Any, Any, Any], *, is_kept_up: bool) -> Any:
+    """How it ended. A caller that is cancelled meanwhile still waits a little for it."""
+    import asyncio
+
+    task = asyncio.ensure_future(driving)
+    task.add_done_callback(
+        lambda ended: ended.cancelled() or ended.exception()
+    )  # heard, whoever is still there
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError as cancelled:
+        await asyncio.wait({task}, timeout=SETTLE_SECONDS_MAX)
+        is_well = task.done() and not task.cancelled() and task.exception() is None
+        if not is_kept_up:
+            task.cancel()
+        return Raised(cancelled, task.result() if is_well else None)
     except BaseException as error:  # noqa: BLE001 - as above
         return Raised(error)

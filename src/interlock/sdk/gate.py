@@ -14,19 +14,19 @@ import msgspec
 
 from interlock.codec.canonical import canonical
 from interlock.sdk.arguments import named_by
+from interlock.sdk.flow import Flow, taken
 from interlock.sdk.gate_running import GATE_LEASE_SECONDS, Passage
 from interlock.sdk.models import Evidence, Job, Target
 from interlock.sdk.operations.jobs import job as read_job
 from interlock.sdk.operations.jobs import submit
 from interlock.sdk.operations.waiting import watch
-from interlock.sdk.operations.work import claim_job
+from interlock.sdk.operations.work import claim_job, release
 from interlock.sdk.outcomes import Conflict, Denied, Expired, InterlockError, Rejected, StillPending
 from interlock.sdk.problems import Problem
 
 if TYPE_CHECKING:
     from interlock.codec.strict import JsonValue
     from interlock.sdk.arguments import Arguments, BoundCall, CallShape
-    from interlock.sdk.flow import Flow
     from interlock.sdk.session import Session
 
 T = TypeVar("T")
@@ -57,7 +57,10 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
         asked = yield from self._asked(session, call)
         decided = yield from self._decided(session, asked)
         agreed = self._agreed(shape, call, asked, decided)
-        job = yield from claim_job(session, decided.id, lease_seconds=GATE_LEASE_SECONDS)
+        job = yield from taken(
+            claim_job(session, decided.id, lease_seconds=GATE_LEASE_SECONDS),
+            lambda unwanted, _: release(session, unwanted.id, unwanted.fence),
+        )
         return Passage(session=session, arguments=agreed, job=job, repeatable=self.key is not None)
 
     def _asked(self, session: Session, call: BoundCall) -> Flow[Job]:

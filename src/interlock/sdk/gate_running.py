@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from interlock.sdk.arguments import Arguments
+from interlock.sdk.flow import settled
 from interlock.sdk.operations.work import complete, fail, renew
 from interlock.sdk.outcomes import InterlockError
 from interlock.sdk.worker_errors import described
@@ -98,10 +99,8 @@ async def held_in_loop(passage: Passage, drive: DriveInLoop) -> AsyncGenerator[N
         raise
     finally:
         renewing.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await renewing
         with _told(passage):
-            await drive(passage.ending(error))
+            await drive(settled(passage.ending(error)))
 
 
 def _renew(passage: Passage, drive: Drive, over: threading.Event) -> None:

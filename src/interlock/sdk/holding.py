@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from interlock.sdk.flow import Flow
+from interlock.sdk.flow import Flow, settled
 from interlock.sdk.outcomes import InterlockError
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Hold(Generic[T]):
     def __enter__(self) -> Held[T]:
         """Acquire it, or raise why not."""
         sent_at = time.monotonic()
-        self._held = held = Held(self._run(self._verbs.acquire()), self._verbs.ttl_seconds, sent_at)
+        self._held = held = Held(self._run(self._verbs.acquired()), self._verbs.ttl_seconds, sent_at)
         if held.is_due:
             self._renew_once(held)
             held.check_not_refused()
@@ -140,9 +140,14 @@ class AsyncHold(Generic[T]):
     async def __aenter__(self) -> Held[T]:
         """Acquire it, or raise why not."""
         sent_at = time.monotonic()
-        self._held = held = Held(await self._run(self._verbs.acquire()), self._verbs.ttl_seconds, sent_at)
+        first = await self._run(self._verbs.acquired())
+        self._held = held = Held(first, self._verbs.ttl_seconds, sent_at)
         if held.is_due:
-            await self._renew_once(held)
+            try:
+                await self._renew_once(held)
+            except asyncio.CancelledError as cancelled:
+                await self._give_back(first, cancelled)
+                raise
             held.check_not_refused()
         self._task = asyncio.create_task(self._renew(held))
         return held
@@ -151,12 +156,14 @@ class AsyncHold(Generic[T]):
         """Give it back; that it was lost meanwhile is told by `lost`, and is not an error of the block."""
         if self._task:
             self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
         if self._held:
             try:
-                await self._run(self._verbs.give_back(self._held.now, error))
+                await self._give_back(self._held.now, error)
             except InterlockError as why:
                 self._held.note(why)
+
+    async def _give_back(self, latest: T, error: BaseException | None) -> None:
+        await self._run(settled(self._verbs.give_back(latest, error)))
 
     async def _renew(self, held: Held[T]) -> None:
         while not held.lost:

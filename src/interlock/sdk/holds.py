@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, Literal, TypeVar
 
-from interlock.sdk.flow import Flow
+from interlock.sdk.flow import Flow, taken
 from interlock.sdk.models import Lease, Run
 from interlock.sdk.operations import admission, leases
 from interlock.sdk.session import Session
@@ -14,20 +14,26 @@ T = TypeVar("T")
 
 
 class Verbs(Generic[T]):
-    """How to acquire, renew and give back one thing; each makes a fresh flow."""
+    """How to acquire (`waits`: perhaps in line), renew and give back one thing; each makes a fresh flow."""
 
     def __init__(
         self,
         *,
         ttl_seconds: float,
+        waits: bool,
         acquire: Callable[[], Flow[T]],
         renew: Callable[[T], Flow[T]],
         give_back: Callable[[T, BaseException | None], Flow[Any]],
     ) -> None:
         self.ttl_seconds = ttl_seconds
+        self.waits = waits
         self.acquire = acquire
         self.renew = renew
         self.give_back = give_back
+
+    def acquired(self) -> Flow[T]:
+        """Acquire. Who is cancelled meanwhile gives it back, unless it stands in line: it would wait on for nothing."""
+        return self.acquire() if self.waits else taken(self.acquire(), self.give_back)
 
 
 def admit(
@@ -51,6 +57,7 @@ def admit(
 
     return Verbs(
         ttl_seconds=ttl,
+        waits=wait > 0,
         acquire=lambda: admission.start_run(
             client, workflow, input=input, ttl_seconds=ttl, wait_seconds=wait, key=key
         ),
@@ -75,6 +82,7 @@ def lease(
     """
     return Verbs(
         ttl_seconds=ttl,
+        waits=wait > 0,
         acquire=lambda: leases.acquire_lease(
             client,
             resource,

@@ -18,7 +18,7 @@ import msgspec
 from interlock.codec.canonical import NotCanonical, digest
 from interlock.sdk.arguments import CallShape
 from interlock.sdk.calls import invalid
-from interlock.sdk.flow import Flow, NothingRun, Raised, act
+from interlock.sdk.flow import Flow, NothingRun, Raised, act, settled, taken
 from interlock.sdk.models import HeldJob, Target
 from interlock.sdk.operations.effects import (
     begin_effect,
@@ -96,19 +96,18 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
         """Begin, or learn that it was done."""
         job = self.job
         lease = cast("LeaseLike | None", getattr(self.lease, "now", self.lease))
-        return (
-            yield from begin_effect(
-                session,
-                action_id,
-                request_hash=request_hash,
-                job_id=job.id if isinstance(job, HeldJob) else job,
-                permit=job.permit if isinstance(job, HeldJob) else None,
-                lease=_lease_ref(lease) if lease else None,
-                target=msgspec.to_builtins(self.target),
-                grant={"task": self.grant} if isinstance(self.grant, str) else self.grant,
-                ttl_seconds=self.ttl,
-            )
+        begin = begin_effect(
+            session,
+            action_id,
+            request_hash=request_hash,
+            job_id=job.id if isinstance(job, HeldJob) else job,
+            permit=job.permit if isinstance(job, HeldJob) else None,
+            lease=_lease_ref(lease) if lease else None,
+            target=msgspec.to_builtins(self.target),
+            grant={"task": self.grant} if isinstance(self.grant, str) else self.grant,
+            ttl_seconds=self.ttl,
         )
+        return (yield from taken(begin, lambda effect, _: _left(session, effect)))
 
 
 def once(
@@ -157,9 +156,9 @@ def run_once(
     call = _with_key(function, args, kwargs, effect.downstream_key)
     ran = yield from act(call)
     if isinstance(ran, Raised):
-        yield from told_of_failure(session, effect, ran.error)
+        yield from settled(told_of_failure(session, effect, ran.error))
         raise ran.error
-    yield from committed(session, effect, ran)
+    yield from settled(committed(session, effect, ran))
     return ran
 
 
@@ -208,6 +207,12 @@ def told_of_failure(session: Session, effect: Effect, error: BaseException) -> F
         f"effect {effect.action_id} is {after.state}"
         + ("; it may be tried again" if safe else "; find out what happened, then resolve it with evidence")
     )
+
+
+def _left(session: Session, effect: Effect) -> Flow[None]:
+    """Record that nothing was done, for a caller that was cancelled while it began."""
+    if not effect.replayed:
+        yield from told_of_failure(session, effect, NotDone("cancelled before anything was done"))
 
 
 def hash_of_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
