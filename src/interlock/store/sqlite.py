@@ -49,7 +49,7 @@ class SqliteStore:
     lanes = 1
 
     def __init__(self, path: str | Path, *, clock: Clock = utc_now) -> None:
-        self._path = Path(path)
+        self._path = Path(path).absolute()  # Some connections are made later, wherever the program is then.
         self._clock = clock
         self._turn = asyncio.Lock()
         self._writer: Database | None = None
@@ -141,6 +141,8 @@ class SqliteStore:
         self._watcher = asyncio.create_task(self._watch(), name="sqlite-watch")
 
     async def ping(self, within_seconds: float) -> None:
+        _, _, lock = self._opened()
+        lock.expect_same_file()
         with reading():
             self._reading().execute("SELECT 1 FROM batches LIMIT 1").fetchall()
 

@@ -33,7 +33,7 @@ class BlockingSqlite:
     def __init__(self, path: Path, *, clock: Clock = utc_now) -> None:
         self._database = connect_durably(path)
         self._batches = SqliteBatches(self._database, clock)
-        self._lock = WriterLock(self._database, path)
+        self._lock = WriterLock(self._database, path.absolute())
 
     def is_current(self) -> bool:
         """Whether the file has the schema that this program knows."""

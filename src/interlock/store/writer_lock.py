@@ -7,6 +7,7 @@ caller's business, on its own thread or on another one, so `tries` hands each re
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import time
 from collections.abc import Callable, Generator
@@ -35,6 +36,8 @@ class WriterLock:
 
     def __init__(self, database: Database, path: Path) -> None:
         self._database = database
+        self._path = str(path)
+        self._file = _file_at(self._path)
         self._turns = Turns(path)
         self._seen_version: int | None = None
         self._company_until = 0.0
@@ -61,6 +64,13 @@ class WriterLock:
             if attempt:
                 yield self._rest(seen)
 
+    def expect_same_file(self) -> None:
+        """Raise `StoreDown` if the file at the path is not the one that was opened: what is written is lost."""
+        if _file_at(self._path) != self._file:
+            raise StoreDown(
+                "the database file was removed or replaced while in use; start this process again"
+            )
+
     def pass_on(self) -> None:
         """The transaction is over: wake whoever has waited longest."""
         self._held_seconds = time.monotonic() - self._began_at
@@ -70,6 +80,7 @@ class WriterLock:
         self._turns.close()
 
     def _has_begun(self) -> bool:
+        self.expect_same_file()
         try:
             roll_back(self._database)
             try_to_begin(self._database)
@@ -97,3 +108,11 @@ class WriterLock:
             self._company_until = now + _COMPANY_SECONDS
         self._seen_version = version
         return now < self._company_until
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - it is asked before every transaction
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
