@@ -132,10 +132,17 @@ def _answers(document: Json, operation: Json) -> str:
         problems = [code for code in _codes_of(answer, document) if code not in _EVERYWHERE]
         codes += [f"`{code}` ({status})" for code in problems]
         if status.isdigit() and int(status) < 400:
-            shapes = [_typed(each.get("schema", {})) for each in answer.get("content", {}).values()]
+            shapes = [_shape(document, each.get("schema", {})) for each in answer.get("content", {}).values()]
             good.append(f"{status} {' or '.join(shapes)}".strip())
     refusals = f" Refusals: {', '.join(codes)}." if codes else ""
     return f"Answers: {'; '.join(good)}.{refusals}"
+
+
+def _shape(document: Json, schema: Json) -> str:
+    reference: str = schema.get("$ref", "")
+    if _PAGE.fullmatch(reference.rpartition("/")[2]) is None:
+        return _typed(schema)
+    return f"page of {_typed(_at(document, reference)['properties']['items']['items'])}"
 
 
 def _codes_of(answer: Json, document: Json) -> list[str]:
@@ -184,9 +191,7 @@ def _typed(schema: Json) -> str:
     """A type in words, with its limits; safe inside a table."""
     if "$ref" in schema:
         name: str = schema["$ref"].rpartition("/")[2]
-        listed = _PAGE.fullmatch(name)
-        shown = listed[1] if listed else name
-        return f"{'page of ' if listed else ''}[{shown}](#{shown.lower()})"
+        return f"[{name}](#{name.lower()})"
     if "anyOf" in schema or "oneOf" in schema:
         choices: list[Json] = schema.get("anyOf") or schema["oneOf"]
         return " or ".join(dict.fromkeys(map(_typed, choices)))
