@@ -28,6 +28,7 @@ from interlock.api import (
 )
 from interlock.api.app import App
 from interlock.api.authentication import authenticate
+from interlock.api.codes import codes_with
 from interlock.api.describing import describing
 from interlock.api.http import Request
 from interlock.api.logs import Log
@@ -63,8 +64,9 @@ Authenticate = Callable[[Request, Service], Awaitable[Known]]
 
 def assemble(service: Service, log: Log, *, who: Authenticate = authenticate) -> App[Known, Service]:
     """An app that serves every operation and describes them at /openapi.json and /docs."""
+    codes = codes_with(lock_busy_status=service.settings.lock_busy_status)
     return App(
-        operations=(*OPERATIONS, *describing(OPERATIONS)),
+        operations=(*OPERATIONS, *describing(OPERATIONS, codes=codes)),
         services=service,
         authenticate=who,
         translate=translator(service.settings.lock_busy_status),

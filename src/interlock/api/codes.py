@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TypeAlias
+
+import msgspec
 
 from interlock.api.code_info import CodeInfo
 from interlock.api.state_codes import STATE_CODES
 
-__all__ = ["CODES", "CodeInfo"]
+__all__ = ["CODES", "CodeInfo", "Codes", "codes_with"]
 
 _REQUEST = (
     CodeInfo(
@@ -171,4 +175,12 @@ _RETRYABLE = (
     ),
 )
 
-CODES = MappingProxyType({info.code: info for info in (*_REQUEST, *STATE_CODES, *_RETRYABLE)})
+Codes: TypeAlias = Mapping[str, CodeInfo]
+
+CODES: Codes = MappingProxyType({info.code: info for info in (*_REQUEST, *STATE_CODES, *_RETRYABLE)})
+
+
+def codes_with(*, lock_busy_status: int) -> Codes:
+    """The codes of a server that gives `lock_busy` a status of its own."""
+    busy = msgspec.structs.replace(CODES["lock_busy"], status=lock_busy_status)
+    return MappingProxyType({**CODES, busy.code: busy})

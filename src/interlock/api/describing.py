@@ -5,13 +5,13 @@ The documents are made when someone first asks, not at start-up: an embedded cli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
 import msgspec
 
-from interlock.api.codes import CODES
+from interlock.api.codes import CODES, CodeInfo, Codes
 from interlock.api.http import Headers, Response
 from interlock.api.operations import C, Call, Media, Operation, S
 from interlock.api.problem import ProblemError, problem
@@ -26,7 +26,11 @@ _HTML_HEADERS: Headers = (
 
 
 def describing(
-    operations: Sequence[Operation[C, S, Any, Any]], *, title: str = "Interlock", version: str | None = None
+    operations: Sequence[Operation[C, S, Any, Any]],
+    *,
+    title: str = "Interlock",
+    version: str | None = None,
+    codes: Codes = CODES,
 ) -> tuple[Operation[C, S, Any, Any], ...]:
     """Make the public operations that describe `operations` and themselves."""
 
@@ -34,7 +38,7 @@ def describing(
     def document() -> dict[str, Any]:
         from interlock.api.openapi import openapi
 
-        return openapi((*operations, *own), title=title, version=version or _own_version())
+        return openapi((*operations, *own), title=title, version=version or _own_version(), codes=codes)
 
     @cache
     def documentation() -> bytes:
@@ -51,25 +55,25 @@ def describing(
     own: tuple[Operation[C, S, Any, Any], ...] = (
         _public("openapi", "/openapi.json", "This description", describe, "application/json"),
         _public("docs", "/docs", "This description, for people", read_documentation, HTML),
-        _public("list_problems", "/problems", "Every problem code", _list_problems, HTML),
-        _public("explain_problem", "/problems/{code}", "What a problem code means", _explain_problem, HTML),
+        *_explaining(codes),
     )
     return own
 
 
-async def _list_problems(call: Call[Any, Any, None, None]) -> Response:
-    from interlock.api.docs import problems_page
+def _explaining(codes: Codes) -> tuple[Operation[Any, Any, Any, Any], ...]:
+    async def list_problems(call: Call[Any, Any, None, None]) -> Response:
+        return _problems(codes.values())
 
-    return _html(problems_page(CODES.values()).encode())
+    async def explain_problem(call: Call[Any, Any, None, None]) -> Response:
+        info = codes.get(call.path["code"])
+        if info is None:
+            raise ProblemError(problem("not_found", "no such problem code; GET /problems lists them all"))
+        return _problems([info])
 
-
-async def _explain_problem(call: Call[Any, Any, None, None]) -> Response:
-    from interlock.api.docs import problems_page
-
-    info = CODES.get(call.path["code"])
-    if info is None:
-        raise ProblemError(problem("not_found", "no such problem code; GET /problems lists them all"))
-    return _html(problems_page([info]).encode())
+    return (
+        _public("list_problems", "/problems", "Every problem code", list_problems, HTML),
+        _public("explain_problem", "/problems/{code}", "What a problem code means", explain_problem, HTML),
+    )
 
 
 def _public(
@@ -94,6 +98,12 @@ def _own_version() -> str:
         return version("interlock")
     except PackageNotFoundError:  # run from a source tree that was never installed
         return "0"
+
+
+def _problems(infos: Iterable[CodeInfo]) -> Response:
+    from interlock.api.docs import problems_page
+
+    return _html(problems_page(infos).encode())
 
 
 def _json(document: dict[str, Any]) -> Response:

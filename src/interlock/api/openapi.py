@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from interlock.api.codes import CODES, Codes
 from interlock.api.decoding import IDEMPOTENCY_KEY_MAX, JSON
 from interlock.api.openapi_answers import HEADERS, PROBLEM, AnyOperation, Json, answers_of, problems_of
 from interlock.api.openapi_schemas import NO_NUL, Schemas
@@ -31,14 +32,16 @@ _SECURITY: Json = {
 }
 
 
-def openapi(operations: Sequence[AnyOperation], *, title: str, version: str) -> Json:
+def openapi(operations: Sequence[AnyOperation], *, title: str, version: str, codes: Codes = CODES) -> Json:
     """Describe `operations` as an OpenAPI 3.1 document."""
     schemas = Schemas(operations)
     responses: Json = {}
     paths: Json = {}
     for operation in operations:
         item = paths.setdefault(operation.path, {})
-        item[operation.method.lower()] = _described(operation, schemas, responses)
+        item[operation.method.lower()] = _described(
+            operation, schemas, problems_of(operation, responses, codes)
+        )
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": version, "description": _ABOUT},
@@ -54,13 +57,13 @@ def openapi(operations: Sequence[AnyOperation], *, title: str, version: str) -> 
     }
 
 
-def _described(operation: AnyOperation, schemas: Schemas, responses: Json) -> Json:
+def _described(operation: AnyOperation, schemas: Schemas, problems: Json) -> Json:
     described: Json = {
         "operationId": operation.id,
         "tags": [operation.tag],
         "summary": operation.summary,
         "parameters": _parameters(operation, schemas),
-        "responses": answers_of(operation, schemas.of) | problems_of(operation, responses),
+        "responses": answers_of(operation, schemas.of) | problems,
         "security": [] if operation.public else [{"bearer": []}, {"key": []}],
     }
     if operation.description:

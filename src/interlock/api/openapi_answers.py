@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
-from interlock.api.codes import CODES, CodeInfo
+from interlock.api.codes import CodeInfo, Codes
 from interlock.api.decoding import JSON
 from interlock.api.operations import Media, Operation
 from interlock.api.problem import MEDIA_TYPE as PROBLEM_JSON
@@ -67,17 +67,19 @@ def _answer(status: int, kind: Any, operation: AnyOperation, schema_of: SchemaOf
         headers.append("Idempotency-Replayed")
     answer: Json = {"description": HTTPStatus(status).phrase, "headers": _headers(headers)}
     if isinstance(kind, Media):
-        answer["content"] = {kind.media_type.partition(";")[0]: {"schema": {"type": "string"}}}
+        media_type = kind.media_type.partition(";")[0]
+        schema = {"type": "object" if media_type == JSON else "string"}
+        answer["content"] = {media_type: {"schema": schema}}
     elif kind is not None:
         answer["content"] = {JSON: {"schema": schema_of(kind)}}
     return answer
 
 
-def problems_of(operation: AnyOperation, responses: Json) -> Json:
+def problems_of(operation: AnyOperation, responses: Json, codes: Codes) -> Json:
     """Refer to one shared response for each status and the codes possible with it."""
     by_status: dict[int, list[CodeInfo]] = {}
     for code in problem_codes(operation):
-        by_status.setdefault(CODES[code].status, []).append(CODES[code])
+        by_status.setdefault(codes[code].status, []).append(codes[code])
     described: Json = {}
     for status, infos in sorted(by_status.items()):
         name = f"Problem{status}_" + "_or_".join(info.code for info in infos)
@@ -95,6 +97,7 @@ def problem_codes(operation: AnyOperation) -> tuple[str, ...]:
         "unauthenticated": not operation.public,
         "forbidden": bool(operation.roles),
         "not_found": bool(operation.path_parameters),
+        "job_changed": "job_id" in operation.path_parameters,
         "lock_busy": changes and not operation.public,
         "too_large": operation.body is not None,
         "unsupported_media_type": operation.body is not None,

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.api.rooms.stage import ASK, Stage
+from tests.api.rooms.stage import ASK, Stage, open_stage
 
 UNRELATED = "  - {id: more, when: {topic: x}, decision: deny}\n"
 
@@ -60,3 +60,16 @@ async def test_a_signed_grant_under_the_id_of_another_one(stage: Stage) -> None:
     )
 
     assert (refused.status, refused.word) == (409, "conflict")
+
+
+async def test_a_server_describes_the_status_that_it_gives_busy() -> None:
+    async with open_stage(lock_busy_status=423) as stage:
+        described = await stage.get("/openapi.json", "")
+        explained = await stage.call("GET", "/problems/lock_busy", "")
+        responses = described["paths"]["/api/v1/leases"]["post"]["responses"]
+        name = responses["423"]["$ref"].rpartition("/")[2]
+
+        assert name == "Problem423_lock_busy"
+        assert "Retry-After" in described["components"]["responses"][name]["headers"]
+        assert "409" not in responses
+        assert b"423" in explained.body
