@@ -165,6 +165,34 @@ async def principals(store: str) -> list[str]:
         await connection.close()
 
 
+def test_a_store_is_found_in_this_folder_and_more_clients_than_a_page_are_counted(tmp_path: Path) -> None:
+    said = drill(
+        *("outage", "--store", "sqlite:///here.db", "--clients", "210", "--lasting", "3s", "--json"),
+        folder=tmp_path,
+    )
+    assert (said.returncode, said.stderr) == (0, "")
+    counted = {check["claim"]: check["seen"] for check in json.loads(said.stdout)["checks"]}
+    assert counted["recovery: one run for each key"] == "211 of 211"
+    assert [path.name for path in tmp_path.iterdir() if path.suffix == ".db"] == ["here.db"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--lasting", "2s"), "at least 3s"),
+        (("--store", "nonsense"), "cannot be blocked"),
+        (("--store", "sqlite:////dev/null/store.db"), "cannot open the database file"),
+        (("--store", "memory:"), "cannot be blocked"),
+    ],
+)
+def test_an_outage_that_cannot_be_played_is_said_in_one_line(
+    tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    ended = drill("outage", *words, folder=tmp_path)
+    assert said in ended.stderr
+    assert ended.stderr.splitlines()[-1].startswith("interlock")
+
+
 def test_an_outage_on_a_server_needs_its_store_to_be_named(tmp_path: Path) -> None:
     said = drill("outage", "--url", "http://127.0.0.1:9", folder=tmp_path)
     assert said.returncode == 1

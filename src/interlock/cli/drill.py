@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from interlock.drills.place import Place
     from interlock.drills.report import Report
 
+_LASTING_MIN = 3
+
 
 def declare_drill() -> Parser:
     """The options of `interlock drill …`."""
@@ -72,7 +74,9 @@ def _declare_outage(parser: Parser) -> None:
     parser.add_argument(
         "--clients", type=_count, metavar="N", default=20, help="how many start runs (default 20)"
     )
-    parser.add_argument("--lasting", type=seconds, metavar="5s", default=5, help="how long (default 5s)")
+    parser.add_argument(
+        "--lasting", type=_outlasting, metavar="5s", default=5, help="how long (default 5s; at least 3s)"
+    )
     as_json(parser)
     parser.set_defaults(run=run_outage)
 
@@ -111,7 +115,7 @@ def run_outage(args: Namespace) -> int:
 
     store, url = given(args, "store"), given(args, "url")
     playing = drill_outage(store, url=url, pid=args.pid, clients=args.clients, seconds=args.lasting)
-    return _told(args, _unless_unfit(playing))
+    return _told(args, _unless_unfit(args, playing))
 
 
 def run_retries(args: Namespace) -> int:
@@ -131,7 +135,7 @@ def _play(args: Namespace, drill: Callable[[Place], Coroutine[Any, Any, Report]]
         async with temporary() if deployment is None else deployed(*deployment) as place:
             return await drill(place)
 
-    return _told(args, _unless_unfit(play()))
+    return _told(args, _unless_unfit(args, play()))
 
 
 def _deployment(args: Namespace) -> tuple[str, str] | None:
@@ -153,11 +157,13 @@ def _deployment(args: Namespace) -> tuple[str, str] | None:
         return url, client.session.key or ""
 
 
-def _unless_unfit(playing: Coroutine[Any, Any, Report]) -> Report:
+def _unless_unfit(args: Namespace, playing: Coroutine[Any, Any, Report]) -> Report:
+    from interlock.cli.connection import translated
     from interlock.drills.place import PlaceUnfit
 
     try:
-        return asyncio.run(playing)
+        with translated(args):
+            return asyncio.run(playing)
     except PlaceUnfit as unfit:
         raise Failed(str(unfit), name="drill_not_played") from unfit
 
@@ -179,6 +185,14 @@ def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 1000):
         raise ArgumentTypeError(f"{text!r} is not a number from 1 to 1000")
     return int(text)
+
+
+def _outlasting(text: str) -> int:
+    """How long an outage lasts; one that calls sit out shows nothing."""
+    lasting = seconds(text)
+    if lasting < _LASTING_MIN:
+        raise ArgumentTypeError(f"a call waits 2s for the store; make it at least {_LASTING_MIN}s")
+    return lasting
 
 
 def _counts(text: str) -> tuple[int, ...]:

@@ -13,8 +13,15 @@ from typing import Any
 
 from interlock.drills.place import PlaceUnfit
 
-_SQLITE = "sqlite:///"
+SQLITE = "sqlite:///"
+_POSTGRES = ("postgresql://", "postgres://")
 _LOCK_SECONDS_MAX = 10
+
+
+def check_blockable(store: str) -> None:
+    """Raise `PlaceUnfit` for a store that only one process can see."""
+    if not store.startswith((SQLITE, *_POSTGRES)):
+        raise PlaceUnfit(f"{store!r} cannot be blocked; name a sqlite:/// or postgresql:// store")
 
 
 @contextlib.asynccontextmanager
@@ -23,14 +30,13 @@ async def blocked(store: str, pid: int | None = None) -> AsyncGenerator[str]:
     if pid is not None:
         with _stopped(pid) as count:
             yield f"{count} processes stopped"
-    elif store.startswith(_SQLITE):
-        with _file_locked(store.removeprefix(_SQLITE)):
+    elif store.startswith(SQLITE):
+        with _file_locked(store.removeprefix(SQLITE)):
             yield "the file's writer lock held"
-    elif store.startswith(("postgresql://", "postgres://")):
+    else:
+        check_blockable(store)
         async with _tables_locked(store):
             yield "the tables of admission locked"
-    else:
-        raise PlaceUnfit(f"{store} cannot be blocked; name a sqlite:/// or postgresql:// store")
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from time import perf_counter
 
-from interlock.drills.blocking import blocked
+from interlock.drills.blocking import SQLITE, blocked, check_blockable
 from interlock.drills.place import Caller, Place, PlaceUnfit, deployed, serving
 from interlock.drills.report import Answer, Check, Report, phase, report
 from interlock.identity.model import PrincipalKind, Role
@@ -26,6 +26,7 @@ from interlock.runtime.settings import settings_from
 RECOVERY_SECONDS_MAX = 30.0
 _ANSWER_SECONDS_MAX = 15.0
 _PAUSE_SECONDS = 0.2
+_TOO_SHORT = "nobody was answered in {:.1f} s; let it last longer than a call may wait (acquire_seconds)"
 
 
 async def drill_outage(
@@ -39,6 +40,8 @@ async def drill_outage(
     """Play it on `store` and the server at `url`; on a temporary store or server for what is not named."""
     if url and not store:
         raise PlaceUnfit("name the store that the server at --url uses with --store; it will be blocked")
+    if store:
+        check_blockable(store)
     async with _staged(store, url) as (place, named):
         agent = await place.caller("agent", "agent", ["submit"])
         workflow = f"drill-{secrets.token_hex(4)}"
@@ -116,7 +119,7 @@ def _checked_outage(during: list[Answer], lasted: float) -> list[Check]:
         Check(
             claim="outage: told as 503 and nothing else",
             held=codes == {503},
-            seen=f"{sorted(codes)} in {lasted:.1f} s",
+            seen=f"{sorted(codes)} in {lasted:.1f} s" if codes else _TOO_SHORT.format(lasted),
         ),
         Check(claim="outage: every answer says when to come back", held=bool(during) and told),
         Check(
@@ -141,8 +144,11 @@ def _checked_recovery(crowd: list[_Client], repeats: list[Answer], recovery: flo
 
 
 async def _checked_runs(place: Place, workflow: str, wanted: int) -> Check:
-    found = await place.admin.surely("GET", f"workflow-runs?workflow={workflow}&limit=200")
-    count = len(found["items"])
+    count, cursor = 0, ""
+    while cursor is not None:
+        page = f"workflow-runs?workflow={workflow}&limit=200{cursor and f'&cursor={cursor}'}"
+        found = await place.admin.surely("GET", page)
+        count, cursor = count + len(found["items"]), found["next_cursor"]
     return Check(claim="recovery: one run for each key", held=count == wanted, seen=f"{count} of {wanted}")
 
 
@@ -150,7 +156,7 @@ async def _checked_runs(place: Place, workflow: str, wanted: int) -> Check:
 async def _staged(store: str | None, url: str | None) -> AsyncGenerator[tuple[Place, str]]:
     """A throw-away tenant on the store, and a server on it: the one that is named, or one of the drill's own."""
     folder = Path(tempfile.mkdtemp(prefix="interlock-drill-"))
-    named = store or f"sqlite:///{folder}/interlock.db"
+    named = _by_whole_path(store) if store else f"{SQLITE}{folder}/interlock.db"
     try:
         async with _tenant_key(named) as issued, contextlib.AsyncExitStack() as stack:
             address = url or stack.enter_context(serving(named, folder))["url"]
@@ -160,6 +166,11 @@ async def _staged(store: str | None, url: str | None) -> AsyncGenerator[tuple[Pl
                 yield place, named
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _by_whole_path(store: str) -> str:
+    """The store as the drill's server finds it too, which runs in a folder of its own."""
+    return f"{SQLITE}{Path(store.removeprefix(SQLITE)).absolute()}" if store.startswith(SQLITE) else store
 
 
 @contextlib.asynccontextmanager
