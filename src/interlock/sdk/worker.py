@@ -21,21 +21,22 @@ import inspect
 import logging
 import random
 import signal
-import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from interlock.policy.matching import topic_problem, topic_test
 from interlock.sdk.async_client import AsyncInterlock
+from interlock.sdk.calls import fresh_name
 from interlock.sdk.client import Interlock
 from interlock.sdk.models import HeldJob
-from interlock.sdk.outcomes import Forbidden, InterlockError, InvalidRequest, Unauthenticated
+from interlock.sdk.outcomes import Ambiguous, Forbidden, InterlockError, InvalidRequest, Unauthenticated
 from interlock.sdk.worker_calls import call_handler
 from interlock.sdk.worker_errors import Final
 from interlock.sdk.worker_jobs import RENEW_SHARE, Hold
 from interlock.sdk.worker_settling import Settled, settle_failure, settle_release, settle_result
+from interlock.sdk.worker_surroundings import async_client, calling
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 WAIT_SECONDS_MAX = 5  # a worker that is told to stop waits for its claim under way: it may bring a job
 TROUBLE_SECONDS = (0.5, 1.5)
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class _Asking(NamedTuple):
+    """One claim: its name, under which it can be repeated, and when it was sent first."""
+
+    name: str
+    most: int
+    sent_at: float
 
 
 class Worker:
@@ -68,7 +77,7 @@ class Worker:
         """
         if concurrency < 1 or lease_seconds < 1:
             raise ValueError("concurrency and lease_seconds must be at least 1")
-        self._client = _async_client(client, key, store)
+        self._client = async_client(client, key, store)
         self._is_given = self._client is client
         self._concurrency = concurrency
         self._lease = lease_seconds
@@ -77,6 +86,7 @@ class Worker:
         self._on_settled = on_settled
         self._handlers: dict[str, Callable[..., Any]] = {}
         self._running: set[asyncio.Task[None]] = set()
+        self._unheard: _Asking | None = None
         self._is_troubled = False
         self._stopping = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -115,7 +125,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="interlock-work")
         try:
-            with _calling(self._stopping.set, SIGNALS if signals else ()):
+            with calling(self._stopping.set, SIGNALS if signals else ()):
                 await self._claim_and_drain()
         finally:
             self._threads.shutdown(wait=False, cancel_futures=True)
@@ -152,24 +162,36 @@ class Worker:
 
     async def _claim(self, most: int) -> list[tuple[HeldJob, float]]:
         """Jobs, each with when its claim was sent. Trouble that passes is waited out."""
-        sent_at = time.monotonic()
+        asking = self._asking(most)
         # Held no longer than the first renewal is away: the lease counts from when the claim was sent.
         wait = int(min(WAIT_SECONDS_MAX, self._lease * RENEW_SHARE))
         try:
-            topics = tuple(self._handlers)
             jobs = await self._client.claim_jobs(
-                topics, max=min(most, 100), lease_seconds=self._lease, wait_seconds=wait
+                tuple(self._handlers),
+                max=asking.most,
+                lease_seconds=self._lease,
+                wait_seconds=wait,
+                key=asking.name,
             )
         except (Forbidden, Unauthenticated, InvalidRequest):
             raise
         except InterlockError as trouble:
+            self._unheard = asking if isinstance(trouble, Ambiguous) or asking is self._unheard else None
             self._tell(trouble)
             await self._anything(asyncio.sleep(random.uniform(*TROUBLE_SECONDS)))
             return []
+        self._unheard = None
         self._tell(None)
         if not jobs and wait == 0:
             await self._anything(asyncio.sleep(random.uniform(0.2, 0.5)))
-        return [(job, sent_at) for job in jobs]
+        return [(job, asking.sent_at) for job in jobs]
+
+    def _asking(self, most: int) -> _Asking:
+        """What to claim. A claim whose answer was lost is repeated: its jobs are ours, and would wait for nobody."""
+        unheard, now = self._unheard, time.monotonic()
+        if unheard is not None and now < unheard.sent_at + self._lease * RENEW_SHARE:
+            return unheard
+        return _Asking(name=fresh_name(), most=min(most, 100), sent_at=now)
 
     def _tell(self, trouble: InterlockError | None) -> None:
         """Say when claiming begins to fail and when it works again, not each time in between."""
@@ -197,14 +219,17 @@ class Worker:
         task.add_done_callback(self._running.discard)
 
     async def _work(self, hold: Hold) -> None:
-        keeping = asyncio.create_task(hold.keep())
-        try:
-            settled = await self._settled(hold, keeping)
-        finally:
-            keeping.cancel()
+        settled = await self._kept(hold) if await hold.is_ours() else Settled.LOST
         log.info("%s %s (attempt %d)", hold.job.id, settled.value, hold.job.attempt)
         if self._on_settled is not None:
             self._on_settled(hold.job, settled)
+
+    async def _kept(self, hold: Hold) -> Settled:
+        keeping = asyncio.create_task(hold.keep())
+        try:
+            return await self._settled(hold, keeping)
+        finally:
+            keeping.cancel()
 
     async def _settled(self, hold: Hold, keeping: asyncio.Task[None]) -> Settled:
         if self._stopping.is_set():
@@ -241,37 +266,3 @@ class Worker:
                 task.cancel()
             if self._running:
                 await asyncio.wait(self._running, timeout=WAIT_SECONDS_MAX)
-
-
-@contextlib.contextmanager
-def _calling(told: Callable[[], None], signals: Iterable[signal.Signals]) -> Generator[None]:
-    """Call `told` for each of these signals. They are the main thread's; elsewhere there is `stop`."""
-    loop = asyncio.get_running_loop()
-    heard = tuple(signals) if threading.current_thread() is threading.main_thread() else ()
-    for number in heard:
-        loop.add_signal_handler(number, told)
-    try:
-        yield
-    finally:
-        for number in heard:
-            loop.remove_signal_handler(number)
-
-
-def _async_client(
-    client: Interlock | AsyncInterlock | str | None, key: str | None, store: str | None
-) -> AsyncInterlock:
-    if isinstance(client, AsyncInterlock):
-        return client
-    if not isinstance(client, Interlock):
-        return AsyncInterlock(client, key, store=store)
-    session = client.session
-    twin = AsyncInterlock(
-        client.url,
-        session.key,
-        store=None if client.url else client.store,
-        retry=session.retry,
-        on_retry=session.on_retry,
-        timeout=session.timeout_seconds,
-    )
-    twin.transport = client.transport.in_loop()
-    return twin

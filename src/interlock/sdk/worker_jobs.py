@@ -41,6 +41,19 @@ class Hold:
         """How long the job is surely ours."""
         return 0.0 if self.lost.is_set() else max(0.0, self._sent_at + self._lease - time.monotonic())
 
+    async def is_ours(self) -> bool:
+        """Whether the job may be begun. A claim that took longer than the lease says nothing; a renewal does."""
+        if self.seconds_left <= 0:
+            sent_at = time.monotonic()
+            try:
+                async with asyncio.timeout(self._lease):
+                    renewed = await self._client.renew(self.job.id, self.job.fence)
+            except (InterlockError, TimeoutError):
+                self.lost.set()
+                return False
+            self._sent_at, self.permit = sent_at, renewed.permit
+        return True
+
     async def keep(self) -> None:
         """Renew at a third of the lease, again and again; return once the job is lost."""
         pause = min(1.0, self._lease / 10)
