@@ -107,3 +107,9 @@ def test_what_is_read_does_not_depend_on_how_it_arrives(said: list[bytes], sizes
 def test_any_bytes_are_read_without_a_fault_of_ours(data: bytes) -> None:
     found, _ = read([data])
     assert len(found) <= len(data)
+
+
+def test_nothing_of_a_request_stays_with_its_connection() -> None:
+    reader = RequestReader(ask=lambda _: None, go_ahead=lambda: None, gone=_for_ever, body_bytes_max=1000)
+    reader.feed(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n" + b"y" * 900)
+    assert (reader.is_between, reader._body, reader._head) == (True, b"", None)

@@ -106,6 +106,14 @@ async def test_a_batch_is_bounded() -> None:
 
 
 @in_virtual_time
+async def test_a_batch_is_bounded_by_bytes_too_but_carries_one_command_of_any_size() -> None:
+    async with bench(limits=KernelLimits(batch_bytes_max=1000)) as b:
+        weights = (400, 600, 1, 5000, 999, 1)
+        await asyncio.gather(*(b.kernel.run(Raise(name="a"), weight=weight) for weight in weights))
+        assert b.watched.sizes == [2, 1, 1, 2]
+
+
+@in_virtual_time
 async def test_commands_of_a_batch_are_decided_in_the_order_of_their_arrival() -> None:
     async with bench() as b:
         outcomes = await b.outcomes(*(Raise(name="a", limit=3) for _ in range(5)))

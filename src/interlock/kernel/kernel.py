@@ -44,6 +44,7 @@ class KernelLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Every bound of the kernel in one place. `answer_seconds`: no call is left without an answer longer."""
 
     batch_max: int = 256
+    batch_bytes_max: int = 4 * 1024 * 1024
     queue_max: int = 4096
     queue_bytes_max: int = 64 * 1024 * 1024
     acquire_seconds: float = 2.0
@@ -67,7 +68,10 @@ class Kernel:
         self.limits = limits or KernelLimits()
         self._observer = observer or Unobserved()
         self._waiting = Waiting(
-            count_max=self.limits.queue_max, bytes_max=self.limits.queue_bytes_max, spent=self._answer_spent
+            count_max=self.limits.queue_max,
+            bytes_max=self.limits.queue_bytes_max,
+            batch_bytes_max=self.limits.batch_bytes_max,
+            spent=self._answer_spent,
         )
         self._trouble = Trouble()
         parts = LaneParts(

@@ -67,7 +67,14 @@ class Waiting:
     time share what waits, so that one decides while another's batch is in the store.
     """
 
-    def __init__(self, *, count_max: int, bytes_max: int, spent: Callable[[Pending, float], None]) -> None:
+    def __init__(
+        self,
+        *,
+        count_max: int,
+        bytes_max: int,
+        batch_bytes_max: int,
+        spent: Callable[[Pending, float], None],
+    ) -> None:
         import asyncio  # Here, for a process without a queue must not pay for an event loop's import.
 
         self._running_loop = asyncio.get_running_loop
@@ -75,6 +82,7 @@ class Waiting:
         self._spent = spent
         self._count_max = count_max
         self._bytes_max = bytes_max
+        self._batch_bytes_max = batch_bytes_max
         self._queue: deque[Pending] = deque()
         self._bytes = 0
         self._aside = 0
@@ -118,10 +126,11 @@ class Waiting:
         """The next batch's members; one that must go alone does. Whoever no longer waits is left out."""
         now = self._running_loop().time()
         members: list[Pending] = []
+        room = self._batch_bytes_max
         share = -(-len(self._queue) // (1 + self._idle_lanes))
         count = min(count, max(share, _SHARE_MIN))
         while self._queue and len(members) < count:
-            if self._queue[0].alone and members:
+            if members and (self._queue[0].alone or self._queue[0].weight > room):
                 break
             pending = self._queue.popleft()
             self._bytes -= pending.weight
@@ -129,6 +138,7 @@ class Waiting:
                 self._spent(pending, now)
             elif not pending.future.done():
                 members.append(pending)
+                room -= pending.weight
                 if pending.alone:
                     break
         return members

@@ -160,9 +160,10 @@ class RequestReader:
             return
         self._steps += 1
         self._is_in_head = self.is_between = True
-        head, self._head = self._head, None
+        # Nothing of it stays here: a client that is silent from now on must not cost what it last sent.
+        head, self._head, body, self._body = self._head, None, self._body, b""
         if head is not None:
-            self._ask(self._asked(_with_body(head, bytes(self._body)) if self._body else head, None))
+            self._ask(self._asked(_with_body(head, bytes(body)) if body else head, None))
 
     def _is_to_be_read_again(self) -> bool:
         return self._parser.should_upgrade() and any(name.lower() == b"upgrade" for name, _ in self._pairs)
