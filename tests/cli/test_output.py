@@ -68,6 +68,13 @@ def test_wide_characters_keep_columns_aligned(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
+    ("text", "width"), [("e\u0301", 1), ("\u2764\ufe0f", 1), ("कु", 1), ("日本", 4), ("ab", 2)]
+)
+def test_marks_take_no_column_of_their_own(text: str, width: int) -> None:
+    assert text_width(text) == width
+
+
+@pytest.mark.parametrize(
     ("env", "colours"),
     [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
 )

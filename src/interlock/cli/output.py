@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TextIO
-from unicodedata import combining, east_asian_width
+from unicodedata import category, east_asian_width
 
 from interlock.cli.exits import Failed
 from interlock.cli.wording import safe, safe_lines
@@ -138,7 +138,9 @@ def text_width(text: str) -> int:
     """How many columns of a terminal `text` takes."""
     if text.isascii():
         return len(text)
-    return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
+    # Marks stand on the character before them: accents, vowel signs, variation selectors.
+    seen = (char for char in text if category(char) not in ("Mn", "Me"))
+    return sum(2 if east_asian_width(char) in "WF" else 1 for char in seen)
 
 
 def _places(columns: Sequence[Column], natural: Sequence[int]) -> list[int]:
