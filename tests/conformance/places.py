@@ -71,10 +71,10 @@ class MemoryPlace:
     async def age(self, hours: float) -> None:
         self.clock.ahead += timedelta(hours=hours)
 
-    def spoil(self, key: Key) -> None:
-        """Put something into a record's place that is no record."""
+    def spoil(self, key: Key, body: bytes) -> None:
+        """Put this into a record's place."""
         assert self._made is not None
-        self._made._bodies[key] = b"no longer JSON"
+        self._made._bodies[key] = body
 
     async def close(self) -> None:
         """Nothing is left."""

@@ -16,7 +16,7 @@ from interlock.kernel.storage import Loaded, Transaction, WriteConflict
 from interlock.kernel.world import Changes, Update, World
 from interlock.store.clock import utc_now
 from interlock.store.contract import Store
-from tests.conformance.places import MemoryPlace, Place, serving
+from tests.conformance.places import Place, serving
 from tests.kernel.counters import (
     CHORES,
     COUNTERS,
@@ -267,18 +267,6 @@ async def test_a_pick_with_a_value_that_a_store_cannot_be_asked_for_fails_alone(
         failed, done = await server.outcomes(TakeEndless(who="w"), Raise(name="a"))
         assert isinstance(failed, CommandFailed)
         assert done.count == 1
-
-
-async def test_a_record_spoilt_behind_the_stores_back_fails_its_own_commands_only(place: Place) -> None:
-    async with serving(place.store()) as server:
-        await server.outcomes(Raise(name="a"), Raise(name="b"))
-        if isinstance(place, MemoryPlace):
-            place.spoil(COUNTERS.key(TENANT, "a"))
-        else:
-            await place.rows("UPDATE principals SET body = 'no longer JSON' WHERE id = 'a'")
-        failed, done = await server.outcomes(Raise(name="a"), Raise(name="b"))
-        assert isinstance(failed, CommandFailed)
-        assert done.count == 2
 
 
 @pytest.mark.parametrize("poison", ["lone \ud800 surrogate", "number"])

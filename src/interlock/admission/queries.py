@@ -19,6 +19,7 @@ from interlock.admission.model import (
 from interlock.kernel.record import micros
 from interlock.store.contract import Store
 from interlock.store.paging import Records, page_of
+from interlock.store.unreadable import readable
 
 
 async def read_run(store: Store, tenant: str, run_id: str) -> Run | None:
@@ -67,7 +68,7 @@ async def tallies_since(store: Store, tenant: str, since: datetime, *, but: str,
     """What the servers of a tenant have counted since then, but for one of them."""
     own = {"own_first": f"{but}.", "own_last": f"{but}/"}
     params = {"tenant": tenant, "since": micros(since), **own, "limit": limit}
-    return [TALLIES.decode(row[0]) for row in await store.query("admission.tallies_since", params)]
+    return readable(TALLIES, (row[0] for row in await store.query("admission.tallies_since", params)))
 
 
 async def tenants_with_expired_runs(store: Store, now_micros: int, *, limit: int) -> list[str]:

@@ -16,8 +16,17 @@ from interlock.effects import refusals as effects
 from interlock.grants import refusals as grants
 from interlock.identity import refusals as identity
 from interlock.jobs import refusals as jobs
+from interlock.jobs.model import JOBS
 from interlock.kernel.idempotency import IdempotencyKeyReused
-from interlock.kernel.refusal import Fault, LockBusy, OutcomeUnknown, Overloaded, Refusal, StoreUnavailable
+from interlock.kernel.refusal import (
+    Fault,
+    LockBusy,
+    OutcomeUnknown,
+    Overloaded,
+    Refusal,
+    StoreUnavailable,
+    Unreadable,
+)
 from interlock.kernel.storage import StoreDown
 from interlock.leases import refusals as leases
 from interlock.policy import refusals as policy
@@ -34,6 +43,7 @@ CODES_OF: Mapping[type[Exception], str] = {
     identity.KeysLive: "conflict",
     relays.TooManyWebhooks: "conflict",
     relays.NotDead: "conflict",
+    Unreadable: "internal_error",
     IdempotencyKeyReused: "idempotency_key_reused",
     policy.PolicyUnavailable: "policy_unavailable",
     policy.SimulationTooLong: "policy_unavailable",
@@ -142,6 +152,8 @@ _MEMBERS: Mapping[str, str] = {
 
 def code_of(error: BaseException) -> str | None:
     """The problem code of a refusal or fault, or None if it is not an expected one."""
+    if isinstance(error, Unreadable) and error.kind == JOBS.name:
+        return "job_changed"
     return next((code for kind, code in CODES_OF.items() if isinstance(error, kind)), None)
 
 

@@ -9,7 +9,7 @@ from interlock.audit.rules import Note, note
 from interlock.identity.model import Caller
 from interlock.identity.refusals import Forbidden, NotFound, PeopleOnly
 from interlock.jobs.model import ADVANCE_TOPIC, JOBS, Job, JobState, claims_topic, job_topic
-from interlock.kernel.refusal import Refusal
+from interlock.kernel.refusal import Refusal, Unreadable
 from interlock.kernel.world import World
 from interlock.outbox.rules import announce
 from interlock.policy.refusals import PolicyThrottled, PolicyUnavailable
@@ -17,7 +17,7 @@ from interlock.policy.refusals import PolicyThrottled, PolicyUnavailable
 SWEEP = "interlock"
 
 # What is audited when a decision is refused: that somebody tried matters, whatever stopped them.
-DECISION_REFUSALS = (DecisionRefused, PeopleOnly, Forbidden, PolicyThrottled, PolicyUnavailable)
+DECISION_REFUSALS = (DecisionRefused, PeopleOnly, Forbidden, PolicyThrottled, PolicyUnavailable, Unreadable)
 
 
 def find_job(world: World, tenant: str, job_id: str) -> Job:
@@ -26,6 +26,11 @@ def find_job(world: World, tenant: str, job_id: str) -> Job:
     if job is None:
         raise NotFound("job", job_id)
     return job
+
+
+def refused_job(world: World, tenant: str, job_id: str, refusal: Refusal) -> Job | None:
+    """The job that a refusal is about, if there is one that can be read."""
+    return None if isinstance(refusal, Unreadable) else world.get(JOBS, tenant, job_id)
 
 
 def record_change(world: World, job: Job, by: Caller | None, action: str, **details: Any) -> None:
@@ -48,7 +53,7 @@ def record_change(world: World, job: Job, by: Caller | None, action: str, **deta
 
 def record_refusal(world: World, by: Caller, action: str, job_id: str, refusal: Refusal) -> None:
     """Audit that a decision was refused, and why, as fully as one that was made."""
-    job = world.get(JOBS, by.tenant, job_id)
+    job = refused_job(world, by.tenant, job_id, refusal)
     note(
         world,
         Note(

@@ -28,6 +28,7 @@ from interlock.approvals.recording import (
     find_job,
     record_change,
     record_refusal,
+    refused_job,
 )
 from interlock.approvals.refusals import AlreadyApproved, AlreadyRejected, NotActionable
 from interlock.identity.model import PRINCIPALS, Caller, Principal
@@ -213,7 +214,7 @@ def _open_request(world: World, caller: Caller, job_id: str, verb: str) -> tuple
 
 
 def _record_collision(world: World, caller: Caller, job_id: str, refusal: Refusal) -> None:
-    job = world.get(JOBS, caller.tenant, job_id)
+    job = refused_job(world, caller.tenant, job_id, refusal)
     if job is not None:
         record_collision(world, caller, job, refusal)
 

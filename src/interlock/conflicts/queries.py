@@ -6,8 +6,9 @@ import msgspec
 
 from interlock.conflicts.model import CONFLICTS, Conflict, ConflictKind, ConflictState
 from interlock.kernel.record import Params, from_micros
-from interlock.store.contract import Row, Store, cut
+from interlock.store.contract import Store, cut
 from interlock.store.paging import NEWEST, Records
+from interlock.store.unreadable import readable
 
 
 async def read_conflict(store: Store, tenant: str, conflict_id: str) -> Conflict | None:
@@ -45,12 +46,12 @@ async def list_open_conflicts_of(store: Store, tenant: str, target: str, *, limi
 
 async def _page(store: Store, name: str, params: Params, before: str | None, limit: int) -> Records[Conflict]:
     rows = await store.query(name, {**params, "before": before or NEWEST, "limit": limit + 1})
-    return Records(*cut([_from_row(row) for row in rows], limit, lambda conflict: conflict.id))
-
-
-def _from_row(row: Row) -> Conflict:
-    body, count, last_seen_at = row
-    return _counted(CONFLICTS.decode(body), count, last_seen_at)
+    found = [
+        _counted(conflict, count, last_seen_at)
+        for body, count, last_seen_at in rows
+        for conflict in readable(CONFLICTS, (body,))
+    ]
+    return Records(*cut(found, limit, lambda conflict: conflict.id, rows=len(rows)))
 
 
 def _counted(conflict: Conflict, count: int | None, last_seen_at: int | None) -> Conflict:

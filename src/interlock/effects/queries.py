@@ -8,6 +8,7 @@ from interlock.effects.model import EFFECTS, RESULTS, Effect, EffectResult, Effe
 from interlock.kernel.record import micros
 from interlock.store.contract import Store, cut
 from interlock.store.paging import NEWEST, Records
+from interlock.store.unreadable import readable
 
 
 async def read_effect(store: Store, tenant: str, action_id: str) -> Effect | None:
@@ -31,4 +32,5 @@ async def list_effects(
     elif state is not None:
         name, params = "list_effects_by_state", {"tenant": tenant, "state": state.value, "now": micros(now)}
     rows = await store.query(f"effects.{name}", {**params, "before": before or NEWEST, "limit": limit + 1})
-    return Records(*cut([EFFECTS.decode(row[0]) for row in rows], limit, lambda effect: effect.uid))
+    found = readable(EFFECTS, (row[0] for row in rows))
+    return Records(*cut(found, limit, lambda effect: effect.uid, rows=len(rows)))

@@ -21,6 +21,7 @@ from interlock.grants.model import (
 from interlock.kernel.record import micros
 from interlock.store.contract import Store, cut
 from interlock.store.paging import NEWEST, Records, page_of
+from interlock.store.unreadable import readable
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,8 +88,8 @@ async def read_ledger(store: Store, tenant: str, *, now: datetime, before: str |
     """The law of conservation over one page of grants, newest first."""
     params = {"tenant": tenant, "before": before or NEWEST, "limit": limit + 1}
     rows = await store.query("grants.account_grants", params)
-    found = [(GRANTS.decode(body), int(recorded)) for body, recorded in rows]
-    counted, cursor = cut(found, limit, lambda row: row[0].id)
+    found = [(grant, int(recorded)) for body, recorded in rows for grant in readable(GRANTS, (body,))]
+    counted, cursor = cut(found, limit, lambda row: row[0].id, rows=len(rows))
     tallies = [(grant.tally(now), recorded) for grant, recorded in counted]
     return Ledger(
         grants=len(counted),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from interlock.identity.model import API_KEYS, PRINCIPALS, ApiKey, Principal
 from interlock.store.contract import Store, cut
+from interlock.store.unreadable import readable
 
 _NEWEST = 2**62
 
@@ -35,4 +36,5 @@ async def list_principals(
     rows = await store.query(
         "identity.list_principals", {"tenant": tenant, "after": after or "", "limit": limit + 1}
     )
-    return cut([PRINCIPALS.decode(row[0]) for row in rows], limit, lambda principal: principal.id)
+    found = readable(PRINCIPALS, (row[0] for row in rows))
+    return cut(found, limit, lambda principal: principal.id, rows=len(rows))

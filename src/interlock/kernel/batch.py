@@ -78,7 +78,8 @@ class Batch:
     def _admit(self, world: World, loaded: Loaded, own: Any) -> None:
         self._busy |= loaded.busy
         busy = self._busy
-        world.admit(loaded.records, (key for key in own if key not in busy) if busy else own)
+        free = (key for key in own if key not in busy) if busy else own
+        world.admit(loaded.records, free, loaded.unreadable)
         for pick, records in loaded.picked:
             world.admit_pick(pick, records)
 

@@ -13,10 +13,15 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from interlock.kernel.refusal import Unreadable
+
 ColumnValue = str | int | None
 Params = Mapping[str, ColumnValue]
 
 PICKED_MAX = 1024
+
+# Tenant and id, which every body begins with, and little else.
+_BEGINNING_CHARACTERS = 64
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -81,10 +86,23 @@ class Kind(Generic[R]):
         return self._encoder.encode(record)
 
     def decode(self, body: bytes | str) -> R:
+        """The record in a body; `Unreadable` if there is none."""
         decoder = self._decoder
         if decoder is None:
             decoder = self._decoder = msgspec.json.Decoder(self.record)
-        return decoder.decode(body)
+        try:
+            return decoder.decode(body)
+        except (msgspec.DecodeError, TypeError, ValueError) as error:
+            raise Unreadable(
+                self.name, why=f"{error}; it begins with {str(body)[:_BEGINNING_CHARACTERS]}"
+            ) from error
+
+    def decode_as(self, key: Key, body: bytes | str) -> R:
+        """The record of that key in its row's body; `Unreadable` if the body holds nothing, or another record."""
+        record = self.decode(body)
+        if record.id != key.id or record.tenant != key.tenant:
+            raise Unreadable(self.name, key.id, why=f"the row of {key.tenant} {key.id} holds another record")
+        return record
 
     def row(self, record: R) -> tuple[ColumnValue, ...]:
         """A record as tenant, id, version, body and then its own columns."""

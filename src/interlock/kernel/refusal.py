@@ -16,6 +16,21 @@ class Refusal(Exception):
         return str(self.args[0]) if self.args else type(self).__name__
 
 
+class Unreadable(Refusal):
+    """A stored record is not what was written. It is refused to whoever asks for it, and concerns nobody else.
+
+    `why` is for whoever runs this, not for callers: it may show a little of what is stored.
+    """
+
+    def __init__(self, kind: str, record_id: str | None = None, *, why: str = "") -> None:
+        self.kind = kind
+        self.why = why
+        what = kind.replace("_", " ") if record_id is None else f"{kind.replace('_', ' ')} {record_id}"
+        super().__init__(
+            f"the stored {what} cannot be read: it was changed in the store; put it back from a copy of the store"
+        )
+
+
 class Fault(Exception):
     """The service could not decide. `retry_after_seconds` is an estimate from what is known."""
 

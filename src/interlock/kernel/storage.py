@@ -17,6 +17,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
     `busy` are keys to own that somebody else holds. Whoever only sees them finds them in `records`. `alone` says
     that nobody else can write until this batch ends, so that to have seen a record is as good as to own it.
+    `unreadable` are keys whose rows hold something else than their record; they are not in `records`.
     """
 
     now: datetime
@@ -24,6 +25,7 @@ class Loaded(msgspec.Struct, frozen=True):
     picked: Sequence[tuple[Pick[Any], Sequence[Record]]] = ()
     busy: frozenset[Key] = frozenset()
     alone: bool = False
+    unreadable: frozenset[Key] = frozenset()
 
 
 class Transaction(msgspec.Struct, frozen=True):

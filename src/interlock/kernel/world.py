@@ -17,6 +17,7 @@ import msgspec
 
 from interlock.kernel.picks import Candidates
 from interlock.kernel.record import Key, Kind, Pick, Record
+from interlock.kernel.refusal import Unreadable
 
 R = TypeVar("R", bound=Record)
 NewId = Callable[[str], str]
@@ -66,6 +67,7 @@ class World:
         self.new_id = new_id
         self._records: dict[Key, Record | None] = {}
         self._owned: set[Key] = set()
+        self._unreadable: set[Key] = set()
         self._picks: dict[Pick[Any], Candidates[Any]] = {}
         self._picked_kinds: set[Kind[Any]] = set()
         # Keys this batch staged, each with what the store has; those that `add` made, in their order.
@@ -85,6 +87,8 @@ class World:
             # A plain tuple equals its Key and costs a third of one; rules ask this ten times a decision.
             return cast("R | None", self._records[kind, tenant, record_id])  # pyright: ignore[reportArgumentType]
         except KeyError:
+            if Key(kind, tenant, record_id) in self._unreadable:
+                raise Unreadable(kind.name, record_id) from None
             raise self._early(f"{kind.name} {record_id} is not in the command's reads") from None
 
     def pick(self, pick: Pick[R]) -> tuple[R, ...]:
@@ -100,7 +104,7 @@ class World:
     def put(self, kind: Kind[R], record: R) -> R:
         """Stage a change to an owned record, or its first version; returns it with its new version."""
         key = self._owned_key(kind, record)
-        before = self._records[key]
+        before = self.get(*key)
         stored = msgspec.structs.replace(record, version=(before.version if before else 0) + 1)
         self._stage(key, stored)
         return stored
@@ -127,10 +131,16 @@ class World:
 
     # What the kernel uses.
 
-    def admit(self, records: Mapping[Key, Record | None], owned: Iterable[Key]) -> None:
+    def admit(
+        self,
+        records: Mapping[Key, Record | None],
+        owned: Iterable[Key],
+        unreadable: Iterable[Key] = (),
+    ) -> None:
         """Take in what a load returned; a key that is absent in the store maps to None."""
         self._records.update(records)
         self._owned.update(owned)
+        self._unreadable.update(unreadable)
         self._pick_afresh()
 
     def admit_pick(self, pick: Pick[R], records: Sequence[R]) -> None:

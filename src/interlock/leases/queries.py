@@ -19,6 +19,7 @@ from interlock.leases.model import (
 )
 from interlock.store.contract import Store
 from interlock.store.paging import Records, page_of
+from interlock.store.unreadable import readable
 
 
 async def read_lease(store: Store, tenant: str, lease_id: str) -> Lease | None:
@@ -55,10 +56,10 @@ async def list_checkpoints(store: Store, tenant: str, lease_id: str, *, limit: i
     """The last checkpoints of a lease, newest first."""
     params = {"tenant": tenant, "lease": lease_id, "limit": limit}
     rows = await store.query("leases.list_checkpoints", params)
-    return [CHECKPOINTS.decode(row[0]).checkpoint for row in rows]
+    return [kept.checkpoint for kept in readable(CHECKPOINTS, (row[0] for row in rows))]
 
 
 async def list_lines(store: Store, tenant: str, *, limit: int) -> list[Node]:
     """Paths that somebody waits for, by name."""
     params = {"tenant": tenant, "after": "", "limit": limit}
-    return [NODES.decode(row[0]) for row in await store.query("leases.list_nodes_with_line", params)]
+    return readable(NODES, (row[0] for row in await store.query("leases.list_nodes_with_line", params)))

@@ -10,6 +10,7 @@ import msgspec
 from interlock.kernel.record import Key, micros
 from interlock.outbox.model import EVENTS, Event
 from interlock.store.contract import Row, Store
+from interlock.store.unreadable import readable
 
 BUSY = -1
 
@@ -81,7 +82,7 @@ async def forgettable(store: Store, *, before: datetime, up_to: int, limit: int)
 
 
 def _placed(rows: Sequence[Row]) -> list[Placed]:
-    return [Placed(int(row[0]), EVENTS.decode(row[1])) for row in rows]
+    return [Placed(int(row[0]), event) for row in rows for event in readable(EVENTS, row[1:2])]
 
 
 def _number(rows: Sequence[Row]) -> int:

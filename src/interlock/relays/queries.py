@@ -8,6 +8,7 @@ from interlock.kernel.record import Key, micros
 from interlock.relays.model import DELIVERIES, RELAYS, WEBHOOKS, Delivery, DeliveryState, Relay, Webhook
 from interlock.store.contract import Store
 from interlock.store.paging import Records, page_of
+from interlock.store.unreadable import readable
 
 COUNTED_MAX = 1000
 
@@ -20,13 +21,13 @@ async def list_webhooks(store: Store, tenant: str, *, before: str | None, limit:
 async def free_relays(store: Store, now: datetime, *, limit: int) -> list[Relay]:
     """Relays that nobody delivers for, the longest free first."""
     rows = await store.query("relays.free_relays", {"now": micros(now), "limit": limit})
-    return [RELAYS.decode(row[0]) for row in rows]
+    return readable(RELAYS, (row[0] for row in rows))
 
 
 async def every_relay(store: Store, *, limit: int) -> list[Relay]:
     """Relays of every tenant, the one that is furthest behind first."""
     rows = await store.query("relays.every_relay", {"limit": limit})
-    return [RELAYS.decode(row[0]) for row in rows]
+    return readable(RELAYS, (row[0] for row in rows))
 
 
 async def furthest_behind(store: Store) -> int | None:
@@ -41,7 +42,7 @@ async def deliveries(
     """A webhook's deliveries in one state, in the order of their events."""
     params = {"tenant": tenant, "webhook": webhook, "state": state.value, "after": after, "limit": limit}
     rows = await store.query("relays.list_deliveries", params)
-    return [DELIVERIES.decode(row[0]) for row in rows]
+    return readable(DELIVERIES, (row[0] for row in rows))
 
 
 async def count_deliveries(store: Store, tenant: str, webhook: str, state: DeliveryState) -> int:

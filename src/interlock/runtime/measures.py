@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from interlock.api.metrics import Registry
+from interlock.store import unreadable
 
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _WAITS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
@@ -88,6 +89,11 @@ class KernelMeasures:
             "interlock_overloaded_total", "Commands refused for a full queue."
         )
         registry.gauge("interlock_queue_depth", "Commands waiting for a batch.", queue_depth)
+        registry.gauge(
+            "interlock_unreadable_records",
+            "Stored records that this server met and could not read; its log names them.",
+            unreadable.met,
+        )
         self._seconds_each = 0.001
 
     def committed(self, commands: int, seconds: float) -> None:

@@ -59,7 +59,13 @@ class Store(BatchStore, Protocol):
     async def close(self) -> None: ...
 
 
-def cut(found: Sequence[T], limit: int, cursor: Callable[[T], str]) -> tuple[list[T], str | None]:
-    """One page out of a query that was asked for one more, and where to go on if that one came."""
+def cut(
+    found: Sequence[T], limit: int, cursor: Callable[[T], str], *, rows: int | None = None
+) -> tuple[list[T], str | None]:
+    """One page out of a query that was asked for one more, and where to go on if that one came.
+
+    `rows` is how many came, if some of them could not be read.
+    """
     page = list(found[:limit])
-    return page, cursor(page[-1]) if len(found) > limit else None
+    is_more = (len(found) if rows is None else rows) > limit
+    return page, cursor(page[-1]) if page and is_more else None

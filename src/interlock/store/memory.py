@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from interlock.kernel.idempotency import KEPT_ANSWERS
 from interlock.kernel.record import Key, Kind, Params, Reads, Record, from_micros, micros
+from interlock.kernel.refusal import Unreadable
 from interlock.kernel.storage import Loaded, Transaction, WriteConflict
 from interlock.kernel.world import Changes
 from interlock.store import pruning, statements
@@ -21,6 +22,7 @@ from interlock.store.contract import Row
 from interlock.store.migrations import migrations
 from interlock.store.named_sql import named_sql
 from interlock.store.sqlite_driver import connect, is_taken, roll_back
+from interlock.store.unreadable import readable, report
 
 R = TypeVar("R", bound=Record)
 
@@ -93,18 +95,26 @@ class MemoryStore:
         return len(old) + len(expired)
 
     def _load(self, reads: Reads) -> Loaded:
-        records = {key: self._record(key) for key in (*reads.own, *reads.see)}
+        records: dict[Key, Record | None] = {}
+        unreadable: list[Key] = []
+        for key in (*reads.own, *reads.see):
+            try:
+                records[key] = self._record(key)
+            except Unreadable as error:
+                report(error)
+                unreadable.append(key)
         picked: list[tuple[Any, Sequence[Record]]] = []
         for pick in reads.picks:
-            candidates = (self._record(key) for key in self._bodies if key.kind is pick.kind)
+            bodies = (body for key, body in self._bodies.items() if key.kind is pick.kind)
+            candidates = readable(pick.kind, bodies)
             found = [record for record in candidates if pick.matches(record, self._last_now)]
             found.sort(key=pick.sort_key)
             picked.append((pick, found[: pick.limit]))
-        return Loaded(self._last_now, records, picked)
+        return Loaded(self._last_now, records, picked, unreadable=frozenset(unreadable))
 
     def _record(self, key: Key) -> Any:
         body = self._bodies.get(key)
-        return None if body is None else key.kind.decode(body)
+        return None if body is None else key.kind.decode_as(key, body)
 
     def _write(self, batch_id: str, changes: Changes) -> None:
         self._expect(batch_id in self._abandoned or batch_id in self._batches, found=False)

@@ -9,6 +9,7 @@ import msgspec
 
 from interlock.kernel.record import Kind, Params, Record
 from interlock.store.contract import Store
+from interlock.store.unreadable import readable
 
 R = TypeVar("R", bound=Record)
 
@@ -43,9 +44,9 @@ async def page_of(
     for _ in range(_LOOKS_MAX):
         # One more than the page holds tells whether there is another page.
         rows = await store.query(name, {**params, "before": before or NEWEST, "limit": limit + 1})
-        found = [kind.decode(row[0]) for row in rows]
+        found = readable(kind, (row[0] for row in rows))
         items += filter(keep, found) if keep else found
-        before = found[-1].id if len(found) > limit else None
+        before = found[-1].id if found and len(rows) > limit else None
         if before is None or len(items) > limit:
             break
     if len(items) > limit:

@@ -91,9 +91,10 @@ class PostgresStore:
                 raise LockTimeout("the lost transaction is still open") from error
 
     async def get(self, kind: Kind[R], tenant: str, record_id: str) -> R | None:
-        statement = sql.load((), (kind.key(tenant, record_id),), sql.Lock.NONE)
+        key = kind.key(tenant, record_id)
+        statement = sql.load((), (key,), sql.Lock.NONE)
         rows = await self._connections.read(statement.sql, statement.arguments)
-        return next((kind.decode(body) for name, body in rows if name), None)
+        return next((kind.decode_as(key, body) for name, body in rows if name), None)
 
     async def query(self, name: str, params: Params) -> list[Row]:
         block = named_sql(name)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from interlock.kernel.record import Key, Kind, Pick, Reads, Record, from_micros
+from interlock.kernel.refusal import Unreadable
 from interlock.kernel.storage import Loaded, Transaction, WriteConflict
 from interlock.kernel.world import Changes
 from interlock.store import postgres_sql as sql
 from interlock.store.immutable import KeptImmutables
 from interlock.store.named_sql import named_sql
 from interlock.store.postgres_driver import LOCKED, Session
+from interlock.store.unreadable import Choosing, report
 
 # `lock_timeout` bounds the wait for each row; this bounds the wait for all of them.
 _LOCKS_SECONDS = 0.5
@@ -69,16 +71,20 @@ class PostgresBatches:
         see = [key for key in reads.see if key not in kept] if kept else reads.see
         rows = await self._fetch_locking(session, sql.load(reads.own, see, lock), lock, deadline)
         now = now or from_micros(int(rows[-1][1]))
-        found = self._decode(rows[:-1], (reads.own, see))
         records: dict[Key, Record | None] = dict.fromkeys(reads.own)
         records.update(dict.fromkeys(see))
+        found = self._decode(rows[:-1], records)
         records.update(found)
         records.update(kept)
         missing = [key for key in reads.own if key not in found] if lock is sql.Lock.SKIP else []
         held = await self._read(session, missing, deadline) if missing else {}
         records.update(held)
+        unreadable: frozenset[Key] = frozenset()
+        if len(found) < len(rows) - 1:
+            unreadable = await self._find_unreadable(session, records, deadline)
+            records = {key: record for key, record in records.items() if key not in unreadable}
         picked = [(pick, await self._choose(session, pick, now, deadline)) for pick in reads.picks]
-        return Loaded(now, records, picked, frozenset(held))
+        return Loaded(now, records, picked, frozenset(held), unreadable=unreadable)
 
     async def _fetch_locking(
         self, session: Session, statement: sql.Statement, lock: sql.Lock, deadline: Deadline
@@ -99,15 +105,31 @@ class PostgresBatches:
         """Those of these keys that exist, without locking them: somebody else has."""
         statement = sql.load((), keys, sql.Lock.NONE)
         rows = await session.fetch(statement.sql, *statement.arguments, timeout=deadline.left)
-        return self._decode(rows[:-1], (keys,))
+        return self._decode(rows[:-1], dict.fromkeys(keys))
 
-    def _decode(self, rows: Sequence[Any], keys: Iterable[Iterable[Key]]) -> dict[Key, Record]:
-        kinds = {key.kind.name: key.kind for some in keys for key in some}
+    async def _find_unreadable(
+        self, session: Session, records: Mapping[Key, Record | None], deadline: Deadline
+    ) -> frozenset[Key]:
+        """Of the keys without a record, those that have a row nevertheless."""
+        statement = sql.present([key for key, record in records.items() if record is None])
+        rows = await session.fetch(statement.sql, *statement.arguments, timeout=deadline.left)
+        kinds = {key.kind.name: key.kind for key in records}
+        return frozenset(kinds[name].key(tenant, record_id) for name, tenant, record_id in rows)
+
+    def _decode(self, rows: Sequence[Any], keys: Mapping[Key, object]) -> dict[Key, Record]:
+        """Those of these keys whose records can be read."""
+        kinds = {key.kind.name: key.kind for key in keys}
         found: dict[Key, Record] = {}
         for name, body in rows:
             kind: Kind[Any] = kinds[name]
-            record = kind.decode(body)
+            try:
+                record = kind.decode(body)
+            except Unreadable as unreadable:
+                report(unreadable)
+                continue
             key = kind.key_of(record)
+            if key not in keys:
+                continue  # The row of one record has the body of another.
             found[key] = record
             if kind.immutable:
                 self._kept.keep(key, record)
@@ -122,13 +144,14 @@ class PostgresBatches:
 
     async def _choose(
         self, session: Session, pick: Pick[Any], now: datetime, deadline: Deadline
-    ) -> list[Record]:
-        block = named_sql(pick.query)
-        values = {**pick.params(now), "limit": pick.limit}
+    ) -> Sequence[Record]:
+        block, params = named_sql(pick.query), pick.params(now)
         suffix = " FOR UPDATE SKIP LOCKED" if pick.own else ""
-        arguments = block.arguments(values)
-        rows = await session.fetch(block.postgres + suffix, *arguments, timeout=deadline.left)
-        return [pick.kind.decode(row[0]) for row in rows]
+        choosing = Choosing(pick)
+        while choosing.asks_for:
+            arguments = block.arguments({**params, "limit": choosing.asks_for})
+            choosing.take(await session.fetch(block.postgres + suffix, *arguments, timeout=deadline.left))
+        return choosing.chosen
 
     async def _write(self, session: Session, batch_id: str, changes: Changes, deadline: Deadline) -> None:
         statement = sql.write(batch_id, changes, self._types)

@@ -67,13 +67,21 @@ def load(own: Iterable[Key], see: Iterable[Key], lock: Lock) -> Statement:
     last of them: the parts of a UNION ALL run in order.
     """
     groups = [*_by_kind(own, lock), *_by_kind(see, Lock.NONE)]
-    columns: list[Sequence[ColumnValue]] = []
-    for _, _, keys in groups:
-        columns.append([key.tenant for key in keys])
-        columns.append([key.id for key in keys])
+    columns = _key_columns(groups)
     shape = tuple((kind, part) for kind, part, _ in groups)
     joined = _joined(columns)
     return Statement(_load_sql(shape, joined is not None), columns if joined is None else joined)
+
+
+def present(keys: Iterable[Key]) -> Statement:
+    """Which of these keys have a row, whatever is in it: rows are (kind, tenant, id)."""
+    groups = _by_kind(keys, Lock.NONE)
+    parts = [
+        f"SELECT '{kind.name}', r.tenant, r.id FROM unnest(${2 * n + 1}::text[], ${2 * n + 2}::text[]) "
+        f"AS k(tenant, id) JOIN {kind.table} r ON r.tenant = k.tenant AND r.id = k.id"
+        for n, (kind, _, _) in enumerate(groups)
+    ]
+    return Statement(" UNION ALL ".join(parts), _key_columns(groups))
 
 
 def write(batch_id: str, changes: Changes, types: ColumnTypes) -> Statement:
@@ -126,6 +134,14 @@ def _by_kind(keys: Iterable[Key], lock: Lock) -> list[tuple[Kind[Any], Lock, lis
     for key in keys:
         groups.setdefault(key.kind, []).append(key)
     return [(kind, lock, groups[kind]) for kind in sorted(groups, key=lambda kind: kind.name)]
+
+
+def _key_columns(groups: Iterable[tuple[Kind[Any], Lock, list[Key]]]) -> list[Sequence[ColumnValue]]:
+    columns: list[Sequence[ColumnValue]] = []
+    for _, _, keys in groups:
+        columns.append([key.tenant for key in keys])
+        columns.append([key.id for key in keys])
+    return columns
 
 
 @cache

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from interlock.kernel.record import Key, Kind, Params, Reads, Record, from_micros, micros
+from interlock.kernel.record import Key, Params, Pick, Reads, Record, from_micros, micros
+from interlock.kernel.refusal import Unreadable
 from interlock.kernel.storage import Loaded, Transaction, WriteConflict
 from interlock.kernel.world import Changes, Update
 from interlock.store import statements
@@ -14,6 +15,7 @@ from interlock.store.clock import Clock
 from interlock.store.immutable import KeptImmutables
 from interlock.store.named_sql import NamedSql, named_sql
 from interlock.store.sqlite_driver import Cursor, Database
+from interlock.store.unreadable import Choosing, report
 
 if TYPE_CHECKING:
     from interlock.store.contract import Row
@@ -57,19 +59,31 @@ class SqliteBatches:
         return self._last_now
 
     def _load(self, reads: Reads, now: datetime) -> Loaded:
-        records = {key: self._find(key) for keys in (reads.own, reads.see) for key in keys}
-        picked: list[tuple[Any, Sequence[Record]]] = []
-        for pick in reads.picks:
-            values = {**pick.params(now), "limit": pick.limit}
-            rows = rows_of(self._cursor, named_sql(pick.query), values)
-            picked.append((pick, [pick.kind.decode(row[0]) for row in rows]))
-        return Loaded(now, records, picked, alone=True)  # BEGIN IMMEDIATE has the file's one writer lock.
+        records: dict[Key, Record | None] = {}
+        unreadable: list[Key] = []
+        for keys in (reads.own, reads.see):
+            for key in keys:
+                try:
+                    records[key] = self._find(key)
+                except Unreadable as error:
+                    report(error)
+                    unreadable.append(key)
+        picked = [(pick, self._choose(pick, now)) for pick in reads.picks]
+        # BEGIN IMMEDIATE has the file's one writer lock.
+        return Loaded(now, records, picked, alone=True, unreadable=frozenset(unreadable))
+
+    def _choose(self, pick: Pick[Any], now: datetime) -> Sequence[Record]:
+        block, params = named_sql(pick.query), pick.params(now)
+        choosing = Choosing(pick)
+        while choosing.asks_for:
+            choosing.take(rows_of(self._cursor, block, {**params, "limit": choosing.asks_for}))
+        return choosing.chosen
 
     def _find(self, key: Key) -> Record | None:
         kind = key.kind
         if kind.immutable and (kept := self._kept.find(key)):
             return kept
-        record = select(self._cursor, kind, key.tenant, key.id)
+        record = select(self._cursor, key)
         if kind.immutable and record is not None:
             self._kept.keep(key, record)
         return record
@@ -106,7 +120,7 @@ def rows_of(runs: Cursor | Database, block: NamedSql, params: Params) -> list[Ro
     return list(runs.execute(block.sqlite, block.arguments(params)).fetchall())
 
 
-def select(cursor: Cursor, kind: Kind[Any], tenant: str, record_id: str) -> Any:
+def select(cursor: Cursor, key: Key) -> Any:
     """One record, or None."""
-    body = cursor.execute(statements.select_one(kind), (tenant, record_id)).get
-    return None if body is None else kind.decode(body)
+    body = cursor.execute(statements.select_one(key.kind), (key.tenant, key.id)).get
+    return None if body is None else key.kind.decode_as(key, body)

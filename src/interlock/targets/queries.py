@@ -8,6 +8,7 @@ from interlock.jobs.model import JOBS, Job
 from interlock.leases.model import LEASES, NODES, Lease, ancestors_of
 from interlock.store.contract import Store, cut
 from interlock.store.paging import Records
+from interlock.store.unreadable import readable
 from interlock.targets.model import TARGETS, Target
 
 # Sorts after every character that a key may have.
@@ -28,13 +29,14 @@ async def list_targets(
         rows = await store.query("targets.list_targets_under", {**params, **bounds})
     else:
         rows = await store.query("targets.list_targets", params)
-    return Records(*cut([TARGETS.decode(row[0]) for row in rows], limit, lambda target: target.id))
+    found = readable(TARGETS, (row[0] for row in rows))
+    return Records(*cut(found, limit, lambda target: target.id, rows=len(rows)))
 
 
 async def list_waiting_on(store: Store, tenant: str, key: str, *, limit: int) -> list[Job]:
     """Jobs that have not run yet and would change a target, newest first."""
     params = {"tenant": tenant, "target": key, "limit": limit}
-    return [JOBS.decode(row[0]) for row in await store.query("targets.list_jobs_waiting_on", params)]
+    return readable(JOBS, (row[0] for row in await store.query("targets.list_jobs_waiting_on", params)))
 
 
 async def list_holders(store: Store, tenant: str, key: str, now: datetime) -> list[Lease]:

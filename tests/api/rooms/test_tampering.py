@@ -93,17 +93,3 @@ async def test_a_refresh_puts_what_is_stored_before_people_again(durable_url: st
         assert refreshed.document["job_hash"] != before
         assert (await stage.approve(job, ada, job_hash=before)).word == "hash_mismatch"
         assert (await stage.approve(job, ada, job_hash=refreshed.document["job_hash"])).word == "approved"
-
-
-async def test_a_row_that_is_no_longer_json_releases_nothing_and_harms_no_neighbour(durable_url: str) -> None:
-    async with open_stage(store_for(durable_url)) as stage:
-        await stage.policy(ASK)
-        bot, ada = await stage.agent(), await stage.person("ada")
-        broken, whole = await stage.submit(bot), await stage.submit(bot)
-        await tamper(durable_url, broken, lambda job: job.pop("action"))
-
-        refused = await stage.approve(broken, ada)
-
-        assert refused.status == 500
-        assert (await stage.approve(whole, ada)).word == "approved"
-        assert (await stage.events(broken)) == ["approval.requested"]

@@ -1,0 +1,80 @@
+"""A row that somebody spoilt in the database: refused to whoever asks for it, and in nobody else's way."""
+
+from __future__ import annotations
+
+from interlock.kernel.record import Key
+from interlock.kernel.refusal import Unreadable
+from tests.conformance.places import MemoryPlace, Place, serving
+from tests.kernel.counters import CHORES, COUNTERS, NOTES, TENANT, Follow, Look, Plan, Point, Raise, Take
+
+LONG_AGO = 1_000_000
+
+
+async def spoil(place: Place, key: Key, body: str = "no longer JSON") -> None:
+    if isinstance(place, MemoryPlace):
+        place.spoil(key, body.encode())
+    else:
+        await place.rows(f"UPDATE {key.kind.table} SET body = '{body}' WHERE id = '{key.id}'")
+
+
+async def test_an_unreadable_record_is_refused_to_its_own_commands_only(place: Place) -> None:
+    async with serving(place.store()) as server:
+        await server.outcomes(Raise(name="a"), Raise(name="b"))
+        await spoil(place, COUNTERS.key(TENANT, "a"))
+
+        raised, looked, neighbour, absent = await server.outcomes(
+            Raise(name="a"), Look(name="a"), Raise(name="b"), Look(name="never")
+        )
+
+        assert isinstance(raised, Unreadable)
+        assert isinstance(looked, Unreadable)
+        assert (neighbour.count, absent) == (2, None)
+
+
+async def test_a_refusal_over_an_unreadable_record_is_recorded_like_any_other(place: Place) -> None:
+    async with serving(place.store()) as server:
+        await server.outcomes(Raise(name="t"), Point(name="s", at="t"))
+        await spoil(place, COUNTERS.key(TENANT, "t"))
+
+        (followed,) = await server.outcomes(Follow(name="s"))
+
+        assert isinstance(followed, Unreadable)
+        noted = await place.rows(f"SELECT subject FROM {NOTES.table}")
+        assert ("refused to follow s",) in noted
+
+
+async def test_the_body_of_another_record_is_not_taken_for_this_one(place: Place) -> None:
+    async with serving(place.store()) as server:
+        await server.outcomes(Raise(name="a"), Raise(name="b", by=5))
+        await spoil(
+            place, COUNTERS.key(TENANT, "a"), f'{{"tenant":"{TENANT}","id":"b","version":1,"count":5}}'
+        )
+
+        copied, original = await server.outcomes(Raise(name="a"), Raise(name="b"))
+
+        assert isinstance(copied, Unreadable)
+        assert original.count == 6
+
+
+async def test_unreadable_rows_hide_nothing_behind_them_from_a_pick(place: Place) -> None:
+    async with serving(place.store()) as server:
+        await server.outcomes(*(Plan(name=f"c{n}", due=LONG_AGO + n) for n in range(6)))
+        for name in ("c0", "c1", "c3"):
+            await spoil(place, CHORES.key(TENANT, name))
+
+        taken = [(await server.outcomes(Take(who="w", most=1)))[0] for _ in range(4)]
+
+        assert taken == [("c2",), ("c4",), ("c5",), ()]
+
+
+async def test_an_unreadable_record_is_told_of_on_a_plain_read(place: Place) -> None:
+    async with serving(place.store()) as server:
+        await server.outcomes(Raise(name="a"))
+        await spoil(place, COUNTERS.key(TENANT, "a"))
+
+        try:
+            found = await server.store.get(COUNTERS, TENANT, "a")
+        except Unreadable as unreadable:
+            found = unreadable
+
+        assert isinstance(found, Unreadable)
