@@ -27,7 +27,15 @@ from interlock.permits.verifying import PermitInvalid, verify_permit
 ACTION_ID_CHARACTERS_MAX = 300
 
 FenceNumber = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
-RequestHash = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[\u0021-\u007e]+$(?!\n)")]
+RequestHash = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=200,
+        pattern=r"^[\u0021-\u007e]+$(?!\n)",
+        description="Visible ASCII characters, such as sha256:….",
+    ),
+]
 
 
 class LeaseBody(Body, frozen=True, kw_only=True):

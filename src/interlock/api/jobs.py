@@ -38,7 +38,13 @@ Text = Annotated[str, msgspec.Meta(max_length=255, pattern=_LINE)]
 # msgspec 0.22 frees what is not its own if a text with a pattern may also be a list, so this one is matched below.
 TextOrList = Annotated[str, msgspec.Meta(max_length=255, extra_json_schema={"pattern": _LINE})]
 Topic = Annotated[
-    str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9_\-]+(\.[A-Za-z0-9_\-]+)*$(?!\n)")
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=255,
+        pattern=r"^[A-Za-z0-9_\-]+(\.[A-Za-z0-9_\-]+)*$(?!\n)",
+        description="Words of letters, digits, _ and -, joined by dots.",
+    ),
 ]
 Label = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.\-/]+$(?!\n)")]
 Reason = Annotated[str, msgspec.Meta(max_length=4000, pattern=_PROSE)]

@@ -69,11 +69,11 @@ async def add(call: Asked[None, AddBody]) -> Answer:
         secret = body.secret or spell_secret(secrets.token_bytes(_SECRET_BYTES))
         read_secret(secret)
     except BadUrl as error:
-        raise invalid(Fault("body/url", str(error))) from None
+        raise invalid(Fault("/url", str(error))) from None
     except BadTypes as error:
-        raise invalid(Fault("body/types", str(error))) from None
+        raise invalid(Fault("/types", str(error))) from None
     except BadSecret as error:
-        raise invalid(Fault("body/secret", str(error))) from None
+        raise invalid(Fault("/secret", str(error))) from None
     webhook_id = new_id("wh")
     command = AddWebhook(
         webhook_id=webhook_id,

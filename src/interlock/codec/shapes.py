@@ -12,12 +12,20 @@ from msgspec import inspect
 
 from interlock.codec.strict import FAULTS_MAX, Fault, pointer
 
+# How the reason begins if a text has signs in it that it cannot have.
+MISSPELT = "cannot be spelled so"
+
 _LOCATION = re.compile(r" - at (`key` in )?`\$([^`]*)`$")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _UNKNOWN = re.compile(r"^Object contains unknown field `(.*)`$", re.DOTALL)
 _MISSING = re.compile(r"^Object missing required field `(.*)`$", re.DOTALL)
 _SHOWN_MAX = 100
 _NO_CHOICE = re.compile(r"^Invalid enum value (.*)$", re.DOTALL)
+_NO_MATCH = re.compile(r"^Expected `str` matching regex ")
+_OF_SIGNS = re.compile(
+    r"\^\[(?P<without>\^?)(?P<signs>(?:\\.|[^\]\\])+)\](?:[*+]|\{[0-9,]+\})\$(?:\(\?!\\n\))?"
+)
+_ALPHANUMERIC = "A-Za-z0-9"
 _EMPTY = re.compile(r"^Expected `(?:str|array|object)` of length >= 1$")
 
 
@@ -43,9 +51,11 @@ def _located(message: str, shape: type[Any]) -> Fault:
         return Fault(path + pointer(missing[1]), "is required")
     if (other := _NO_CHOICE.match(message)) and (choices := _choices_at(shape, steps)):
         return Fault(path, f"{other[1][:_SHOWN_MAX]} is not possible here; use {' or '.join(choices)}")
-    if location is not None and location[1]:
-        return Fault(path, f"a key: {_readable(message)}")
-    return Fault(path, _readable(message))
+    is_key = location is not None and bool(location[1])
+    reason = _readable(message)
+    if _NO_MATCH.match(message) and (spelling := _spelling_at(shape, steps, is_key=is_key)):
+        reason = f"{MISSPELT}; write {spelling}"
+    return Fault(path, f"a key: {reason}" if is_key else reason)
 
 
 def _readable(message: str) -> str:
@@ -88,6 +98,36 @@ def _choices_at(shape: type[Any], steps: tuple[str, ...]) -> list[str]:
         elif isinstance(kind, inspect.LiteralType):
             found += map(str, kind.values)
     return found
+
+
+def _spelling_at(shape: type[Any], steps: tuple[str, ...], *, is_key: bool) -> str | None:
+    """Say in words how the text at `steps` inside `shape` is spelled: nobody reads a pattern."""
+    kinds = _types_at(shape, steps)
+    if is_key:
+        kinds = [kind.key_type for kind in kinds if isinstance(kind, inspect.DictType)]
+    return next((words for kind in kinds if (words := _spelling(kind))), None)
+
+
+def _spelling(kind: Any) -> str | None:
+    described: dict[str, str] = {}
+    if isinstance(kind, inspect.Metadata):
+        described, kind = cast("dict[str, str]", kind.extra_json_schema or {}), kind.type
+    if not isinstance(kind, inspect.StrType) or kind.pattern is None:
+        return None
+    if about := described.get("description"):
+        return about[:1].lower() + about[1:].rstrip(".")
+    made_of = _OF_SIGNS.fullmatch(kind.pattern)
+    return _signs(made_of["signs"], is_without=bool(made_of["without"])) if made_of else None
+
+
+def _signs(signs: str, *, is_without: bool) -> str | None:
+    if is_without:
+        what = "one line" if signs.startswith(r"\u0000-\u001f") else "text"
+        return f"{what} without control characters"
+    if not signs.startswith(_ALPHANUMERIC):
+        return None
+    others = signs.removeprefix(_ALPHANUMERIC).replace("\\", "")
+    return f"letters, digits and {' '.join(others)} only"
 
 
 def _types_at(shape: type[Any], steps: tuple[str, ...]) -> list[Any]:

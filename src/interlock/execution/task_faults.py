@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from interlock.codec.located import LocatedFault, Mapping, Node, Sequence, Source
-from interlock.codec.shapes import shape_faults
+from interlock.codec.shapes import MISSPELT, shape_faults
 from interlock.execution.tasks import BadTask, Name, Task, check_task
 
 _UNKNOWN = "unknown field"
@@ -53,7 +53,7 @@ def _faults(name: str, document: Any) -> Iterator[tuple[tuple[str, ...], str]]:
 
 def _advised(steps: tuple[str, ...], reason: str) -> str:
     """YAML reads a bare true or 7 as something else than text; and nobody reads a pattern."""
-    if "matching regex" in reason:
+    if reason.startswith(MISSPELT) or "matching regex" in reason:
         return _SPELLED.get(steps[0], reason)
     if not reason.startswith("expected str, got"):
         return reason

@@ -53,7 +53,11 @@ async def test_a_valid_body_reaches_the_operation_typed(service: Service) -> Non
         ({"name": "x", "spots": [{"row": 1, "colunm": 1}]}, "/spots/0/colunm", "did you mean 'column'?"),
         ({"name": "x", "zzz": 1}, "/zzz", "unknown field; known are name, weight"),
         ({"name": "x", "a/b~": 1}, "/a~1b~0", "unknown field"),
-        ({"name": "x", "keep_for": "soon"}, "/keep_for", "matching regex"),
+        (
+            {"name": "x", "keep_for": "soon"},
+            "/keep_for",
+            "cannot be spelled so; write a duration such as 30s",
+        ),
         ([], "", "expected object, got array"),
         (None, "/name", "is required"),
     ],

@@ -63,11 +63,11 @@ async def test_a_webhook_gets_what_happens_after_it_was_added(sqlite_url: str) -
 @pytest.mark.parametrize(
     ("body", "path"),
     [
-        ({"url": "https://10.0.0.1/hook"}, "body/url"),
-        ({"url": "ftp://example.com"}, "body/url"),
-        ({"url": "https://example.com", "types": ["No Type"]}, "body/types"),
-        ({"url": "https://example.com", "secret": "whsec_c2hvcnQ="}, "body/secret"),
-        ({"url": "https://example.com", "secret": "word"}, "body/secret"),
+        ({"url": "https://10.0.0.1/hook"}, "/url"),
+        ({"url": "ftp://example.com"}, "/url"),
+        ({"url": "https://example.com", "types": ["No Type"]}, "/types"),
+        ({"url": "https://example.com", "secret": "whsec_c2hvcnQ="}, "/secret"),
+        ({"url": "https://example.com", "secret": "word"}, "/secret"),
     ],
 )
 async def test_what_cannot_be_delivered_to_is_refused(
