@@ -11,7 +11,7 @@ from interlock.kernel.refusal import Unreadable
 from interlock.kernel.storage import Loaded, Transaction, WriteConflict
 from interlock.kernel.world import Changes, Update
 from interlock.store import statements
-from interlock.store.clock import Clock
+from interlock.store.clock import Clock, OnwardClock
 from interlock.store.immutable import KeptImmutables
 from interlock.store.named_sql import NamedSql, named_sql
 from interlock.store.sqlite_driver import Cursor, Database
@@ -31,8 +31,7 @@ class SqliteBatches:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._cursor = database.cursor()
-        self._clock = clock
-        self._last_now = from_micros(0)
+        self._clock = OnwardClock(clock)
         self._kept = KeptImmutables()
 
     def decide_and_write(self, transaction: Transaction) -> bool:
@@ -53,10 +52,9 @@ class SqliteBatches:
         return abandoned != 0
 
     def now(self) -> datetime:
-        """Never earlier than any batch before, in whichever process it ran."""
+        """Never earlier than any batch before, in whichever process it ran; and time always passes."""
         newest = self._cursor.execute(_NEWEST).get
-        self._last_now = max(self._clock(), self._last_now, from_micros(newest or 0))
-        return self._last_now
+        return self._clock.now(not_before=from_micros(newest or 0))
 
     def _load(self, reads: Reads, now: datetime) -> Loaded:
         records: dict[Key, Record | None] = {}
