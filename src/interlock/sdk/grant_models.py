@@ -17,6 +17,7 @@ class GrantUse(msgspec.Struct, frozen=True, kw_only=True):
     execution_id: str = ""
     claimed_by: str | None = None
     claimed_at: datetime | None = None
+    args_digest: str = ""
     action_id: str | None = None
 
 
@@ -24,6 +25,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """A permission: `open`, `spent`, `expired` or `revoked`. `tally` says what became of its uses."""
 
     id: str
+    grant_id: str = ""
     task: str
     state: str
     uses: int = 1
@@ -72,6 +74,7 @@ class Signer(msgspec.Struct, frozen=True, kw_only=True):
     added_at: datetime | None = None
     added_by: str | None = None
     revoked_at: datetime | None = None
+    revoked_by: str | None = None
 
 
 class JobGrantUse(msgspec.Struct, frozen=True, kw_only=True):

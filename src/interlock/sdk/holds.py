@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, Generic, Literal, TypeVar
 
 from interlock.sdk.flow import Flow, taken
-from interlock.sdk.models import Lease, Run
+from interlock.sdk.lease_models import Lease
+from interlock.sdk.models import Run
 from interlock.sdk.operations import admission, leases
 from interlock.sdk.session import Session
 

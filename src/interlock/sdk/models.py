@@ -64,6 +64,13 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[str, ...] = ()
 
 
+class Escalation(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may decide, too, after a time."""
+
+    after_seconds: int
+    groups: tuple[str, ...] = ()
+
+
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """People's decision on a job: `pending`, `approved`, `rejected`, `expired` or `withdrawn`.
 
@@ -76,6 +83,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[str, ...] = ()
     self_approval: bool = False
     binding: str = "strict"
+    on_expiry: str = "deny"
+    escalate: tuple[Escalation, ...] = ()
     votes: tuple[Vote, ...] = ()
     requested_at: datetime | None = None
     expires_at: datetime | None = None
@@ -172,10 +181,24 @@ class Renewed(msgspec.Struct, frozen=True, kw_only=True):
     """A lease's new end, and a permit until then."""
 
     id: str
+    state: str = "RUNNING"
     fence: int
     lease_expires_at: datetime
     permit: str
     attempt: int = 1
+
+
+class Touch(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of a target."""
+
+    actor: str
+    version: str
+    kind: str | None = None
+    previous_version: str | None = None
+    based_on: str | None = None
+    summary: str = ""
+    at: datetime | None = None
+    conflict_id: str | None = None
 
 
 class Drift(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,14 +213,19 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a reviewer needs to decide on a job."""
+    """Everything a reviewer needs to decide on a job. `touches` are the last changes of what it would change."""
 
     job_id: str
     state: str
     job: Job
     approval: Approval
     payload: Any = None
+    job_hash: str | None = None
+    rule: str | None = None
+    votes: tuple[Vote, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
     drift: Drift = Drift()
+    touches: tuple[Touch, ...] = ()
     votes_needed: int | None = None
     on_approve: str | None = None
 
@@ -337,52 +365,3 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     running: int = 0
     waiting: int = 0
     next_cursor: str | None = None
-
-
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an owner got."""
-
-    number: int
-    at: datetime | None = None
-    by: str | None = None
-    done: Any = None
-    partial: Any = None
-    evidence: Any = None
-    validation: Any = None
-    open_questions: Any = None
-
-
-class Predecessor(msgspec.Struct, frozen=True, kw_only=True):
-    """Who had the resource before, how that ended, and how far they got."""
-
-    owner: str
-    ended: str
-    lease_id: str | None = None
-    checkpoint: Checkpoint | None = None
-
-
-class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """One owner's hold on one resource."""
-
-    lease_id: str
-    resource: str
-    state: str
-    fence: int
-    owner: str
-    mode: str = "exclusive"
-    purpose: str = ""
-    session: str = ""
-    ttl_seconds: int | float = 60
-    since: datetime | None = None
-    expires_at: datetime | None = None
-    conflict_id: str | None = None
-    checkpoint: Checkpoint | None = None
-    predecessor: Predecessor | None = None
-
-
-class CheckedFence(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a fence is current."""
-
-    current: bool
-    state: str
-    current_fence: int

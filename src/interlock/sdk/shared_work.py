@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from interlock.sdk.models import Target, Touch
+
 
 class StoredResult(msgspec.Struct, frozen=True, kw_only=True):
     """A result that is too large to come along; `effect_result` reads it."""
@@ -33,6 +35,15 @@ class GrantUsed(msgspec.Struct, frozen=True, kw_only=True):
     use: int = 0
 
 
+class LeaseUsed(msgspec.Struct, frozen=True, kw_only=True):
+    """The lease that an effect was begun under."""
+
+    id: str
+    fence: int
+    resource: str = ""
+    session: str = ""
+
+
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """One action and what became of it: `IN_PROGRESS`, `COMMITTED`, `FAILED` or `AMBIGUOUS`.
 
@@ -55,6 +66,9 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     error: Any = None
     doubt: str | None = None
     job_id: str | None = None
+    job_hash: str | None = None
+    lease: LeaseUsed | None = None
+    target: Target | None = None
     grant: GrantUsed | None = None
     resolved: Resolved | None = None
     replayed: bool = False
@@ -82,19 +96,6 @@ class TouchedMany(msgspec.Struct, frozen=True, kw_only=True):
     """Targets as they stand, in the order in which they were named."""
 
     items: tuple[Touched, ...] = ()
-
-
-class Touch(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of a target."""
-
-    actor: str
-    version: str
-    kind: str | None = None
-    previous_version: str | None = None
-    based_on: str | None = None
-    summary: str = ""
-    at: datetime | None = None
-    conflict_id: str | None = None
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,12 +17,14 @@ from interlock.sdk.session import Session
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened (a CloudEvent). `position` is its place among all events."""
 
+    specversion: str = "1.0"
     id: str
     type: str
     subject: str
     position: str
     time: datetime | None = None
     source: str | None = None
+    datacontenttype: str = "application/json"
     data: dict[str, Any] = {}
 
 
@@ -47,12 +49,13 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Webhook(msgspec.Struct, frozen=True, kw_only=True):
-    """Where events are posted. `secret` is there once, in the answer that made it."""
+    """Where events are posted. `secret` is there once, in the answer that made it, with its `version`."""
 
     id: str
     url: str
     types: tuple[str, ...] = ()
     description: str = ""
+    version: int | None = None
     secret: str | None = None
     progress: Progress | None = None
     waiting: int = 0
@@ -71,7 +74,7 @@ class WebhookTest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """An event that a webhook did not take."""
+    """An event that a webhook did not take. `event` is what was posted."""
 
     event_id: str
     type: str
@@ -81,6 +84,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int
     error: str = ""
     since: datetime | None = None
+    event: Event | None = None
 
 
 class Relays(msgspec.Struct, frozen=True, kw_only=True):

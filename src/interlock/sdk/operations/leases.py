@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from interlock.sdk.calls import change, fetch, path
 from interlock.sdk.flow import Flow
-from interlock.sdk.models import CheckedFence, Lease, Page
+from interlock.sdk.lease_models import CheckedFence, Lease
+from interlock.sdk.models import Page
 from interlock.sdk.session import Session
 
 
