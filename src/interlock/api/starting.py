@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import random
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -22,7 +22,7 @@ from interlock.api.admission_views import run_view
 from interlock.api.authentication import presented_key
 from interlock.api.http import Request
 from interlock.api.operations import Answer, Body, Reply
-from interlock.api.service_calls import Asked, caller_of, decide
+from interlock.api.service_calls import REPLAYED, Asked, caller_of, decide
 from interlock.codec.canonical import canonical
 from interlock.codec.durations import TtlSeconds
 from interlock.identity.refusals import Unauthenticated
@@ -50,9 +50,14 @@ class StartBody(Body, frozen=True, kw_only=True):
 
 async def start(call: Asked[None, StartBody], workflow: str) -> Answer:
     """Start a run of `workflow`, and count how that ended."""
+    return await counted(call, workflow, _start_or_wait(call, workflow))
+
+
+async def counted(call: Asked[None, Any], workflow: str, starting: Awaitable[Answer]) -> Answer:
+    """Await a start of `workflow` and count how it ended; a gate that could not be asked is told as such."""
     stats, tenant = call.services.admission_stats, call.caller.tenant
     try:
-        answer = await _start_or_wait(call, workflow)
+        answer = await starting
     except GateFull:
         stats.count(tenant, workflow, "full")
         raise
@@ -64,7 +69,8 @@ async def start(call: Asked[None, StartBody], workflow: str) -> Answer:
                 retry_after_seconds=fault.retry_after_seconds,
             ) from fault
         raise
-    stats.count(tenant, workflow, "admitted")
+    if answer.headers != REPLAYED:
+        stats.count(tenant, workflow, "admitted")
     return answer
 
 

@@ -17,6 +17,7 @@ from interlock.api.jobs import READERS
 from interlock.api.listing import PageQuery
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.service_calls import Asked, caller_of, decide, refuse
+from interlock.api.starting import counted
 from interlock.api.workflow_views import (
     RunWithSteps,
     StepBody,
@@ -110,17 +111,23 @@ async def approve_step(call: Asked[None, ApproveBody]) -> Answer:
 
 
 async def delete_run(call: Asked[None, None]) -> Answer:
-    run = await _settled(call)
+    run = await read_run(call.services.store, call.caller.tenant, call.path["run_id"])
     if run is None:
         return await refuse(call, NotFound("run", call.path["run_id"]))
+    await _settle(call, run)
     command = DeleteRun(caller=caller_of(call), run_id=run.id)
     return await decide(call, command, lambda gone: Reply(200, run_view(gone)))
 
 
 async def rerun(call: Asked[None, RerunBody]) -> Answer:
-    old = await _settled(call)
+    old = await read_run(call.services.store, call.caller.tenant, call.path["run_id"])
     if old is None:
         return await refuse(call, NotFound("run", call.path["run_id"]))
+    return await counted(call, old.workflow, _rerun(call, old))
+
+
+async def _rerun(call: Asked[None, RerunBody], old: Run) -> Answer:
+    await _settle(call, old)
     start = StartRun(
         caller=caller_of(call),
         workflow=old.workflow,
@@ -132,15 +139,13 @@ async def rerun(call: Asked[None, RerunBody]) -> Answer:
     return await decide(call, command, lambda run: Reply(201, run_view(run)))
 
 
-async def _settled(call: Asked[None, Any]) -> Run | None:
-    """The run that the path names, if there is one; one that was cancelled just now has its steps stopped first."""
-    run = await read_run(call.services.store, call.caller.tenant, call.path["run_id"])
-    if run is not None and run.state is not RunState.RUNNING:
+async def _settle(call: Asked[None, Any], run: Run) -> None:
+    """Stop the steps of a run that was cancelled just now."""
+    if run.state is not RunState.RUNNING:
         looked = AdvanceRun(
             tenant=run.tenant, run_id=run.id, workflow=run.workflow, started_by=run.started_by
         )
         await call.services.kernel.run(looked)
-    return run
 
 
 _TAG = "Workflows"
@@ -193,5 +198,6 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         summary="Run a finished run again from one of its steps", body=RerunBody,
         answers={201: RunView}, answer=rerun,
         problems=("max_concurrent_runs", "admission_unavailable", "not_actionable"),
+        unavailable="admission_unavailable",
     ),
 )  # fmt: skip

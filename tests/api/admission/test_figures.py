@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import apsw
+
 from interlock.api.metrics import SERIES_MAX, Registry
 from interlock.kernel.refusal import StoreUnavailable
 from interlock.runtime.admission_stats import AdmissionStats
+from tests.api.rooms.stage import Seen
 from tests.rules.admission.hall import Hall
 
 
@@ -35,6 +38,44 @@ async def test_stats_and_metrics_count_each_outcome_by_tenant_and_workflow(hall:
     assert await hall.stage.metric(line.format("a", "admitted")) == 1
     assert await hall.stage.metric(line.format("a", "full")) == 1
     assert await hall.stage.metric(line.format("b", "unavailable")) == 1
+
+
+async def test_a_repeat_admits_nothing_and_a_rerun_does(hall: Hall) -> None:
+    for _ in range(3):
+        assert (await hall.ask("a", key="k")).status == 201
+    over = await run_that_is_over(hall)
+    assert (await rerun(hall, over)).status == 201
+    await hall.limit(1)
+    assert (await rerun(hall, over)).status == 429
+
+    told = (await hall.stage.get("admission/stats"))["workflows"]
+
+    counted = {each["workflow"]: (each["admitted"], each["full_429"]) for each in told}
+    assert counted == {"a": (1, 0), "b": (2, 1)}
+
+
+async def test_a_rerun_whose_gate_is_locked_could_not_be_evaluated(file_hall: Hall, sqlite_url: str) -> None:
+    over = await run_that_is_over(file_hall)
+    holder = apsw.Connection(sqlite_url.removeprefix("sqlite:///"))
+    holder.execute("BEGIN IMMEDIATE")
+
+    seen = await rerun(file_hall, over)
+
+    holder.execute("ROLLBACK")
+    assert (seen.status, seen.word) == (503, "admission_unavailable")
+    assert (await file_hall.stage.get("admission/stats"))["unavailable_503"] == 1
+
+
+async def run_that_is_over(hall: Hall) -> str:
+    """The id of a cancelled run of `b`."""
+    await hall.stage.call("PUT", "workflows/b", hall.stage.admin, {"steps": [{"id": "one", "topic": "x"}]})
+    run = await hall.start("b")
+    assert (await hall.end(run, "cancel")).status == 200
+    return run["run_id"]
+
+
+async def rerun(hall: Hall, run_id: str) -> Seen:
+    return await hall.stage.call("POST", f"workflow-runs/{run_id}/rerun", hall.bot, {"from_step": "one"})
 
 
 async def test_setting_a_limit_tells_how_many_runs_it_counts_now(hall: Hall) -> None:
