@@ -38,10 +38,7 @@ async def drill_outage(
     seconds: float = 5,
 ) -> Report:
     """Play it on `store` and the server at `url`; on a temporary store or server for what is not named."""
-    if url and not store:
-        raise PlaceUnfit("name the store that the server at --url uses with --store; it will be blocked")
-    if store:
-        check_blockable(store)
+    _check_named(store, url)
     async with _staged(store, url) as (place, named):
         agent = await place.caller("agent", "agent", ["submit"])
         workflow = f"drill-{secrets.token_hex(4)}"
@@ -71,6 +68,13 @@ async def drill_outage(
         phases = [phase("during the outage", during), phase("repeats after it", repeats)]
         where = f"{place.url} on {named.partition('@')[2] or named}"
         return report("outage", where, phases, checks, left_behind=await place.clean_up())
+
+
+def _check_named(store: str | None, url: str | None) -> None:
+    if store:
+        check_blockable(store)
+    elif url:
+        raise PlaceUnfit("name the store that the server at --url uses with --store; it will be blocked")
 
 
 class _Client:
