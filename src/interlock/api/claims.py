@@ -91,12 +91,14 @@ async def _claim_now(call: Asked[None, ClaimBody], signer: Signer) -> tuple[Answ
     )
 
     def render(claimed: tuple[Claimed, ...]) -> Reply:
-        for each in claimed:
-            service.measures.work.claimed(each.waited_seconds)
         return Reply(200, ClaimedView(jobs=[held_view(each.job, signer) for each in claimed]))
 
+    def count(claimed: tuple[Claimed, ...]) -> None:
+        for each in claimed:
+            service.measures.work.claimed(each.waited_seconds)
+
     try:
-        return await decide(call, command, render), False
+        return await decide(call, command, render, count=count), False
     except NothingToClaim as nothing:
         return None, bool(nothing.blocked)
 
@@ -110,12 +112,12 @@ async def claim_one(call: Asked[None, ClaimOneBody]) -> Answer:
         lease_seconds=call.body.lease_seconds,
         backoff=service.settings.backoff(),
     )
-
-    def render(claimed: Claimed) -> Reply:
-        service.measures.work.claimed(claimed.waited_seconds)
-        return Reply(200, held_view(claimed.job, signer))
-
-    return await decide(call, command, render)
+    return await decide(
+        call,
+        command,
+        lambda claimed: Reply(200, held_view(claimed.job, signer)),
+        count=lambda claimed: service.measures.work.claimed(claimed.waited_seconds),
+    )
 
 
 def held_view(job: Job, signer: Signer) -> HeldJobView:

@@ -80,7 +80,7 @@ async def renew(call: Asked[None, RenewBody]) -> Answer:
 async def complete(call: Asked[None, CompleteBody]) -> Answer:
     body = call.body
     _check_size(call, "result", body.result, _RESULT_BYTES_MAX)
-    return await _held(call, CompleteJob(**_holder(call, body.fence), result=body.result), _finished(call))
+    return await _finished(call, CompleteJob(**_holder(call, body.fence), result=body.result))
 
 
 async def fail(call: Asked[None, FailBody]) -> Answer:
@@ -92,14 +92,14 @@ async def fail(call: Asked[None, FailBody]) -> Answer:
         error=body.error,
         retryable=body.retryable,
     )
-    return await _held(call, command, _finished(call))
+    return await _finished(call, command)
 
 
 async def release(call: Asked[None, ReleaseBody]) -> Answer:
     body = call.body
     _check_size(call, "checkpoint", body.checkpoint, _CHECKPOINT_BYTES_MAX)
     command = ReleaseJob(**_holder(call, body.fence), checkpoint=body.checkpoint)
-    return await _held(call, command, _finished(call))
+    return await _finished(call, command)
 
 
 async def retry(call: Asked[None, RetryBody]) -> Answer:
@@ -107,20 +107,28 @@ async def retry(call: Asked[None, RetryBody]) -> Answer:
     return await decide(call, command, lambda job: Reply(200, job_view(job)))
 
 
-async def _held(call: Asked[Any, Any], command: HolderCommand, render: Callable[[Job], Reply]) -> Answer:
+async def _finished(call: Asked[Any, Any], command: HolderCommand) -> Answer:
+    """End an attempt, and count what came of it."""
+    finished = call.services.measures.work.finished
+    return await _held(
+        call,
+        command,
+        lambda job: Reply(200, job_view(job)),
+        count=lambda job: finished.add(_OUTCOMES.get(job.state, "retrying")),
+    )
+
+
+async def _held(
+    call: Asked[Any, Any],
+    command: HolderCommand,
+    render: Callable[[Job], Reply],
+    count: Callable[[Job], None] | None = None,
+) -> Answer:
     try:
-        return await decide(call, command, render)
+        return await decide(call, command, render, count=count)
     except FenceStale:
         call.services.measures.work.stale_fences.add(command.verb())
         raise
-
-
-def _finished(call: Asked[Any, Any]) -> Callable[[Job], Reply]:
-    def render(job: Job) -> Reply:
-        call.services.measures.work.finished.add(_OUTCOMES.get(job.state, "retrying"))
-        return Reply(200, job_view(job))
-
-    return render
 
 
 _OUTCOMES = {JobState.SUCCEEDED: "succeeded", JobState.FAILED: "failed"}

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
+from interlock.kernel.storage import WriteConflict
+from interlock.kernel.world import Changes
 from tests.api.rooms.stage import ASK, Stage
 
 RICH = (
@@ -64,6 +69,35 @@ async def test_a_repeat_is_counted_as_a_repeat_and_not_as_another_decision(stage
     assert await stage.metric('interlock_submits_total{decision="require_human"}') == 1
     assert await stage.metric('interlock_approvals_total{verb="approve",outcome="approved"}') == 1
     assert await stage.metric("interlock_idempotent_replays_total") == 4
+
+
+async def test_an_attempt_is_counted_once_however_often_its_batch_is_decided(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot = await stage.agent("bot", "submit,work")
+    first, second = [await stage.submit(bot, topic="read") for _ in range(2)]
+    decided_twice(stage)
+
+    claimed = await stage.call("POST", "jobs/claim", bot, {"topics": ["read"]}, idempotency_key="k")
+    by_id = await stage.call("POST", f"jobs/{second}/claim", bot, {}, idempotency_key="k")
+    for job, fence in ((first, claimed.document["jobs"][0]["fence"]), (second, by_id.document["fence"])):
+        path, body = f"jobs/{job}/complete", {"fence": fence, "result": 1}
+        assert (await stage.call("POST", path, bot, body, idempotency_key=job)).status == 200
+
+    assert await stage.metric('interlock_claims_total{outcome="claimed"}') == 2
+    assert await stage.metric('interlock_attempts_finished_total{outcome="succeeded"}') == 2
+
+
+def decided_twice(stage: Stage) -> None:
+    """Let somebody else be quicker with every batch, once, so that it is decided again."""
+    store: Any = stage.service.store
+    write, is_beaten = store._write, itertools.cycle((True, False))
+
+    def write_or_be_beaten(batch_id: str, changes: Changes) -> None:
+        if next(is_beaten):
+            raise WriteConflict("somebody was quicker")
+        write(batch_id, changes)
+
+    store._write = write_or_be_beaten
 
 
 async def test_what_an_observing_policy_would_have_done_is_counted(stage: Stage) -> None:
