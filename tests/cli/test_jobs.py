@@ -108,6 +108,11 @@ def test_a_job_shows_its_payload_and_who_decided(house: Terminal) -> None:
     assert job["job_hash"] in shown
 
 
+def test_a_job_that_no_rule_matched_says_so_once(house: Terminal) -> None:
+    job = house("submit", "other.thing", "--json").problem["job_id"]
+    assert "policy     deny (no rule matched; the default is deny)\n" in house("job", job).out
+
+
 def test_the_history_of_a_job_tells_who_did_what(house: Terminal) -> None:
     job = house.submit()
     house("approve", job["id"])

@@ -29,6 +29,17 @@ def test_a_dead_letter_is_put_back_and_can_be_done(house: Terminal) -> None:
     assert (ended["state"], ended["result"], ended["attempt"]) == ("SUCCEEDED", "done", 1)
 
 
+def test_a_job_shows_how_far_it_got(house: Terminal) -> None:
+    job = house.submit("knowledge.read")["id"]
+    assert house.process("worker", "--once", "--exec", "exit 75").code == 1
+    assert "attempt    2 of 3, not before 2" in house("job", job).out
+    assert house.process("worker", "--once", "--exec", "exit 4").code == 1
+    assert '  "message": "exit 4",' in house("job", job).out
+    assert house("retry", job).code == 0
+    assert house.process("worker", "--once", "--exec", "echo '{\"page\": 7}'").code == 0
+    assert "\nresult\n" in house("job", job).out
+
+
 def test_a_worker_without_a_topic_takes_any_job(house: Terminal) -> None:
     job = house.submit(FREE)
     assert house("worker", "--exec", "cat", "--once").code == 0

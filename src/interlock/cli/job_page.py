@@ -99,18 +99,38 @@ def say_job(job: Job) -> None:
                 "expires",
                 "" if job.expires_at is None else f"{when(job.expires_at)} ({exactly(job.expires_at)})",
             ),
+            ("run", job.run_id or ""),
+            ("attempt", _attempt(job)),
+            ("held up", job.held_up or ""),
             ("hash", job.job_hash),
             ("versions", f"{len(job.revisions) + 1}; see --json" if job.revisions else ""),
         ]
     )
     say_payload(job.payload)
+    for name, value in (("error", job.error), ("result", job.result)):
+        if value is not None:
+            _say_value(name, value)
     if job.state == "APPROVAL":
         say("", f"decide with: interlock approval {job.id}")
 
 
 def say_payload(payload: object) -> None:
     """The exact payload, indented."""
-    say("", painted("payload", "dim"), *(f"  {line}" for line in pretty(payload)))
+    _say_value("payload", payload)
+
+
+def _say_value(name: str, value: object) -> None:
+    say("", painted(name, "dim"), *(f"  {line}" for line in pretty(value)))
+
+
+def _attempt(job: Job) -> str:
+    """Which one this is or will be, who has it, and from when on somebody may."""
+    if not job.attempt:
+        return ""
+    until = f", {job.leased_by} has it until {exactly(job.lease_expires_at)}" if job.leased_by else ""
+    rests = job.state == "PENDING" and job.not_before is not None
+    after = f", not before {exactly(job.not_before)}" if rests else ""
+    return f"{job.attempt} of {job.max_attempts}{until}{after}"
 
 
 def target_text(job: Job) -> str:
@@ -125,11 +145,13 @@ def decision_text(decision: Decision | None) -> str:
     """What the policy said, and which rule."""
     if decision is None:
         return ""
-    rule = f"rule {safe(decision.rule)}" if decision.rule else "no rule matched: the default"
-    seen = f"; observed only, would be: {decision.observed}" if decision.observed else ""
-    said = decision.reason if decision.reason != f"rule {decision.rule!r} matched" else None
-    reason = f"; {safe(said)}" if said else ""
-    return f"{decision.decision} ({rule}{seen}{reason})"
+    is_plain = decision.reason == f"rule {decision.rule!r} matched"
+    said = [
+        f"rule {decision.rule}" if decision.rule else "",
+        f"observed only, would be: {decision.observed}" if decision.observed else "",
+        "" if is_plain else decision.reason or "",
+    ]
+    return f"{decision.decision} ({safe('; '.join(filter(None, said)) or 'no rule matched')})"
 
 
 def say_entries(entries: Iterable[AuditEntry], *, of_one: bool = False) -> None:
