@@ -61,6 +61,15 @@ def test_a_misspelt_command_is_answered_with_the_closest(terminal: Terminal) -> 
     assert "'nonsense' is not a command; `interlock --help`" in terminal("nonsense").err
 
 
+def test_help_is_asked_for_before_or_after_the_words_it_is_about(terminal: Terminal) -> None:
+    for words in (("policy",), ("policy", "test"), ("exec",)):
+        before, after = terminal("help", *words), terminal(*words, "--help")
+        assert (before.code, before.out) == (0, after.out)
+    assert terminal("help", "help").out == terminal("--help").out
+    unknown = terminal("help", "polcy")
+    assert (unknown.code, "did you mean `interlock policy`?" in unknown.err) == (2, True)
+
+
 def test_an_abbreviated_option_is_not_guessed(terminal: Terminal) -> None:
     assert terminal("jobs", "--sto", "memory:").code == 2
 

@@ -17,6 +17,7 @@ from interlock.cli.catalogue import SECTIONS, Entry, find
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import GLOBAL_FLAGS, GLOBAL_OPTIONS, Parser, Run, wants_json
 
+_HELP = ("help", "-h", "--help")
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 STOPPED_BY_HAND = 130  # what shells report for SIGINT
 
@@ -54,8 +55,9 @@ def _run(words: list[str]) -> int:
     before, words = _leading(words)
     if before is None:
         return _complain_about(words[0] if words else "")
-    if not words or words[0] in ("help", "-h", "--help"):
-        return _help(words[1:])
+    if not words or words[0] in _HELP:
+        about = [word for word in words if word not in _HELP]
+        return _run([*about, "--help"]) if about else _say_commands()
     if words[0] in ("-V", "--version"):
         words[0] = "version"
     entry = find(words[0])
@@ -114,11 +116,7 @@ def _leading(words: list[str]) -> tuple[Namespace | None, list[str]]:
     return before, words
 
 
-def _help(words: list[str]) -> int:
-    entry = find(words[0]) if words else None
-    if entry is not None:
-        print(parser_of(entry).format_help(), end="")
-        return Exit.DONE
+def _say_commands() -> int:
     print("interlock: who may act, on exactly what, exactly once\n")
     print("usage: interlock [--url URL] [--key KEY] [--store URL] COMMAND …\n")
     for section in SECTIONS:
