@@ -6,6 +6,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from interlock.kernel.kernel import KernelLimits
+from interlock.kernel.refusal import StoreUnavailable
 from interlock.kernel.storage import StoreDown
 from interlock.store.migrations import Migration, migrations
 from tests.conformance.places import PostgresPlace, serving
@@ -19,6 +21,12 @@ __all__ = ["program_knows"]
 async def set_for(place: PostgresPlace, setting: str) -> None:
     name = place.url.rpartition("/")[2]
     await place.rows(f'ALTER DATABASE "{name}" SET {setting}')
+
+
+async def reopened(place: PostgresPlace) -> None:
+    store = place.store()
+    await store.open()
+    await store.close()
 
 
 async def test_a_schema_of_ones_own_holds_the_whole_store(postgres_place: PostgresPlace) -> None:
@@ -59,9 +67,7 @@ async def test_a_migration_outlasts_the_time_that_a_role_may_take(
     await set_for(postgres_place, "statement_timeout = '200ms'")
     slow = Migration(len(migrations("postgres")) + 1, "slow", "SELECT pg_sleep(0.5)")
     program_knows(lambda every: (*every, slow))
-    store = postgres_place.store()
-    await store.open()
-    await store.close()
+    await reopened(postgres_place)
     assert await postgres_place.rows("SELECT max(number) FROM schema_versions") == [(slow.number,)]
 
 
@@ -73,3 +79,32 @@ async def test_a_role_that_wants_no_warnings_hides_no_unconfirmed_commit(
     async with serving(store), store._connections.writer() as writer:
         await writer.session.execute("DO $$ BEGIN RAISE WARNING 'no standby confirmed'; END $$")
         assert "no standby confirmed" in writer.warning
+
+
+@pytest.mark.parametrize(
+    ("taken", "given_back"),
+    [
+        ("ALTER TABLE principals RENAME TO away", "ALTER TABLE away RENAME TO principals"),
+        ("REVOKE SELECT ON principals FROM app", "GRANT SELECT ON principals TO app"),
+    ],
+)
+async def test_a_table_out_of_reach_for_a_while_is_an_outage(
+    postgres_place: PostgresPlace, taken: str, given_back: str
+) -> None:
+    await reopened(postgres_place)
+    await postgres_place.rows("DROP ROLE IF EXISTS app")
+    await postgres_place.rows("CREATE ROLE app LOGIN")
+    await postgres_place.rows("GRANT USAGE ON SCHEMA public TO app")
+    await postgres_place.rows("GRANT ALL ON ALL TABLES IN SCHEMA public TO app")
+    user = f"{urlsplit(postgres_place.url).username}@"
+    store = postgres_place.store(url=postgres_place.url.replace(user, "app@"))
+    async with serving(store, KernelLimits(acquire_seconds=0.5)) as server:
+        await server.kernel.run(Raise(name="a"))
+        await postgres_place.rows(taken)
+        with pytest.raises(StoreUnavailable):
+            await server.kernel.run(Raise(name="a"))
+        with pytest.raises(StoreDown):
+            await server.counts("a")
+        await postgres_place.rows(given_back)
+        assert (await server.kernel.run(Raise(name="a"), acquire_seconds=10)).count == 2
+    await postgres_place.rows("DROP OWNED BY app")

@@ -26,6 +26,10 @@ GONE = (
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.ReadOnlySQLTransactionError,
+    # Somebody is restoring the database or changing rights: what is missing was there when the store was opened.
+    asyncpg.UndefinedTableError,
+    asyncpg.InsufficientPrivilegeError,
+    asyncpg.PostgresSystemError,
     OSError,
     TimeoutError,
 )
