@@ -14,10 +14,13 @@ import concurrent.futures.thread  # pyright: ignore[reportUnusedImport] - for it
 import contextlib
 import os
 import threading
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Protocol
 
 from interlock.sdk.flow import Request, Response, TransportFailed
+from interlock.sdk.outcomes import Unavailable
+from interlock.sdk.problems import no_answer
 
 if TYPE_CHECKING:
     from interlock.api import http
@@ -43,6 +46,7 @@ class EmbeddedTransport:
 
     def send(self, request: Request) -> Response:
         """Carry one request."""
+        _registry.note_user()
         submitted = self._place.opened().submit(request)
         try:
             return submitted.result()
@@ -67,6 +71,7 @@ class AsyncEmbeddedTransport:
 
     async def send(self, request: Request) -> Response:
         """Carry one request."""
+        _registry.note_user()
         host = self._place.host or await asyncio.to_thread(self._place.opened)
         return await asyncio.wrap_future(host.submit(request))
 
@@ -132,6 +137,10 @@ class _Place:
         if host is not None:
             return host
         with _registry.lock:
+            if _registry.is_over:
+                raise Unavailable(
+                    no_answer("the program is ending, and its embedded service has ended before it")
+                )
             host = _registry.hosts.get(self.name)
             if host is None:
                 host = _registry.hosts[self.name] = _Host(self.store)
@@ -153,22 +162,44 @@ class _Place:
 
 
 class _Registry:
-    """The services that this process has open."""
+    """The services that this process has open, and the threads that have called one."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.hosts: dict[object, _Host] = {}
+        self.is_over = False
+        self._users: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+        self._noting = threading.Lock()
+        self._here = threading.local()
+
+    def note_user(self) -> None:
+        """Remember this thread, once."""
+        if not hasattr(self._here, "is_known"):
+            self._here.is_known = True
+            with self._noting:
+                self._users.add(threading.current_thread())
 
     def forget(self) -> None:
         """In a forked child: what is open belongs to the parent."""
-        self.lock = threading.Lock()
-        self.hosts = {}
+        self.__init__()
 
     def close(self) -> None:
-        """At the end of the process: finish what was accepted."""
-        hosts, self.hosts = list(self.hosts.values()), {}
+        """At the end of the process: finish what was accepted, once the threads that ask are through."""
+        for thread in self._unfinished():
+            thread.join()
+        with self.lock:
+            self.is_over = True
+            hosts, self.hosts = list(self.hosts.values()), {}
         for host in hosts:
             host.close()
+
+    def _unfinished(self) -> list[threading.Thread]:
+        """Threads that the interpreter waits for, too. Those of executors end only when the executors are ended."""
+        of_executors: Container[threading.Thread] = getattr(concurrent.futures.thread, "_threads_queues", ())
+        with self._noting:
+            users = list(self._users)
+        mine = (threading.current_thread(), threading.main_thread())
+        return [each for each in users if not each.daemon and each not in mine and each not in of_executors]
 
 
 _registry = _Registry()

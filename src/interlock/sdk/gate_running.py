@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -79,10 +80,12 @@ def held(passage: Passage, drive: Drive) -> Generator[None]:
         error = raised
         raise
     finally:
-        over.set()
-        renewing.join()
-        with _told(passage):
-            drive(passage.ending(error))
+        # A generator that is left over when the interpreter ends can tell nobody: threads stand still by then.
+        if not sys.is_finalizing():
+            over.set()
+            renewing.join()
+            with _told(passage):
+                drive(passage.ending(error))
 
 
 @contextlib.asynccontextmanager

@@ -8,6 +8,7 @@ whatever it would write under the old fence is refused.
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -106,6 +107,8 @@ class Hold(Generic[T]):
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Give it back; that it was lost meanwhile is told by `lost`, and is not an error of the block."""
+        if sys.is_finalizing():
+            return  # in a generator that is left over; threads stand still by now, and the lease runs out
         self._stop.set()
         if self._thread:
             # A renewal that is still trying is not waited for longer than this; its answer no longer matters.
