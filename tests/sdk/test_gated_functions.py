@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any
 
 import pytest
@@ -159,3 +160,22 @@ def test_what_is_not_a_function_is_refused(house: House) -> None:
     for thing in (Desk, Desk("x").pay, print, 5):
         with pytest.raises(TypeError, match="goes around a function"):
             house.il.gate("read.page")(thing)  # type: ignore[type-var]
+
+
+def test_a_coroutine_that_comes_back_unawaited_is_not_taken_for_done(house: House) -> None:
+    def logged(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapper(*args: Any) -> Any:
+            return function(*args)
+
+        return wrapper
+
+    @house.il.gate("read.file")
+    @logged
+    async def read(name: str) -> None:
+        raise AssertionError(name)
+
+    with pytest.raises(TypeError, match="put the gate on the `async def` itself"):
+        read("notes")
+    (job,) = house.il.jobs(topic="read.file").items
+    assert job.state == "FAILED"

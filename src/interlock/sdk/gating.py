@@ -8,6 +8,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from interlock.sdk.arguments import CallShape
+from interlock.sdk.flow import NothingRun
 from interlock.sdk.gate_running import Drive, DriveInLoop, Passage, held, held_in_loop
 
 if TYPE_CHECKING:
@@ -57,9 +58,20 @@ def _plain(function: Callable[..., Any], asking: Asking, drive: Drive) -> Callab
         passage: Passage = drive(asking(args, kwargs))
         agreed = passage.arguments
         with held(passage, drive):
-            return function(*agreed.args, **agreed.kwargs)
+            return _ran(function, function(*agreed.args, **agreed.kwargs))
 
     return wrapper
+
+
+def _ran(function: Callable[..., Any], result: Any) -> Any:
+    """A result, but no coroutine, as of an async function under another decorator: its job would be done before it."""
+    if not inspect.iscoroutine(result):
+        return result
+    result.close()
+    name = function.__qualname__
+    raise NothingRun(
+        f"{name} returned a coroutine, and none of it was run; put the gate on the `async def` itself"
+    )
 
 
 def _generator(function: Callable[..., Any], asking: Asking, drive: Drive) -> Callable[..., Any]:
