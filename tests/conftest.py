@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from interlock.store import unreadable
 from tests.harness.postgres import PostgresServer
 from tests.harness.proxy import PostgresProxy
 from tests.harness.server import InterlockServer, live
@@ -45,6 +46,12 @@ def _compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = str(tmp_path_factory.mktemp("pycache"))
+
+
+@pytest.fixture(autouse=True)
+def _forget_broken_records() -> None:
+    """A process counts the broken records that it met; each test meets its own."""
+    unreadable._report.cache_clear()
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import apsw
+
 from tests.cli.terminal import POLICY, Said, Terminal
 
 
@@ -83,6 +85,16 @@ def test_a_caller_who_may_not_see_keys_is_told_so(house: Terminal) -> None:
     key = house.key("mia", "--kind", "person", "--roles", "review")
     said = house("doctor", "--key", key)
     assert (said.code, "pass an admin's key" in said.out) == (0, True)
+
+
+def test_a_record_that_somebody_broke_in_the_store_is_wrong(house: Terminal) -> None:
+    job = house.submit(cents=20_000)
+    with apsw.Connection(str(house.folder / ".interlock" / "interlock.db")) as database:
+        database.execute("UPDATE jobs SET body = '{' WHERE id = ?", (job["id"],))
+    said = house("doctor")
+    assert said.code == 1
+    assert "1 stored record cannot be read; somebody wrote to the database" in said.out
+    assert job["id"] not in house("approvals").out
 
 
 def _about(said: Said, about: str) -> Any:

@@ -11,6 +11,7 @@ from interlock.api.metrics import MEDIA_TYPE
 from interlock.api.operations import Media, Operation, Reply
 from interlock.api.service_calls import Asked
 from interlock.runtime.keyring import Known
+from interlock.runtime.measures import unreadable_records
 from interlock.runtime.service import Service
 
 _READY_SECONDS = 1.0
@@ -20,13 +21,20 @@ class Health(msgspec.Struct, frozen=True):
     status: str
 
 
+class Readiness(msgspec.Struct, frozen=True):
+    """`unreadable_records`: how many this server met that somebody broke in the store; its log names them."""
+
+    status: str
+    unreadable_records: int
+
+
 async def alive(call: Asked[None, None]) -> Reply:
     return Reply(200, Health("ok"))
 
 
 async def ready(call: Asked[None, None]) -> Reply:
     await call.services.store.ping(_READY_SECONDS)
-    return Reply(200, Health("ready"))
+    return Reply(200, Readiness("ready", unreadable_records()))
 
 
 async def metrics(call: Asked[None, None]) -> Response:
@@ -41,7 +49,7 @@ _OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="readyz", method="GET", path="/readyz", tag="Health", public=True,
-        summary="The store answers", answers={200: Health}, answer=ready, problems=("store_unavailable",),
+        summary="The store answers", answers={200: Readiness}, answer=ready, problems=("store_unavailable",),
     ),
     Operation(
         id="metrics", method="GET", path="/metrics", tag="Health", public=True,

@@ -81,9 +81,11 @@ def examine(client: Interlock) -> Iterator[Finding]:
     from interlock.cli.examining_grants import examine_grants
 
     yield from examine_grants(client)
+    from interlock.cli.examining_records import examine_records
     from interlock.cli.examining_relays import examine_relays
 
     yield from examine_relays(client)
+    yield from examine_records(client)
 
 
 def policy_in_force(seen: Examined) -> Iterator[Finding]:

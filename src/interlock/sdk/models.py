@@ -321,6 +321,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
     status: str = "ok"
     version: str | None = None
+    unreadable_records: int = 0
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
