@@ -96,3 +96,19 @@ async def test_signals_are_the_programs_again_once_a_worker_is_done() -> None:
         await worker.serve(signals=True)
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+
+
+def test_a_worker_that_has_ended_can_be_run_again() -> None:
+    with Interlock(store="memory:") as il:
+        il.policy_put(ALLOW)
+        worker = Worker(il, concurrency=1, jobs_max=2)
+
+        @worker.handler("a")
+        def stop_at_two(work: Work) -> None:
+            if work.payload == 2:
+                worker.stop()
+
+        for _ in range(2):
+            jobs = [il.submit("a", n) for n in (1, 2)]
+            worker.run()
+            assert [il.job(job.id).state for job in jobs] == ["SUCCEEDED"] * 2

@@ -82,7 +82,7 @@ class Worker:
         self._concurrency = concurrency
         self._lease = lease_seconds
         self._drain_seconds = drain_seconds
-        self._left = jobs_max
+        self._jobs_max = self._left = jobs_max
         self._on_settled = on_settled
         self._handlers: dict[str, Callable[..., Any]] = {}
         self._running: set[asyncio.Task[None]] = set()
@@ -128,6 +128,8 @@ class Worker:
             with calling(self._stopping.set, SIGNALS if signals else ()):
                 await self._claim_and_drain()
         finally:
+            # It may be run again, on another loop.
+            self._loop, self._stopping, self._left = None, asyncio.Event(), self._jobs_max
             self._threads.shutdown(wait=False, cancel_futures=True)
             if not self._is_given:
                 await self._client.close()
