@@ -12,7 +12,7 @@ import logging
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
@@ -111,6 +111,23 @@ class Log:
 
     def _tells(self, level: Level) -> bool:
         return _LEVELS.index(level) >= self._from
+
+
+@contextlib.contextmanager
+def taking_standard_logs(log: Log, level: Level) -> Generator[None]:
+    """Inside the block, what loops and libraries log goes through `log` too: ours from `level` on, others' warnings.
+
+    What a library tells besides is kept out: an HTTP client logs every address, and those of webhooks hold secrets.
+    """
+    root, ours, handler = logging.getLogger(), logging.getLogger("interlock"), StandardLogs(log)
+    level_before = ours.level
+    root.addHandler(handler)
+    ours.setLevel(level.upper())
+    try:
+        yield
+    finally:
+        ours.setLevel(level_before)
+        root.removeHandler(handler)
 
 
 class StandardLogs(logging.Handler):

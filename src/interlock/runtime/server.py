@@ -18,7 +18,7 @@ from typing import Any, cast
 import uvloop
 
 from interlock.api.assembly import assemble
-from interlock.api.logs import Form, Level, Log
+from interlock.api.logs import Form, Level, Log, taking_standard_logs
 from interlock.runtime.listening import Listening
 from interlock.runtime.memory import settle_memory
 from interlock.runtime.operating import IssuedKey, activate_policy_file, bootstrap
@@ -38,8 +38,11 @@ def serve(settings: Settings, announce: Announce) -> None:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
     _allow_files()
-    with listening, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, listening, announce))
+    level = cast("Level", settings.log_level)
+    log = Log(form=cast("Form", settings.log_format), level=level)
+    runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    with listening, taking_standard_logs(log, level), runner:
+        runner.run(_serve(settings, log, listening, announce))
 
 
 def _allow_files() -> None:
@@ -49,10 +52,9 @@ def _allow_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-async def _serve(settings: Settings, listening: socket.socket, announce: Announce) -> None:
+async def _serve(settings: Settings, log: Log, listening: socket.socket, announce: Announce) -> None:
     asked = _Asked()
     async with _opened(settings) as (service, admin):
-        log = Log(form=cast("Form", settings.log_format), level=cast("Level", settings.log_level))
         clients = Listening(
             assemble(service, log),
             body_bytes_max=settings.body_bytes_max,

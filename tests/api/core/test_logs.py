@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import logging
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.api.http import Request
-from interlock.api.logs import Log, StandardLogs
+from interlock.api.logs import Log, StandardLogs, taking_standard_logs
 from tests.api.core.shelf import Service
+from tests.harness.server import InterlockServer, Key
 
 SECRET = "sk_live_hunter2swordfish"
 
@@ -155,6 +159,46 @@ def test_records_of_the_standard_library_go_the_same_way() -> None:
     first, second = map(json.loads, lines)
     assert (first["event"], first["level"], first["logger"]) == ("started on port", "info", "asyncio")
     assert (second["level"], second["exceptions"][0]["type"]) == ("error", "builtins.ValueError")
+
+
+def test_what_loops_and_libraries_log_goes_the_same_way_but_no_addresses() -> None:
+    lines: list[str] = []
+    ours, client = logging.getLogger("interlock.runtime.sweeps"), logging.getLogger("httpx2")
+    with taking_standard_logs(Log(write=lines.append, level="info"), "info"):
+        ours.info("waits")
+        ours.debug("too much")
+        client.info("POST https://example.com/hook?token=secret")
+        client.warning("gave up")
+    ours.warning("nobody takes this any more")
+
+    said = [(line["event"], line["level"], line["logger"]) for line in map(json.loads, lines)]
+    assert said == [("waits", "info", ours.name), ("gave up", "warning", client.name)]
+
+
+def test_a_servers_whole_log_is_json(tmp_path: Path) -> None:
+    server = InterlockServer(
+        f"sqlite:///{tmp_path / 'a.db'}", arguments=["--json", "--acquire-seconds", "0.2"]
+    )
+    try:
+        key = server.start().create_key("bot", kind="agent", roles="submit")
+        for file in tmp_path.iterdir():
+            file.unlink()
+        trouble = "the store does not answer"
+        for _ in range(100):
+            assert submit(server, key) == 503
+            if trouble in server.log():
+                break
+        lines = [json.loads(line) for line in server.log().splitlines()]
+    finally:
+        server.close()
+    assert any(line["event"].startswith(trouble) for line in lines if "event" in line)
+
+
+def submit(server: InterlockServer, key: Key) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    with contextlib.closing(connection):
+        connection.request("POST", "/api/v1/jobs", b'{"topic": "x", "payload": 1}', key.headers)
+        return connection.getresponse().status
 
 
 def test_a_log_that_nobody_takes_costs_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
