@@ -152,7 +152,7 @@ class EventFeed:
                 try:
                     pause = await self.read_once()
                 except (StoreDown, Overloaded) as down:
-                    log.info("events wait for the store: %s", down)
+                    log.debug("events wait for the store: %s", down)
                     pause = _OUTAGE_SECONDS
                 except Exception:
                     log.exception("reading events broke; trying again in %.1f s", _OUTAGE_SECONDS)

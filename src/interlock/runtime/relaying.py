@@ -111,7 +111,7 @@ class Relaying:
                         tidied_at = loop.time()
                         await self.tidy_once()
                 except (Fault, StoreDown) as fault:
-                    log.info("relays wait for the store: %s", fault)
+                    log.debug("relays wait for the store: %s", fault)
                 except Exception:
                     log.exception("taking relays broke; trying again in %.1f s", _LOOK_SECONDS)
                 await heard.wait(_LOOK_SECONDS * random.uniform(0.75, 1.25))

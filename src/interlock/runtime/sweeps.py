@@ -88,7 +88,7 @@ class Sweeps:
         try:
             await sweep()
         except (Fault, StoreDown, LockTimeout) as fault:
-            log.info("%s could not run: %s", name, fault)
+            log.debug("%s could not run: %s", name, fault)
         except Exception:
             log.exception("%s broke; it runs again in %.1f s", name, self._every)
 

@@ -52,7 +52,7 @@ class Tallying:
             try:
                 await self.hand_in()
             except Fault as fault:
-                log.info("counts of admission could not be handed in: %s", fault)
+                log.debug("counts of admission could not be handed in: %s", fault)
                 await asyncio.sleep(_TROUBLE_SECONDS)
             except Exception:
                 log.exception("handing in counts of admission broke; it goes on in %.0f s", _TROUBLE_SECONDS)

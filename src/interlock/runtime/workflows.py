@@ -10,6 +10,7 @@ from interlock.admission.queries import read_run
 from interlock.jobs.model import ADVANCE_TOPIC
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.refusal import CommandFailed, Fault, LockBusy, Refusal
+from interlock.kernel.storage import StoreDown
 from interlock.store.contract import Store
 from interlock.workflows.advancing import AdvanceRun
 from interlock.workflows.queries import runs_under_way
@@ -68,8 +69,8 @@ class WorkflowEngine:
             while True:
                 try:
                     await self.advance_all()
-                except Fault as fault:
-                    log.info("workflow runs could not be advanced: %s", fault)
+                except (Fault, StoreDown) as fault:
+                    log.debug("workflow runs could not be advanced: %s", fault)
                 except Exception:
                     log.exception("advancing workflow runs broke; it goes on in %.1f s", _POLL_SECONDS)
                 await woken.wait(_POLL_SECONDS)
