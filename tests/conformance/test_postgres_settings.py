@@ -12,6 +12,7 @@ from interlock.kernel.storage import StoreDown
 from interlock.store.migrations import Migration, migrations
 from tests.conformance.places import PostgresPlace, serving
 from tests.harness.postgres import PostgresServer
+from tests.harness.proxy import PostgresProxy
 from tests.kernel.counters import Raise
 from tests.migration.conftest import Knows, program_knows
 
@@ -50,6 +51,22 @@ async def test_a_database_that_cannot_keep_every_text_is_refused(private_postgre
     private_postgres.execute(made)
     with pytest.raises(StoreDown, match=r"LATIN1.*ENCODING 'UTF8'"):
         await PostgresPlace(private_postgres.url("narrow")).store().open()
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+async def test_a_host_that_hangs_or_is_gone_keeps_nobody_from_the_next(
+    postgres_url: str, proxy: PostgresProxy, hangs: bool
+) -> None:
+    first, second = urlsplit(proxy.url), urlsplit(postgres_url)
+    both = f"{first.netloc},{second.netloc.rpartition('@')[2]}"
+    place = PostgresPlace(postgres_url.replace(second.netloc, both))
+    if hangs:
+        proxy.stall()
+    else:
+        proxy.refuse()
+    async with serving(place.store(), KernelLimits(acquire_seconds=20)) as server:
+        assert (await server.kernel.run(Raise(name="a"))).count == 1
+        assert await server.counts("a") == [1]
 
 
 async def test_a_role_without_the_right_to_make_tables_is_told_so(postgres_place: PostgresPlace) -> None:

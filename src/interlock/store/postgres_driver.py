@@ -5,8 +5,10 @@ The protocol costs nothing at run time: it describes asyncpg's own connection.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, cast
+from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
@@ -33,6 +35,14 @@ GONE = (
     OSError,
     TimeoutError,
 )
+# What one of several hosts may say while another is the primary.
+_ASK_THE_NEXT = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.TargetServerAttributeNotMatched,
+)
 LOCKED = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 RACED = (asyncpg.UniqueViolationError, asyncpg.SerializationError, *LOCKED)
 SERVER_SAID_NO = asyncpg.PostgresError
@@ -40,6 +50,7 @@ SERVER_SAID_NO = asyncpg.PostgresError
 _LOCK_TIMEOUT_MS = 50
 _IDLE_IN_TRANSACTION_MS = 2000
 _STATEMENTS_KEPT = 512
+_HOST_SECONDS_MAX = 2.0
 
 # Plans are made once and must stay good: batches touch rows by key only, so an index is always right.
 _SETTINGS = {
@@ -84,13 +95,35 @@ class Session(Protocol):
 
 
 async def connect(url: str, seconds: float) -> Session:
-    """A connection to the primary, with every setting that the store relies on."""
+    """A connection to the primary, with every setting that the store relies on.
+
+    The hosts of the URL are asked in their order, and each has its share of the time: the driver by itself would wait
+    for one that hangs for as long as there is, and never ask the next.
+    """
+    *others, last = each_host(url)
+    share = min(_HOST_SECONDS_MAX, seconds / (1 + len(others)))
+    for host in others:
+        with contextlib.suppress(*_ASK_THE_NEXT):
+            return await _connect_to(host, share, seconds)
+    return await _connect_to(last, seconds, seconds)
+
+
+def each_host(url: str) -> list[str]:
+    """The URL once for every host that it names."""
+    parts = urlsplit(url)
+    user, at, hosts = parts.netloc.rpartition("@")
+    if "," not in hosts:
+        return [url]
+    return [urlunsplit(parts._replace(netloc=f"{user}{at}{host}")) for host in hosts.split(",")]
+
+
+async def _connect_to(url: str, seconds: float, command_seconds: float) -> Session:
     session = cast(
         "Session",
         await cast("Any", asyncpg).connect(
             url,
             timeout=seconds,
-            command_timeout=seconds,
+            command_timeout=command_seconds,
             statement_cache_size=_STATEMENTS_KEPT,
             max_cached_statement_lifetime=0,
             target_session_attrs="primary",
