@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from time import monotonic
 from typing import Annotated, Any
@@ -15,6 +16,8 @@ from interlock.api.problem import invalid
 from interlock.api.service_calls import Asked
 from interlock.codec.strict import Fault
 from interlock.identity.model import API_KEYS, PRINCIPALS
+from interlock.kernel.refusal import Overloaded
+from interlock.kernel.storage import StoreDown
 from interlock.outbox import queries
 from interlock.outbox.cloud import PREFIX, CloudEvent, cloud_event, cloud_json
 from interlock.outbox.filtering import BadTypes, read_types, wants
@@ -125,23 +128,24 @@ class _Watched:
         self._head = head
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Blocks of the stream, until the client is let go."""
+        """Blocks of the stream, until the client is let go. If the store is away, it comes back in place."""
         yield self._greeting()
-        gap = await self._gap()
-        if gap:
-            yield gap
-        while True:
-            reader = self._service.feed.join(self._caller.tenant, self._types, after=self._after)
-            try:
-                async for block in self._missed(reader):
-                    yield block
-                if reader.is_overrun:
-                    continue  # it fell behind while reading old events: more old events, no fault of its own
-                async for block in self._coming(reader):
-                    yield block
-                break
-            finally:
-                self._service.feed.leave(reader)
+        with contextlib.suppress(StoreDown, Overloaded):
+            gap = await self._gap()
+            if gap:
+                yield gap
+            while True:
+                reader = self._service.feed.join(self._caller.tenant, self._types, after=self._after)
+                try:
+                    async for block in self._missed(reader):
+                        yield block
+                    if reader.is_overrun:
+                        continue  # it fell behind while reading old events: more old events, no fault of its own
+                    async for block in self._coming(reader):
+                        yield block
+                    break
+                finally:
+                    self._service.feed.leave(reader)
 
     def _greeting(self) -> bytes:
         """An id before the first event, for a client that has none: cut off, it can still come back in place.
@@ -196,8 +200,11 @@ class _Watched:
         caller, store = self._caller.caller, self._service.store
         if caller.key_id is None:
             return True
-        key = await store.get(API_KEYS, caller.tenant, caller.key_id)
-        principal = await store.get(PRINCIPALS, caller.tenant, caller.principal)
+        try:
+            key = await store.get(API_KEYS, caller.tenant, caller.key_id)
+            principal = await store.get(PRINCIPALS, caller.tenant, caller.principal)
+        except (StoreDown, Overloaded):
+            return True  # Nobody can tell, and nothing new comes meanwhile; the next beat asks again.
         may_read = principal is not None and any(role in READERS for role in principal.roles)
         return may_read and key is not None and key.revoked_at is None
 
