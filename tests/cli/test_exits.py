@@ -178,6 +178,12 @@ def test_a_store_that_cannot_be_opened_ends_with_six(terminal: Terminal) -> None
     assert "/proc/nowhere" in said.err
 
 
+def test_why_a_command_takes_a_while_is_said_once(terminal: Terminal) -> None:
+    said = terminal("jobs", "--url", "http://127.0.0.1:1", "--patience", "3s")
+    first, last = said.err.splitlines()
+    assert (said.code, first.endswith("; trying again"), last.startswith("interlock: ")) == (6, True, True)
+
+
 def test_every_outcome_of_the_sdk_has_an_exit_code_of_its_class() -> None:
     expected = {
         outcomes.Denied: Exit.DENIED,

@@ -122,10 +122,11 @@ def _patience(patience_seconds: int) -> RetryPolicy:
 
 
 def _tell_retry(retry: Retry) -> None:
+    """Say once why a call takes a while; how it ended in the end is told by the command."""
     from interlock.cli.output import warn
 
-    why = retry.problem.detail or retry.problem.code
-    warn(f"{as_commands(why)}; trying again in {retry.delay_seconds:.1f} s")
+    if retry.attempt == 1:
+        warn(f"{as_commands(retry.problem.detail or retry.problem.code)}; trying again")
 
 
 def _failed(outcome: InterlockError, args: Namespace) -> Failed:
