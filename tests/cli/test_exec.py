@@ -178,6 +178,12 @@ def test_a_command_that_cannot_start_consumes_nothing(yard: Terminal) -> None:
     assert yard("grants", grant["id"], "--json").json["used"] == 0
 
 
+def test_a_file_that_may_not_be_executed_is_told_from_one_that_is_not_there(yard: Terminal) -> None:
+    yard.file("deploy.sh", "#!/bin/sh\n")
+    said = yard("exec", "--", "./deploy.sh")
+    assert (said.code, "'./deploy.sh' is not executable; `chmod +x` it" in said.err) == (2, True), said.err
+
+
 def test_a_task_that_asks_for_a_signature_takes_no_other_grant(yard: Terminal) -> None:
     granted(yard, "signed")
     said = yard("exec", "signed")

@@ -127,7 +127,9 @@ def _environment(allowed: Sequence[str], environ: Mapping[str, str]) -> dict[str
 def _program(word: str, cwd: Path, environ: Mapping[str, str]) -> str:
     if "/" in word:
         path = cwd / word
-        found = str(path) if os.access(path, os.X_OK) and path.is_file() else None
+        found = str(path) if path.is_file() else None
+        if found and not os.access(path, os.X_OK):
+            raise BadTask(f"{word!r} is not executable; `chmod +x` it, or name what runs it first")
     else:
         found = shutil.which(word, path=environ.get("PATH"))
     if found is None:
