@@ -179,3 +179,23 @@ def test_a_coroutine_that_comes_back_unawaited_is_not_taken_for_done(house: Hous
         read("notes")
     (job,) = house.il.jobs(topic="read.file").items
     assert job.state == "FAILED"
+
+
+async def test_calls_that_wait_behind_a_blocking_client_keep_no_other_call_waiting(house: House) -> None:
+    asked: list[Job] = []
+
+    @house.il.gate("pay.invoice", on_pending=asked.append)
+    async def pay(number: int) -> int:
+        return number
+
+    waiting = [asyncio.create_task(pay(number)) for number in range(40)]
+    async with asyncio.timeout(30):
+        while len(asked) < len(waiting):
+            await asyncio.sleep(0.01)
+        last = asked[-1]
+        await asyncio.to_thread(house.approve, last)
+        (done,), _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    assert done.result() == last.payload["number"]
+    for each in waiting:
+        each.cancel()
+    await asyncio.wait(waiting)

@@ -11,7 +11,7 @@ from interlock.sdk import granted as on_granted
 from interlock.sdk import holds as on_holds
 from interlock.sdk import once as on_once
 from interlock.sdk.base import ClientBase
-from interlock.sdk.flow import Flow, Request, Response, Transport, drive, drive_async
+from interlock.sdk.flow import Flow, Transport, drive, drive_async
 from interlock.sdk.gating import Drivers
 from interlock.sdk.methods import blocking, held, permitted
 from interlock.sdk.operations import admission as on_admission
@@ -144,6 +144,7 @@ class Interlock(ClientBase):
     def close(self) -> None:
         """Let go of connections, or of the embedded service."""
         self.transport.close()
+        self._in_loops.leave()
 
     def __enter__(self) -> Self:
         """Close at the end of the block."""
@@ -155,18 +156,14 @@ class Interlock(ClientBase):
 
     def _connect(self) -> None:
         self.transport = _blocking_transport(self.url, self.store)
+        self._in_loops = self.transport.in_loop()
 
     def _drivers(self) -> Drivers:
         return Drivers(self.run, self._run_in_loop)
 
     async def _run_in_loop(self, flow: Flow[T]) -> T:
-        """For an async function behind a blocking client: each request takes a thread, no wait does."""
-        import asyncio
-
-        async def send(request: Request) -> Response:
-            return await asyncio.to_thread(self.transport.send, request)
-
-        return await drive_async(flow, send)
+        """For an async function behind a blocking client: a thread for each would run out of threads."""
+        return await drive_async(flow, self._in_loops.send)
 
 
 def _blocking_transport(url: str | None, store: str | None) -> Transport:

@@ -77,7 +77,11 @@ class AsyncEmbeddedTransport:
 
     async def close(self) -> None:
         """Let go of the service; the last client of a store closes it. A later call opens it again."""
-        await asyncio.to_thread(self._place.leave)
+        await asyncio.to_thread(self.leave)
+
+    def leave(self) -> None:
+        """The same, for a caller without a loop."""
+        self._place.leave()
 
 
 class _Host:

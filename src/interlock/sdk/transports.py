@@ -103,6 +103,13 @@ class AsyncHttpTransport:
         if client is not None:
             await client.aclose()
 
+    def leave(self) -> None:
+        """Close every connection, from outside of their loops: each loop that still runs closes its own."""
+        for loop, client in list(self._clients.items()):
+            if loop.is_running():
+                asyncio.run_coroutine_threadsafe(client.aclose(), loop)
+        self._clients.clear()
+
     def _connected(self) -> httpx2.AsyncClient:
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
