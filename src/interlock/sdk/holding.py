@@ -182,7 +182,7 @@ class AsyncHold(Generic[T]):
 
 
 def _is_final(why: InterlockError) -> bool:
-    """Whether trying again is pointless: the server answered, and said no."""
-    from interlock.sdk.outcomes import Ambiguous, Busy, Full, Unavailable
+    """Whether trying again is pointless: the service answered, and said no."""
+    from interlock.sdk.outcomes import Ambiguous, Busy, Full, Unavailable, UnexpectedAnswer
 
-    return not isinstance(why, Ambiguous | Busy | Full | Unavailable)
+    return not (why.is_foreign or isinstance(why, Ambiguous | Busy | Full | Unavailable | UnexpectedAnswer))

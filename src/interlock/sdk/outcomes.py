@@ -39,6 +39,11 @@ class InterlockError(Exception):
         return self.problem.code
 
     @property
+    def is_foreign(self) -> bool:
+        """Whether something in between answered, whose answer says nothing about what was asked."""
+        return self.problem.code == "unexpected_answer"
+
+    @property
     def job_id(self) -> str | None:
         """The job this is about, where there is one."""
         return self.problem.text("job_id")

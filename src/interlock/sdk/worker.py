@@ -31,11 +31,11 @@ from interlock.sdk.async_client import AsyncInterlock
 from interlock.sdk.calls import fresh_name
 from interlock.sdk.client import Interlock
 from interlock.sdk.models import HeldJob
-from interlock.sdk.outcomes import Ambiguous, Forbidden, InterlockError, InvalidRequest, Unauthenticated
+from interlock.sdk.outcomes import Ambiguous, InterlockError
 from interlock.sdk.worker_calls import call_handler
 from interlock.sdk.worker_errors import Final
 from interlock.sdk.worker_jobs import RENEW_SHARE, Hold
-from interlock.sdk.worker_settling import Settled, settle_failure, settle_release, settle_result
+from interlock.sdk.worker_settling import REFUSALS, Settled, settle_failure, settle_release, settle_result
 from interlock.sdk.worker_surroundings import async_client, calling
 
 log = logging.getLogger(__name__)
@@ -175,9 +175,9 @@ class Worker:
                 wait_seconds=wait,
                 key=asking.name,
             )
-        except (Forbidden, Unauthenticated, InvalidRequest):
-            raise
         except InterlockError as trouble:
+            if isinstance(trouble, REFUSALS) and not trouble.is_foreign:
+                raise
             self._unheard = asking if isinstance(trouble, Ambiguous) or asking is self._unheard else None
             self._tell(trouble)
             await self._anything(asyncio.sleep(random.uniform(*TROUBLE_SECONDS)))

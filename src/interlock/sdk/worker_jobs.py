@@ -81,6 +81,8 @@ class Hold:
                 async with asyncio.timeout(left):
                     renewed = await self._client.renew(self.job.id, self.job.fence, checkpoint=checkpoint)
             except Conflict as conflict:
+                if conflict.is_foreign:
+                    raise
                 raise self._gone() from conflict
             self._sent_at, self.permit = sent_at, renewed.permit
 

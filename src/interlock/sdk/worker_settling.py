@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 0.5
+# Said by the service, these do not pass by themselves.
+REFUSALS = (Forbidden, Unauthenticated, InvalidRequest)
 
 
 class Settled(StrEnum):
@@ -80,13 +82,13 @@ async def _settle(hold: Hold, attempt: Callable[[], Awaitable[Job]]) -> Settled:
     while not hold.lost.is_set():
         try:
             job = await hold.settle(attempt)
-        except (InvalidRequest, Forbidden, Unauthenticated):
-            raise
-        except (Conflict, NotFound) as refused:
-            log.warning("%s was lost: %s", hold.job.id, refused)
-            return Settled.LOST
-        except InterlockError as trouble:
-            log.warning("cannot say how %s ended: %s", hold.job.id, trouble)
+        except InterlockError as error:
+            if isinstance(error, REFUSALS) and not error.is_foreign:
+                raise
+            if isinstance(error, Conflict | NotFound) and not error.is_foreign:
+                log.warning("%s was lost: %s", hold.job.id, error)
+                return Settled.LOST
+            log.warning("cannot say how %s ended: %s", hold.job.id, error)
             await asyncio.sleep(PAUSE_SECONDS)
         else:
             return _OF_STATE.get(job.state, Settled.FAILED)
