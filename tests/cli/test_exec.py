@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -147,20 +146,6 @@ def test_a_signal_reaches_the_command_and_how_it_ends_is_how_we_end(yard: Termin
     process.send_signal(signal.SIGTERM)
 
     assert process.wait(60) == 7
-    assert marks(yard) == ["started", "stopped"]
-
-
-def test_a_signal_that_we_were_started_to_ignore_does_not_reach_the_command(yard: Terminal) -> None:
-    granted(yard, "slow")
-    words = ["nohup", sys.executable, "-m", "interlock.cli.main", "exec", "slow"]
-    process = subprocess.Popen(words, cwd=yard.folder, env=clean_env(), stdin=subprocess.DEVNULL)
-    wait_for(yard, "started")
-
-    process.send_signal(signal.SIGHUP)
-    time.sleep(0.3)
-    process.terminate()
-
-    assert process.wait(120) == 7
     assert marks(yard) == ["started", "stopped"]
 
 

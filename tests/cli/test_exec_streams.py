@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.terminal import HANG_SECONDS, Terminal
-from tests.cli.yard import effect_of, granted, wait_for
+from tests.cli.yard import effect_of, granted, marks, wait_for
 from tests.harness.server import InterlockServer, clean_env
 
 EXEC = [sys.executable, "-m", "interlock.cli.main", "exec"]
@@ -180,3 +180,17 @@ def test_a_stdin_that_cannot_be_read_is_a_usage_error(yard: Terminal) -> None:
             timeout=HANG_SECONDS,
         )  # fmt: skip
     assert (ended.returncode, b"stdin cannot be read" in ended.stderr) == (2, True), ended.stderr
+
+
+def test_a_signal_that_we_were_started_to_ignore_does_not_reach_the_command(yard: Terminal) -> None:
+    granted(yard, "slow")
+    words = ["nohup", sys.executable, "-m", "interlock.cli.main", "exec", "slow"]
+    process = subprocess.Popen(words, cwd=yard.folder, env=clean_env(), stdin=subprocess.DEVNULL)
+    wait_for(yard, "started")
+
+    process.send_signal(signal.SIGHUP)
+    time.sleep(0.3)
+    process.terminate()
+
+    assert process.wait(120) == 7
+    assert marks(yard) == ["started", "stopped"]
