@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -141,3 +142,36 @@ def test_coroutines_and_async_generators_do_alike(il: Interlock) -> None:
 
     asyncio.run(all_of_them())
     assert sorted(job.state for job in il.jobs().items) == ["FAILED", "SUCCEEDED", "SUCCEEDED"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_call_whose_job_is_lost_stops_renewing_it(
+    il: Interlock, monkeypatch: pytest.MonkeyPatch, is_async: bool
+) -> None:
+    monkeypatch.setattr("interlock.sdk.gate_running._RENEW_SECONDS", 0.02)
+
+    def lose_it() -> None:
+        (job,) = il.jobs().items
+        assert job.fence is not None
+        il.release(job.id, job.fence)
+
+    def is_refused() -> bool:
+        return bool(il.conflicts(kind="stale_fence").items)
+
+    @il.gate("a")
+    def run() -> None:
+        lose_it()
+        while not is_refused():
+            time.sleep(0.02)
+        time.sleep(0.2)
+
+    @il.gate("a")
+    async def run_in_loop() -> None:
+        lose_it()
+        while not is_refused():
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.2)
+
+    _ = asyncio.run(run_in_loop()) if is_async else run()
+    (conflict,) = il.conflicts(kind="stale_fence").items
+    assert conflict.count == 2  # one renewal, and how the call ended

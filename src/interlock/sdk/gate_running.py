@@ -19,7 +19,7 @@ import msgspec
 from interlock.sdk.arguments import Arguments
 from interlock.sdk.flow import settled
 from interlock.sdk.operations.work import complete, fail, renew
-from interlock.sdk.outcomes import InterlockError
+from interlock.sdk.outcomes import Conflict, InterlockError, NotFound
 from interlock.sdk.worker_errors import described
 
 if TYPE_CHECKING:
@@ -108,8 +108,11 @@ async def held_in_loop(passage: Passage, drive: DriveInLoop) -> AsyncGenerator[N
 
 def _renew(passage: Passage, drive: Drive, over: threading.Event) -> None:
     while not over.wait(_RENEW_SECONDS):
-        with _told(passage):
+        try:
             drive(passage.renewal())
+        except InterlockError as trouble:
+            if _is_lost(passage, trouble):
+                return
 
 
 async def _renew_in_loop(passage: Passage, drive: DriveInLoop) -> None:
@@ -117,8 +120,17 @@ async def _renew_in_loop(passage: Passage, drive: DriveInLoop) -> None:
 
     while True:
         await asyncio.sleep(_RENEW_SECONDS)
-        with _told(passage):
+        try:
             await drive(passage.renewal())
+        except InterlockError as trouble:
+            if _is_lost(passage, trouble):
+                return
+
+
+def _is_lost(passage: Passage, trouble: InterlockError) -> bool:
+    """Whether the job is somebody else's now: every further renewal would be one more stale write in the record."""
+    _log(passage, trouble)
+    return isinstance(trouble, Conflict | NotFound) and not trouble.is_foreign
 
 
 @contextlib.contextmanager
@@ -127,4 +139,8 @@ def _told(passage: Passage) -> Generator[None]:
     try:
         yield
     except InterlockError as trouble:
-        log.warning("job %s: %s", passage.job.id, trouble)
+        _log(passage, trouble)
+
+
+def _log(passage: Passage, trouble: InterlockError) -> None:
+    log.warning("job %s: %s", passage.job.id, trouble)
