@@ -110,6 +110,16 @@ def test_a_file_that_cannot_be_read_is_wrong_usage_and_no_traceback(terminal: Te
     assert (said.code, "loop cannot be read: Too many levels of symbolic links" in said.err) == (2, True)
 
 
+def test_a_folder_that_was_removed_is_wrong_usage_and_no_traceback(terminal: Terminal) -> None:
+    gone = terminal.folder / "gone"
+    gone.mkdir()
+    terminal._patch.chdir(gone)
+    gone.rmdir()
+    for words in (("note.txt",), ("--commit", "HEAD")):
+        said = terminal("touch", *words)
+        assert (said.code, "this folder was removed" in said.err) == (2, True), said.err
+
+
 def test_a_hook_that_somebody_else_wrote_is_kept(repository: Terminal) -> None:
     hook = repository.folder / ".git" / "hooks" / "post-commit"
     hook.parent.mkdir(exist_ok=True)

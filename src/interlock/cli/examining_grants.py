@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.examining import Finding
+from interlock.cli.wording import counted
 from interlock.sdk.outcomes import Forbidden
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def examine_grants(client: Interlock) -> Iterator[Finding]:
         return
     fates = ", ".join(f"{total[fate]} {fate}" for fate in _FATES)
     of = f" of the newest {total['grants']} grants" if older else ""
-    text = f"{total['issued']} uses{of} issued: {fates}"
+    text = f"{counted(total['issued'], 'use')}{of} issued: {fates}"
     if not uneven and total["issued"] == sum(total[fate] for fate in _FATES):
         yield Finding(level="ok", about="grants", text=text)
         return

@@ -54,7 +54,10 @@ def run_touch(args: Namespace) -> int:
     from interlock.cli.connection import connected
     from interlock.cli.output import say_json
 
-    changes = _changes(args)
+    try:
+        changes = _changes(args)
+    except FileNotFoundError:
+        raise Failed("this folder was removed; change to one that exists", Exit.USAGE) from None
     with connected(args) as client:
         done = [
             touched
