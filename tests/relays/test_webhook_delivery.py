@@ -6,9 +6,15 @@ import asyncio
 import base64
 import hashlib
 import hmac
+from datetime import timedelta
 
+from interlock.identity.rules import EnsureLocalPerson
 from interlock.relays import queries
+from interlock.relays.leasing import TakeRelay
 from interlock.relays.model import DeliveryState
+from interlock.store.clock import utc_now
+from interlock.store.sqlite import SqliteStore
+from tests.conformance.places import serving
 from tests.harness.receiver import Received, Reply
 from tests.relays.conftest import Receive
 from tests.relays.rig import SECRET, TENANT, orders, rigged
@@ -21,6 +27,22 @@ async def test_every_event_arrives_in_the_order_of_its_subject(store_url: str, r
         count = await rig.tell_all(subjects=20, times=10)
         await receiver.until_taken(count)
     assert orders(receiver.events()) == {f"story-{n}": list(range(1, 11)) for n in range(20)}
+
+
+async def test_a_relay_is_taken_over_also_where_this_machines_clock_is_behind_the_stores(
+    sqlite_url: str, receive: Receive
+) -> None:
+    ahead = SqliteStore(sqlite_url.removeprefix("sqlite:///"), clock=lambda: utc_now() + timedelta(hours=1))
+    async with serving(ahead) as early:
+        await early.kernel.run(EnsureLocalPerson(tenant=TENANT, name="local:early"))
+    receiver = await receive()
+    async with rigged(sqlite_url, relaying=False) as rig:
+        webhook = await rig.add_webhook(receiver.url)
+        lapsed = TakeRelay(tenant=TENANT, relay_id=webhook.id, holder="dead", lease=timedelta(0))
+        await rig.service.kernel.run(lapsed)
+        rig.relaying.start()
+        await rig.tell("a")
+        await receiver.until_taken(1)
 
 
 async def test_a_request_carries_a_signature_that_its_receiver_can_check(

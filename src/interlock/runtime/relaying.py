@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from interlock.kernel.kernel import Kernel
+from interlock.kernel.moment import TellTime
 from interlock.kernel.refusal import Fault, Refusal
 from interlock.kernel.storage import StoreDown
 from interlock.outbox import queries as outbox
@@ -118,7 +119,9 @@ class Relaying:
 
     async def take_free(self) -> None:
         """Begin to relay for every target that nobody relays for."""
-        free = await queries.free_relays(self._store, datetime.now(UTC), limit=RELAYS_MAX)
+        # By the store's time, at which they become free; this machine's clock may be behind it.
+        now = await self._kernel.run(TellTime())
+        free = await queries.free_relays(self._store, now, limit=RELAYS_MAX)
         targets = [(relay.tenant, relay.id) for relay in free if relay.id != BROKER]
         if self._settings.nats_url:
             targets.append((DEPLOYMENT, BROKER))

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import random
-import time
 from collections.abc import Awaitable, Callable
 
 from interlock.admission.ending import RECLAIM_MAX
@@ -20,6 +19,8 @@ from interlock.jobs.queries import count_dead
 from interlock.jobs.recovering import OfferUnclaimed, SweepLostLeases
 from interlock.kernel.command import Command
 from interlock.kernel.kernel import Kernel
+from interlock.kernel.moment import TellTime
+from interlock.kernel.record import micros
 from interlock.kernel.refusal import Fault
 from interlock.kernel.storage import LockTimeout, StoreDown
 from interlock.leases.giving import SweepOverdueLeases
@@ -129,8 +130,8 @@ class Sweeps:
         await self._until_few("overdue_effects", SweepOverdueEffects(most=_PASS_MAX))
 
     async def _reclaim_slots(self) -> None:
-        # This clock only says where to look; the command judges by the store's.
-        now = int(time.time() * 1_000_000)
+        # This machine's clock may be behind the store's, and what is due would be found as much later.
+        now = micros(await self._kernel.run(TellTime()))
         for tenant in await tenants_with_expired_runs(self._store, now, limit=_PASS_MAX):
             lost = RECLAIM_MAX
             while lost == RECLAIM_MAX:

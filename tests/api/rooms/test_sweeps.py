@@ -37,6 +37,17 @@ async def test_a_sweep_that_breaks_does_not_keep_the_others_from_theirs(tmp_path
         assert await stage.metric('interlock_swept_total{what="overdue_leases"}') == 1
 
 
+async def test_a_lost_run_is_found_where_this_machines_clock_is_behind_the_stores(tmp_path: Path) -> None:
+    clock = VirtualClock()  # years ahead
+    async with open_stage(SqliteStore(tmp_path / "a.db", clock=clock), clock=clock) as stage:
+        await stage.call("POST", "workflows/w/runs", await stage.agent(), {"ttl_seconds": 60})
+        clock.advance(61)
+
+        await stage.sweep()
+
+        assert await stage.metric('interlock_swept_total{what="lost_runs"}') == 1
+
+
 async def test_old_batches_and_expired_answers_are_forgotten(tmp_path: Path) -> None:
     clock, path = VirtualClock(), tmp_path / "a.db"
     async with open_stage(SqliteStore(path, clock=clock), clock=clock) as stage:
