@@ -156,6 +156,14 @@ def test_a_touch_that_collides_says_with_whom_and_the_conflict_can_be_settled(te
     assert "doc:1" in terminal("targets").out
 
 
+def test_a_command_to_copy_holds_no_other(terminal: Terminal) -> None:
+    name = "refund $(touch marks); 1"
+    assert terminal("effect", "begin", name, "--request", "{}").code == 0
+    assert terminal("effect", "fail", name, "--fence", "1", "--error", "lost").code == 0
+    said = terminal("effect", "show", name).out
+    assert "interlock effect resolve 'refund $(touch marks); 1' committed|" in said
+
+
 def test_an_effect_nobody_knows_about_is_shown_with_the_way_out(terminal: Terminal) -> None:
     store = f"sqlite:///{terminal.folder}/.interlock/interlock.db"
     with Interlock(store=store) as il, pytest.raises(ZeroDivisionError):

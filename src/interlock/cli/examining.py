@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from shlex import quote
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
@@ -175,7 +176,7 @@ def undecidable_approvals(seen: Examined) -> Iterator[Finding]:
                 f"only {len(able)} may decide it ({listed(sorted(able), 'nobody')})",
                 since=approval.requested_at,
                 next_step="interlock key create NAME --kind person --roles review"
-                + (f" --groups {safe(approval.groups[0])}" if approval.groups else ""),
+                + (f" --groups {quote(safe(approval.groups[0]))}" if approval.groups else ""),
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from interlock.cli.output import Cell, Column, painted, say, say_fields, say_table
@@ -75,7 +76,7 @@ def say_effect(effect: Effect) -> None:
         say(
             "",
             "whether it happened is not known. Ask the remote side about its key, then:",
-            f"  interlock effect resolve {effect.action_id} committed|not_committed --evidence '…'",
+            f"  interlock effect resolve {quote(effect.action_id)} committed|not_committed --evidence '…'",
         )
 
 
