@@ -44,7 +44,7 @@ class KernelLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Every bound of the kernel in one place. `answer_seconds`: no call is left without an answer longer."""
 
     batch_max: int = 256
-    batch_bytes_max: int = 4 * 1024 * 1024
+    batch_bytes_max: int = 1024 * 1024
     queue_max: int = 4096
     queue_bytes_max: int = 64 * 1024 * 1024
     acquire_seconds: float = 2.0
