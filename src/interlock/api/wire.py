@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from http import HTTPStatus
 
 from interlock.api.http import Response
@@ -29,6 +31,8 @@ _ONCE = frozenset(
     }
 )
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _ENDS_A_LINE = re.compile(r"[\x00\r\n]")
 
 
@@ -83,7 +87,7 @@ def encode_head(response: Response, *, keep_alive: bool, chunked: bool = False) 
     """The status line and the headers, with what the connection adds to them."""
     if _ENDS_A_LINE.search("".join([value for _, value in response.headers])):
         raise ValueError("a header of the response would end its line")
-    text = _STATUS_LINES[response.status]
+    text = _STATUS_LINES[response.status] + date_line(int(time.time()))
     for name, value in response.headers:
         text += f"{name}: {value}\r\n"
     if not keep_alive:
@@ -91,6 +95,14 @@ def encode_head(response: Response, *, keep_alive: bool, chunked: bool = False) 
     if chunked:
         text += "transfer-encoding: chunked\r\n"
     return (text + "\r\n").encode("latin-1")
+
+
+@lru_cache(maxsize=1)
+def date_line(second: int) -> str:
+    """When a response was sent, as HTTP spells it in every language; spelled once a second."""
+    at = time.gmtime(second)
+    day = f"{_DAYS[at.tm_wday]}, {at.tm_mday:02} {_MONTHS[at.tm_mon - 1]} {at.tm_year}"
+    return f"date: {day} {at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02} GMT\r\n"
 
 
 def encode_chunk(piece: bytes) -> bytes:
