@@ -172,6 +172,21 @@ def test_a_named_start_is_one_run_however_often_it_is_asked_for(house: House) ->
     assert house.il.limits().active == 1
 
 
+@both
+def test_a_named_block_is_not_entered_again_once_its_run_is_over(house: House, kind: str) -> None:
+    block(house, kind, lambda held: None, key="nightly-2030-01-01")
+    with pytest.raises(Conflict):
+        block(house, kind, lambda held: pytest.fail("it was entered"), key="nightly-2030-01-01")
+
+
+@both
+def test_a_named_block_is_entered_again_while_its_run_goes_on(house: House, kind: str) -> None:
+    left = house.il.start_run("w", key="nightly-2030-01-01")  # by a process that died since
+    held = block(house, kind, lambda held: None, key="nightly-2030-01-01")
+    assert held.run_id == left.run_id
+    assert house.il.workflow_run(left.run_id).state == "succeeded"
+
+
 def test_the_operations_speak_of_runs_and_limits(house: House) -> None:
     assert house.il.set_limit("w", 3).max_concurrent_runs == 3
     run = house.il.start_run("w", input={"n": 1}, ttl_seconds=30)

@@ -45,7 +45,7 @@ PAIRS: list[tuple[Any, Any]] = [
     (policy.SimulatedView, models.Simulation),
     (admission_views.RunView, models.Run),
     (admission_views.LimitsView, models.Limits),
-    (admission_views.ClearedView, models.ClearedLimit),
+    (admission_views.ClearedView, admission_models.ClearedLimit),
     (admission_views.StatsView, admission_models.AdmissionStats),
     (lease_views.LeaseView, lease_models.Lease),
     (lease_views.CheckedView, lease_models.CheckedFence),

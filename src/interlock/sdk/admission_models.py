@@ -23,3 +23,10 @@ class AdmissionStats(msgspec.Struct, frozen=True, kw_only=True):
     full_429: int
     unavailable_503: int
     workflows: tuple[StartsOfWorkflow, ...] = ()
+
+
+class ClearedLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a scope had a limit of its own, which it no longer has."""
+
+    scope: str
+    cleared: bool

@@ -48,8 +48,18 @@ def admit(
 ) -> Verbs[Run]:
     """`with il.admit("nightly-report") as run:` holds a slot for the block, renewed in the background.
 
-    Raises `Full` when there is no room. The run is completed at the end, or failed if the block raises.
+    Raises `Full` when there is no room. The run is completed at the end, or failed if the block raises. `key` names
+    the intent: after a crash the same run is held again, and `Conflict` raised if it is over or lost.
     """
+
+    def acquire() -> Flow[Run]:
+        run = yield from admission.start_run(
+            client, workflow, input=input, ttl_seconds=ttl, wait_seconds=wait, key=key
+        )
+        if run.replayed:
+            # That it was started once says nothing of now: it may have ended, and its slot be another's.
+            run = yield from admission.renew_run(client, run.run_id, run.fence)
+        return run
 
     def give_back(run: Run, error: BaseException | None) -> Flow[Any]:
         if error is None:
@@ -59,9 +69,7 @@ def admit(
     return Verbs(
         ttl_seconds=ttl,
         waits=wait > 0,
-        acquire=lambda: admission.start_run(
-            client, workflow, input=input, ttl_seconds=ttl, wait_seconds=wait, key=key
-        ),
+        acquire=acquire,
         renew=lambda run: admission.renew_run(client, run.run_id, run.fence),
         give_back=give_back,
     )

@@ -325,7 +325,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a workflow and the slot it holds until `slot_expires_at`."""
+    """A run of a workflow and the slot it holds until `slot_expires_at`; `replayed` as it was answered before."""
 
     run_id: str
     workflow: str
@@ -339,6 +339,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     started_by: str | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    replayed: bool = False
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True):
@@ -349,13 +350,6 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
     active: int = 0
     set_by: str | None = None
     set_at: datetime | None = None
-
-
-class ClearedLimit(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a scope had a limit of its own, which it no longer has."""
-
-    scope: str
-    cleared: bool
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

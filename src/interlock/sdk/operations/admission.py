@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.sdk.admission_models import AdmissionStats
-from interlock.sdk.calls import change, fetch, path
+import msgspec
+
+from interlock.sdk.admission_models import AdmissionStats, ClearedLimit
+from interlock.sdk.calls import change, change_answered, decoded, fetch, path
 from interlock.sdk.flow import Flow
-from interlock.sdk.models import ClearedLimit, Limit, Limits, Page, Run
+from interlock.sdk.models import Limit, Limits, Page, Run
 from interlock.sdk.session import Session
 
 
@@ -23,11 +25,13 @@ def start_run(
     """Start a run if its tenant and workflow have room; wait in line for `wait_seconds` if not.
 
     Raises `Full` when there is no room, `Unavailable` when that could not be found out. `key` names the
-    intent: starting it again finds the same run.
+    intent: starting it again finds the same run, `replayed` as it was then, whatever became of it since.
     """
     body = {"input": input, "ttl_seconds": ttl_seconds, "wait_seconds": wait_seconds}
     where = path("workflows", workflow, "runs")
-    return (yield from change(session, where, Run, body, key=key, hold_seconds=wait_seconds))
+    response = yield from change_answered(session, where, body, key=key, hold_seconds=wait_seconds)
+    replayed = response.headers.get("idempotency-replayed") == "true"
+    return msgspec.structs.replace(decoded(response, Run), replayed=replayed)
 
 
 def run(session: Session, run_id: str) -> Flow[Run]:
