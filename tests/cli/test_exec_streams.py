@@ -146,6 +146,22 @@ def test_a_command_that_asks_at_the_terminal_fails_instead_of_standing_still(yar
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) in (2, 9)
 
 
+def test_output_that_finds_no_room_is_said_to_be_lost(yard: Terminal) -> None:
+    grant = granted(yard, "mark")
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [*EXEC, "mark"],
+            cwd=yard.folder,
+            env=clean_env(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=HANG_SECONDS,
+        )
+    assert (ended.returncode, b"could be written: No space left on device" in ended.stderr) == (0, True)
+    use = yard("grants", grant["id"], "--json").json["claims"][0]
+    assert "unheard" not in effect_of(yard, use["execution_id"])["result"]
+
+
 @pytest.mark.parametrize("full", [True, False])
 def test_nobody_who_hears_our_remarks_is_no_reason_to_end_otherwise(yard: Terminal, full: bool) -> None:
     grant = granted(yard, "mark")

@@ -12,9 +12,11 @@ if TYPE_CHECKING:
 
 
 def exit_code_of(ended: Ended) -> int:
-    """The command's own exit code. Says on stderr if it did not run now, or what could not be recorded."""
+    """The command's own exit code. Says on stderr if it did not run now, or what could not be passed on or recorded."""
     if ended.replayed:
         _warn(f"{ended.execution_id} ran before and ended with {ended.exit_code}; it did not run again")
+    if ended.unheard is not None:
+        _warn(f"not all that the command said could be written: {ended.unheard}; it ran to its end")
     if ended.unrecorded is not None:
         _warn(f"{ended.execution_id} {_unrecorded(ended)}")
     elif ended.unfinished is not None:

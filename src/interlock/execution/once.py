@@ -18,7 +18,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """How an execution ended; `replayed` if it had run before and did not now.
 
     `unrecorded` is why the effect's record does not say so, and `fence` what it could still be recorded under;
-    `unfinished` is why its job alone does not.
+    `unfinished` is why its job alone does not. `unheard` is why what it said could not all be passed on.
     """
 
     execution_id: str
@@ -28,6 +28,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     fence: int = 0
     unrecorded: str | None = None
     unfinished: str | None = None
+    unheard: str | None = None
 
 
 def begin(
@@ -64,7 +65,12 @@ def run_begun(gate: Gate, command: Effective, execution_id: str, begun: Begun, s
         raise
     result: dict[str, Any] = msgspec.to_builtins(ran)
     ended = Ended(
-        execution_id=execution_id, exit_code=ran.exit_code, replayed=False, result=result, fence=begun.fence
+        execution_id=execution_id,
+        exit_code=ran.exit_code,
+        replayed=False,
+        unheard=result.pop("unheard"),
+        result=result,
+        fence=begun.fence,
     )
     try:
         with signals.stopping():

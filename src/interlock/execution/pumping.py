@@ -40,6 +40,7 @@ class Stream:
         self.size = 0
         self.left = memoryview(b"")
         self.is_open = True
+        self.unheard: str | None = None
         self._is_heard = True
         self._at_once = _at_once(to)
         self._room = select.poll()
@@ -59,15 +60,19 @@ class Stream:
         return len(chunk)
 
     def pass_on(self) -> None:
-        """Write what finds room. Whoever reads us may have gone; the command goes on, and so does its record."""
+        """Write what finds room. Whoever reads us may have gone; the command goes on, and so does its record.
+
+        `unheard` is why the rest could not be written, if it was not that nobody reads it.
+        """
         try:
             while self.left and self._room.poll(0):
                 self.left = self.left[os.write(self.to, self.left[: self._at_once]) :]
         except BlockingIOError:
             time.sleep(_PAUSE_SECONDS)
-        except OSError:
+        except OSError as error:
             self._is_heard = False
             self.left = memoryview(b"")
+            self.unheard = None if isinstance(error, BrokenPipeError) else error.strerror
 
     def unread(self) -> int:
         """How much is in the pipe now."""

@@ -28,7 +28,10 @@ class NotStarted(Exception):
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """How a command ended. `output_digest` is over the digests of both streams."""
+    """How a command ended. `output_digest` is over the digests of both streams.
+
+    `unheard` is why what it said could not all be passed on; that is not recorded.
+    """
 
     exit_code: int
     duration_ms: int
@@ -37,6 +40,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     stderr_bytes: int
     timed_out: bool = False
     signal: int | None = None
+    unheard: str | None = None
 
 
 def run(command: Effective, signals: Signals, *, stdout: int = 1, stderr: int = 2) -> Ran:
@@ -58,6 +62,7 @@ def run(command: Effective, signals: Signals, *, stdout: int = 1, stderr: int = 
         stderr_bytes=err.size,
         timed_out=timed_out,
         signal=-code if code < 0 else None,
+        unheard=out.unheard or err.unheard,
     )
 
 
