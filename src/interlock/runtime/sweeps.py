@@ -7,6 +7,9 @@ import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import msgspec
 
 from interlock.admission.ending import RECLAIM_MAX
 from interlock.admission.queries import tenants_with_expired_runs
@@ -21,16 +24,19 @@ from interlock.kernel.command import Command
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.moment import TellTime
 from interlock.kernel.record import micros
-from interlock.kernel.refusal import Fault
+from interlock.kernel.refusal import Fault, StoreUnavailable
 from interlock.kernel.storage import LockTimeout, StoreDown
 from interlock.leases.giving import SweepOverdueLeases
 from interlock.policy.forgetting import ForgetFullBuckets
 from interlock.runtime.measures import Measures
 from interlock.store.contract import Store
 
+T = TypeVar("T")
+
 log = logging.getLogger(__name__)
 
 _PASS_MAX = 100
+_FEWER = 10
 _PRUNE_EVERY = 60
 _PRUNED_MAX = 1000
 
@@ -95,11 +101,23 @@ class Sweeps:
 
     async def _until_few(self, what: str, sweep: Command[int]) -> None:
         """Run a sweep again as long as it finds as much as it may take at once."""
-        count = _PASS_MAX
-        while count == _PASS_MAX:
-            count = await self._kernel.run(sweep)
+        is_full, most = True, _PASS_MAX
+        while is_full:
+            count, most = await self._pass(sweep, most)
+            is_full = count == most
             if count:
                 self._measures.swept.add(what, amount=count)
+
+    async def _pass(self, sweep: Command[T], most: int) -> tuple[T, int]:
+        """One pass over `most` records, or over as many fewer as the store can bear; and how many that may be."""
+        while True:
+            try:
+                return await self._kernel.run(msgspec.structs.replace(sweep, most=most)), most
+            except StoreUnavailable:
+                if most == 1:
+                    raise
+                # A hundred records of a megabyte each may be more than it manages in the time for a batch.
+                most = max(1, most // _FEWER)
 
     async def _settle_due_jobs(self) -> None:
         await self._until_few("due_jobs", SweepDueJobs(most=_PASS_MAX))
@@ -140,18 +158,18 @@ class Sweeps:
                     self._measures.swept.add("lost_runs", amount=lost)
 
     async def _settle_lost_leases(self) -> None:
-        count = _PASS_MAX
-        while count == _PASS_MAX:
-            swept = await self._kernel.run(SweepLostLeases(most=_PASS_MAX))
-            count = swept.count
-            self._measures.work.lost.add(amount=count)
+        is_full, most = True, _PASS_MAX
+        while is_full:
+            swept, most = await self._pass(SweepLostLeases(), most)
+            is_full = swept.count == most
+            self._measures.work.lost.add(amount=swept.count)
             self._measures.work.dead.add(amount=swept.dead)
 
     async def _offer_unclaimed(self) -> None:
-        count = _PASS_MAX
-        while count == _PASS_MAX:
-            swept = await self._kernel.run(OfferUnclaimed(most=_PASS_MAX))
-            count = swept.count
-            self._measures.work.replayed.add(amount=count)
+        is_full, most = True, _PASS_MAX
+        while is_full:
+            swept, most = await self._pass(OfferUnclaimed(), most)
+            is_full = swept.count == most
+            self._measures.work.replayed.add(amount=swept.count)
             for age in swept.ages_seconds:
                 self._measures.work.replay_age.observe(age)

@@ -7,7 +7,10 @@ from pathlib import Path
 import apsw
 import pytest
 
+from interlock.approvals.sweeping import DueJobs
+from interlock.kernel.storage import StoreDown, Transaction
 from interlock.runtime.settings import BadSetting, settings_from
+from interlock.store.memory import MemoryStore
 from interlock.store.sqlite import SqliteStore
 from tests.api.rooms.stage import ASK, VirtualClock, open_stage
 
@@ -35,6 +38,29 @@ async def test_a_sweep_that_breaks_does_not_keep_the_others_from_theirs(tmp_path
         await stage.sweep()
 
         assert await stage.metric('interlock_swept_total{what="overdue_leases"}') == 1
+
+
+class Slow(MemoryStore):
+    """Manages a few records in the time that it has for a batch, and no more."""
+
+    async def transact(self, transaction: Transaction) -> None:
+        if any(isinstance(pick, DueJobs) and pick.limit > 20 for pick in transaction.reads.picks):
+            raise StoreDown("it takes too long")
+        await super().transact(transaction)
+
+
+async def test_what_a_store_cannot_sweep_at_once_is_swept_bit_by_bit() -> None:
+    clock = VirtualClock()
+    async with open_stage(Slow(clock=clock), clock=clock) as stage:
+        await stage.policy(ASK)
+        bot = await stage.agent()
+        for _ in range(23):
+            await stage.submit(bot, expires_in="1h")
+        clock.advance(7200)
+
+        await stage.service.sweeps._settle_due_jobs()
+
+        assert await stage.metric('interlock_swept_total{what="due_jobs"}') == 23
 
 
 async def test_a_lost_run_is_found_where_this_machines_clock_is_behind_the_stores(tmp_path: Path) -> None:
