@@ -32,6 +32,7 @@ from interlock.store.sqlite_driver import (
     roll_back,
     schema_of,
 )
+from interlock.store.sqlite_making import make_private
 from interlock.store.sqlite_queries import QueryThreads
 from interlock.store.writer_lock import WriterLock
 
@@ -68,7 +69,7 @@ class SqliteStore:
         forking.watch(self.let_fork)
         try:
             async with self._turn:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
+                make_private(self._path)
                 writer, _, lock = await asyncio.to_thread(self._connect)
                 await self._migrate(writer, lock)
                 self._reader = await asyncio.to_thread(connect_durably, self._path)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import stat
 import struct
 import sys
 import time
@@ -35,6 +36,7 @@ class Turns:
     """The hint as one process sees it, where there is a futex. Of one thread."""
 
     def __init__(self, database: Path) -> None:
+        self._database = database
         self._path = Path(f"{database}-turn")
         self._map: mmap.mmap | None = None
         self._futex: Futex | None = None
@@ -79,7 +81,9 @@ class Turns:
     def _mapped(self, *, make: bool) -> mmap.mmap | None:
         if self._map is None:
             with contextlib.suppress(OSError):
-                self._map = _map(self._path, os.O_CREAT if make else 0)
+                if make and not self._path.exists():
+                    _make(self._path, self._database)
+                self._map = _map(self._path)
         return self._map
 
     def _opened(self) -> Futex:
@@ -90,8 +94,19 @@ class Turns:
         return self._futex
 
 
-def _map(path: Path, how: int) -> mmap.mmap:
-    file = os.open(path, os.O_RDWR | os.O_CLOEXEC | how, 0o666)
+def _make(path: Path, database: Path) -> None:
+    """Make the file, for whoever may use the database."""
+    with contextlib.suppress(FileExistsError):
+        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.fchmod(file, stat.S_IMODE(database.stat().st_mode))
+        finally:
+            os.close(file)
+
+
+def _map(path: Path) -> mmap.mmap:
+    file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         # A file with a hole would end the process that looks into it (SIGBUS) once the disk is full.
         os.posix_fallocate(file, 0, _BYTES)
