@@ -158,10 +158,12 @@ class _Trial:
         self.attempts = 0
         self.failures: dict[RetryClass, int] = {}
         self.unknown = False
+        self._sent_at = started
 
     def next_request(self, moment: float) -> Request:
         """The request for the next attempt, timed out no later than the call's deadline."""
         self.attempts += 1
+        self._sent_at = moment
         if self.attempts == 1:
             self.session.budget.earn()
         left = max(ATTEMPT_SECONDS_MIN, self.started + self.deadline_seconds - moment)
@@ -179,7 +181,7 @@ class _Trial:
         backoff = self.session.retry.backoff(kind)
         self.failures[kind] = self.failures.get(kind, 0) + 1
         delay = delay_seconds(backoff, self.failures[kind], failure.problem, self.session.fraction())
-        latest = self.started + self.deadline_seconds * backoff.deadline_share - ATTEMPT_SECONDS_MIN
+        latest = self.started + self.deadline_seconds * backoff.deadline_share - self._needed(failure, moment)
         if (
             self.attempts >= backoff.attempts_max
             or moment + delay > latest
@@ -188,6 +190,14 @@ class _Trial:
             return None
         self._announce(kind, delay, failure.problem)
         return delay
+
+    def _needed(self, failure: _Failure, moment: float) -> float:
+        """How long the next attempt must have, at least as long as the service took to answer this one.
+
+        One that is cut off before the service can say again that it is busy would only add doubt.
+        """
+        took = moment - self._sent_at if failure.problem.status else 0.0
+        return max(ATTEMPT_SECONDS_MIN, took)
 
     def outcome(self, problem: Problem, name: str | None) -> InterlockError:
         """How the call ends: unknown if any attempt may have done it and no answer settled that."""
