@@ -135,8 +135,9 @@ def _shown(value: object) -> str:
 
 
 def _read_cases(reading: Reading, node: Node, path: str) -> tuple[Case, ...]:
-    cases = [_read_case(reading, item, at) for at, item in reading.items(node, path, CASES_MAX)]
-    return tuple(cases)
+    if isinstance(node, Listed) and not node.items:
+        reading.refuse(node, path, "there are no cases, so nothing would be tested; write at least one")
+    return tuple(_read_case(reading, item, at) for at, item in reading.items(node, path, CASES_MAX))
 
 
 def _read_case(reading: Reading, node: Node, path: str) -> Case:

@@ -106,3 +106,9 @@ def test_a_mistake_in_a_case_has_its_place(text: str, errors: list[str]) -> None
     found = [str(error) for error in caught.value.errors]
     assert len(found) == len(errors), found
     assert all(one.startswith(other) for one, other in zip(found, errors, strict=True)), found
+
+
+@pytest.mark.parametrize("text", ["cases: []\n", "[]\n"])
+def test_a_file_without_cases_is_refused_for_it_would_always_pass(text: str) -> None:
+    with pytest.raises(SourceInvalid, match="there are no cases"):
+        parse_cases(text)
