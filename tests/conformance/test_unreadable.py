@@ -78,3 +78,14 @@ async def test_an_unreadable_record_is_told_of_on_a_plain_read(place: Place) -> 
             found = unreadable
 
         assert isinstance(found, Unreadable)
+
+
+async def test_rows_whose_columns_were_edited_hide_nothing_behind_them_from_a_pick(place: Place) -> None:
+    never = 4 * 10**15
+    async with serving(place.store()) as server:
+        await server.outcomes(Plan(name="edited", due=never), Plan(name="due", due=LONG_AGO))
+        await place.rows(f"UPDATE {CHORES.table} SET due_at = 1 WHERE id = 'edited'")
+
+        taken = [(await server.outcomes(Take(who="w", most=1)))[0] for _ in range(2)]
+
+        assert taken == [("due",), ()]

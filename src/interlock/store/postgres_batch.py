@@ -147,7 +147,7 @@ class PostgresBatches:
     ) -> Sequence[Record]:
         block, params = named_sql(pick.query), pick.params(now)
         suffix = " FOR UPDATE SKIP LOCKED" if pick.own else ""
-        choosing = Choosing(pick)
+        choosing = Choosing(pick, now)
         while choosing.asks_for:
             arguments = block.arguments({**params, "limit": choosing.asks_for})
             choosing.take(await session.fetch(block.postgres + suffix, *arguments, timeout=deadline.left))

@@ -72,7 +72,7 @@ class SqliteBatches:
 
     def _choose(self, pick: Pick[Any], now: datetime) -> Sequence[Record]:
         block, params = named_sql(pick.query), pick.params(now)
-        choosing = Choosing(pick)
+        choosing = Choosing(pick, now)
         while choosing.asks_for:
             choosing.take(rows_of(self._cursor, block, {**params, "limit": choosing.asks_for}))
         return choosing.chosen

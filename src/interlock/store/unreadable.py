@@ -1,8 +1,9 @@
-"""Rows that cannot be read any more, because somebody wrote to the database: left out, told of, and in nobody's way."""
+"""Rows that are not what was written, because somebody wrote to the database: left out, told of, in nobody's way."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
@@ -11,7 +12,7 @@ from interlock.kernel.refusal import Unreadable
 
 R = TypeVar("R", bound=Record)
 
-_UNREADABLE_MAX = 256
+_SPOILT_MAX = 256
 
 
 def readable(kind: Kind[R], bodies: Iterable[bytes | str]) -> list[R]:
@@ -38,21 +39,24 @@ def met() -> int:
 class Choosing(Generic[R]):
     """One pick under way: run its query for `asks_for` rows and `take` them, until it asks for none.
 
-    Rows that cannot be read must not use up its limit, or they would hide what is behind them.
+    Rows that cannot be read, or whose columns say something else than their bodies, must not use up its limit, or
+    they would hide what is behind them.
     """
 
-    def __init__(self, pick: Pick[R]) -> None:
+    def __init__(self, pick: Pick[R], now: datetime) -> None:
         self.asks_for = pick.limit
         self.chosen: Sequence[R] = ()
         self._pick = pick
+        self._now = now
 
     def take(self, rows: Sequence[Any]) -> None:
-        """Keep what can be read. Ask again, for more, if the rest may have kept something from us."""
-        found = readable(self._pick.kind, (row[0] for row in rows))
-        self.chosen = found[: self._pick.limit]
-        is_all = len(rows) < self.asks_for or len(found) >= self._pick.limit
-        unreadable = len(rows) - len(found)
-        self.asks_for = 0 if is_all or unreadable > _UNREADABLE_MAX else self._pick.limit + unreadable
+        """Keep what was to be chosen. Ask again, for more, if the rest may have kept something from us."""
+        pick, now = self._pick, self._now
+        found = [each for each in readable(pick.kind, (row[0] for row in rows)) if pick.matches(each, now)]
+        self.chosen = found[: pick.limit]
+        is_all = len(rows) < self.asks_for or len(found) >= pick.limit
+        spoilt = len(rows) - len(found)
+        self.asks_for = 0 if is_all or spoilt > _SPOILT_MAX else pick.limit + spoilt
 
 
 @lru_cache(maxsize=256)
