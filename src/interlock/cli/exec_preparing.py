@@ -17,8 +17,7 @@ from interlock.execution.effective import Effective
 from interlock.execution.preparing import is_silent_pipe, prepare_command, prepare_task, read_stdin
 from interlock.execution.task_file import NAME, find_task_file, read_task_file
 from interlock.execution.tasks import TIMEOUT_SECONDS_DEFAULT, TIMEOUT_SECONDS_MAX, BadTask, TaskApproval
-
-EMBEDDED_STORE = "sqlite:///.interlock/interlock.db"
+from interlock.runtime.places import EMBEDDED_STORE
 
 
 class Prepared(NamedTuple):

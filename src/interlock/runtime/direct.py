@@ -22,6 +22,7 @@ from interlock.kernel.ids import new_id
 from interlock.kernel.pending import Pending
 from interlock.kernel.refusal import Fault, OutcomeUnknown
 from interlock.kernel.storage import CommitUnknown, LockTimeout, StoreDown, Transaction, WriteConflict
+from interlock.runtime.places import EMBEDDED_STORE
 
 if TYPE_CHECKING:
     from interlock.runtime.patient import PatientStore
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TENANT = "default"
-EMBEDDED_STORE = "sqlite:///.interlock/interlock.db"
 _SETTLE_SECONDS = 2.0
 
 

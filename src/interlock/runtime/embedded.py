@@ -21,8 +21,9 @@ from interlock.kernel.refusal import Fault
 from interlock.kernel.storage import StoreDown
 from interlock.runtime.direct import local_user
 from interlock.runtime.keyring import Known
+from interlock.runtime.places import EMBEDDED_STORE
 from interlock.runtime.service import Service
-from interlock.runtime.settings import EMBEDDED_STORE, TENANT_DEFAULT, settings_from
+from interlock.runtime.settings import TENANT_DEFAULT, settings_from
 from interlock.store.urls import store_for
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from interlock.kernel.kernel import KernelLimits
+from interlock.runtime.places import EMBEDDED_STORE
 
 if TYPE_CHECKING:
     from interlock.jobs.leasing import Backoff
 
-EMBEDDED_STORE = "sqlite:///.interlock/interlock.db"
 TENANT_DEFAULT = "default"
 
 

@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Protocol
 
+from interlock.runtime.places import EMBEDDED_STORE
 from interlock.sdk.flow import Request, Response, TransportFailed
 from interlock.sdk.outcomes import Unavailable
 from interlock.sdk.problems import no_answer
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from interlock.api import http
 
 CLOSE_SECONDS_MAX = 30.0
-EMBEDDED_STORE = "sqlite:///.interlock/interlock.db"  # as in the settings, which take a while to load
 FILE = "sqlite:///"
 MEMORY = ("memory:", "memory://")
 
