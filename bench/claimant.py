@@ -61,9 +61,7 @@ def _embedded(task: str, place: str) -> Callable[[float], Claimed]:
     store, nothing = DirectStore(place), msgspec.Raw(b"{}")
 
     def claim() -> bool:
-        command = ClaimGrant(
-            caller=store.caller, task=task, args=nothing, execution_id=new_id("exec"), first_look=2
-        )
+        command = ClaimGrant(caller=store.caller, task=task, args=nothing, execution_id=new_id("exec"))
         return isinstance(store.run(command), GrantUse)
 
     return lambda seconds: _until(seconds, claim, Fault)

@@ -152,7 +152,7 @@ async def test_due_is_judged_by_the_batchs_clock() -> None:
 
 def test_owning_picks_add_up_to_a_bound_and_looks_share() -> None:
     def limits(*picks: DueChores) -> list[int]:
-        merged = merge_reads(Reads(picks=(pick,)) for pick in picks)
+        merged = merge_reads([Reads(picks=(pick,)) for pick in picks])
         return [pick.limit for pick in merged.picks]
 
     assert limits(DueChores(limit=2), DueChores(limit=3)) == [5]

@@ -17,7 +17,7 @@ from interlock.grants.model import GRANT_TERMS, GRANT_USES, TERMS_ID, Grant
 from interlock.grants.picks import OpenGrants
 from interlock.identity.model import PRINCIPALS, Caller, Principal, PrincipalKind, Role
 from interlock.jobs.model import GrantRef, JobState
-from interlock.kernel.record import Reads
+from interlock.kernel.record import PICKED_MAX, Reads
 from interlock.kernel.world import World
 
 # One for each of many repositories is usual, and what fits may be the youngest.
@@ -31,11 +31,11 @@ def standing_reads(tenant: str, topic: str) -> Reads:
 
 def standing_more(world: World, tenant: str, topic: str, actor: Principal) -> Reads:
     """What was found, who issued and signed it, and who owns the actor. Where there is no standing grant, nothing."""
-    found = world.pick(_pick(tenant, topic))
+    found = world.pick(_pick(tenant, topic, PICKED_MAX))
     if not found:
         return Reads()
     see = Reads(see=(GRANT_TERMS.key(tenant, TERMS_ID), PRINCIPALS.key(tenant, actor.person)))
-    return candidate_reads(found) | approver_reads(found) | see
+    return world.once(candidate_reads, found) | world.once(approver_reads, found) | see
 
 
 def honour_standing(
@@ -69,5 +69,5 @@ def _may_say_yes(world: World, grant: Grant, asked: Requirement, actor: Principa
     )
 
 
-def _pick(tenant: str, topic: str) -> OpenGrants:
-    return OpenGrants(tenant=tenant, task=topic, standing=True, limit=_CANDIDATES_MAX)
+def _pick(tenant: str, topic: str, limit: int = _CANDIDATES_MAX) -> OpenGrants:
+    return OpenGrants(tenant=tenant, task=topic, standing=True, limit=limit)

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from interlock.effects.rules import BeginEffect
     from interlock.effects.rules import Begun as BegunEffect
 
-# Nobody shares a batch with this claim, so the oldest few will do; more are loaded only if none of them fits.
-_FIRST_LOOK = 2
-
 
 class DirectGate:
     """Asks the kernel."""
@@ -107,5 +104,4 @@ class DirectGate:
             signed_only=needed.signed,
             groups=needed.groups,
             claimed_before=needed.claimed_before,
-            first_look=_FIRST_LOOK,
         )

@@ -31,15 +31,14 @@ from interlock.grants.recording import record, record_refused
 from interlock.identity.model import PRINCIPALS, Caller, Role
 from interlock.identity.rules import caller_reads, require
 from interlock.kernel.command import Command
-from interlock.kernel.record import NOTHING, Reads, micros
+from interlock.kernel.record import PICKED_MAX, Reads, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 from interlock.outbox.rules import announce
 
-CANDIDATES_MAX = 16
-# Most claims take the oldest grant. Whoever insists on seeing a full page is early as soon as a claim ahead of it
-# in the batch has taken one of them, and a batch would carry one claim of a task.
+# Most claims take the oldest grant, so a batch of many need not look at all of them again after each.
 _AT_ONCE = 2
+_FIRST_LOOK = 8
 _FURTHER_MAX = 128
 _LOOKS_MAX = 64
 _START = (0, "")
@@ -69,9 +68,8 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
     A repeat of a claim that won (same claimant, task, execution id and arguments) gets the same use again, unless it
     asks for more than the use was claimed under. A "no" is not remembered: nothing happened. `signed_only` narrows to
     signed grants, `groups` to those of people in one of them, `claimed_before` to the use that this execution has.
-    `first_look` is how many grants are considered at first, with an eye to the claims that may share a batch; `after`,
-    `misfits` and `looks_left` are for `LookFurther`. `action_id` is the effect that begins with this decision, if one
-    does: a use permits one effect and no second.
+    `after`, `misfits` and `looks_left` are for `LookFurther`. `action_id` is the effect that begins with this decision,
+    if one does: a use permits one effect and no second.
     """
 
     caller: Caller
@@ -82,7 +80,6 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
     signed_only: bool = False
     groups: tuple[str, ...] = ()
     claimed_before: bool = False
-    first_look: int = CANDIDATES_MAX
     after: tuple[int, str] = _START
     misfits: tuple[str, ...] = ()
     looks_left: int = _LOOKS_MAX - 1
@@ -99,11 +96,12 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         )
 
     def more(self, world: World) -> Reads:
-        """The candidates themselves, and the keys that they are signed with; without any, what explains it."""
-        candidates = self._candidates(world, self._most)
+        """Whatever was found for the batch, and the keys that it is signed with; without any, what explains it."""
+        candidates = self._candidates(world, PICKED_MAX)
         if not candidates and self.grant_id is None and self.after == _START:
             return latest_reads(self.caller.tenant, self.task)
-        return candidate_reads(candidates) | (approver_reads(candidates) if self.groups else NOTHING)
+        reads = world.once(candidate_reads, candidates)
+        return reads | world.once(approver_reads, candidates) if self.groups else reads
 
     def decide(self, world: World) -> GrantUse | NotClaimed:
         require(world, self.caller, Role.SUBMIT, Role.WORK, Role.OPERATE, Role.ADMIN)
@@ -115,7 +113,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
             return self._refuse(world, [f"execution_id {self.execution_id} has claimed nothing"])
         misfits = list(self.misfits)
         candidates: tuple[Grant, ...] = ()
-        for most in (min(_AT_ONCE, self._most), self._most):
+        for most in (_AT_ONCE, self._most):
             seen, candidates = len(candidates), self._candidates(world, most)
             for grant in candidates[seen:]:
                 why = self._misfit(world, grant, args)
@@ -193,7 +191,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
 
     @property
     def _most(self) -> int:
-        return self.first_look if self.after == _START else _FURTHER_MAX
+        return _FIRST_LOOK if self.after == _START else _FURTHER_MAX
 
     def _use_id(self) -> str:
         return use_id(self.task, self.caller.principal, self.execution_id)

@@ -30,6 +30,11 @@ class OpenGrants(Pick[Grant], frozen=True, kw_only=True):
         return GRANTS
 
     @property
+    def uses_up(self) -> int:
+        """A claim spends one grant at most."""
+        return 1
+
+    @property
     def query(self) -> str:
         return "grants.open_grants"
 

@@ -44,7 +44,7 @@ class Batch:
         return [*self.early, *self.blocked]
 
     def reads(self) -> Reads:
-        return merge_reads(member.reads for member in self.members)
+        return merge_reads([member.reads for member in self.members])
 
     def more(self, loaded: Loaded) -> Reads:
         """Start over with the first load, and ask every command that need not wait for its second reads."""
@@ -97,7 +97,7 @@ class Batch:
         """What was asked for and is not there yet; a record seen so far may be asked for to own."""
         if not self._more:
             return NOTHING
-        wanted = merge_reads(self._more.values())
+        wanted = merge_reads(list(self._more.values()))
         if wanted.picks:
             # A pick asked for in both rounds is loaded again for everyone who wants it.
             asked = {pick.unlimited() for pick in wanted.picks}

@@ -28,7 +28,7 @@ class Candidates(Generic[R]):
         self._read = 0
         self._changed: dict[Key, None] = {}
         # Many commands of a batch ask before any of them changes something; all get the same answer.
-        self._chosen: list[R] = []
+        self._chosen: tuple[R, ...] = ()
         self._chosen_at = (-1, -1)
 
     def start_over(self) -> None:
@@ -44,7 +44,7 @@ class Candidates(Generic[R]):
         staged: Mapping[Key, object],
         changes: Sequence[Key],
         now: datetime,
-    ) -> Sequence[R]:
+    ) -> tuple[R, ...]:
         """The first `pick.limit` that match now. `changes` is the batch's log of changed keys."""
         asked_at = (pick.limit, len(changes))
         if asked_at == self._chosen_at:
@@ -58,7 +58,7 @@ class Candidates(Generic[R]):
         if self._changed:
             found.extend(records[key] for key in self._changed)
             found.sort(key=pick.sort_key)
-        self._chosen, self._chosen_at = found[: pick.limit], asked_at
+        self._chosen, self._chosen_at = tuple(found[: pick.limit]), asked_at
         return self._chosen
 
     def _learn(

@@ -7,8 +7,9 @@ bounded picks, each to *own* (locked, may be changed) or to *see* (read as of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -167,6 +168,11 @@ class Pick(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
         """A total order, the same as the query's; ties would make two stores choose differently."""
         raise NotImplementedError
 
+    @property
+    def uses_up(self) -> int:
+        """How many of what it finds one command may take from the others of its batch, which load so many more."""
+        return self.limit if self.own else 0
+
     def unlimited(self) -> Pick[R]:
         """This pick whatever its limit: what makes two commands' picks the same pick."""
         return msgspec.structs.replace(self, limit=0)
@@ -189,20 +195,16 @@ class Reads(msgspec.Struct, frozen=True):
 NOTHING = Reads()
 
 
-def merge_reads(many: Iterable[Reads]) -> Reads:
+def merge_reads(many: Sequence[Reads]) -> Reads:
     """All reads of a batch as one: keys once each (owned wins over seen), equal picks as one.
 
-    Commands that own what they pick take it from each other, so their limits add up, to a bound; commands
-    that only look can share.
+    Commands that use up what they pick take it from each other, so their limits add up, to a bound; commands
+    that only look can share. Many may name the very same keys (`World.once`), which are gone through once.
     """
-    own: dict[Key, None] = {}
-    see: dict[Key, None] = {}
+    own = dict.fromkeys(chain.from_iterable({id(reads.own): reads.own for reads in many}.values()))
+    see = dict.fromkeys(chain.from_iterable({id(reads.see): reads.see for reads in many}.values()))
     picks: dict[Pick[Any], int] = {}
     for reads in many:
-        for key in reads.own:
-            own[key] = None
-        for key in reads.see:
-            see[key] = None
         for pick in reads.picks:
             same = pick.unlimited()
             picks[same] = _shared_limit(pick, picks.get(same, 0))
@@ -214,5 +216,5 @@ def merge_reads(many: Iterable[Reads]) -> Reads:
 
 
 def _shared_limit(pick: Pick[Any], others: int) -> int:
-    wanted = min(others + pick.limit, PICKED_MAX) if pick.own else 0
+    wanted = min(others + pick.uses_up, PICKED_MAX) if others else 0
     return max(wanted, others, pick.limit)

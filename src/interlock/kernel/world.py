@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 
 from interlock.kernel.picks import Candidates
-from interlock.kernel.record import Key, Kind, Pick, Record
+from interlock.kernel.record import Key, Kind, Pick, Reads, Record
 from interlock.kernel.refusal import Unreadable
 
 R = TypeVar("R", bound=Record)
@@ -70,6 +70,7 @@ class World:
         self._unreadable: set[Key] = set()
         self._picks: dict[Pick[Any], Candidates[Any]] = {}
         self._picked_kinds: set[Kind[Any]] = set()
+        self._made: dict[object, tuple[object, Reads]] = {}
         # Keys this batch staged, each with what the store has; those that `add` made, in their order.
         self._before: dict[Key, Record | None] = {}
         self._added: dict[Key, None] = {}
@@ -99,7 +100,14 @@ class World:
         found = candidates.choose(pick, self._records, self._before, self._changed, self.now)
         if len(found) < pick.limit and candidates.is_full and self._others_changed(pick.kind):
             raise Deferred(f"others of the batch took what {pick.query} found, and there is more")
-        return tuple(found)
+        return found
+
+    def once(self, make: Callable[[tuple[R, ...]], Reads], found: tuple[R, ...]) -> Reads:
+        """The reads that `make` makes of what a pick found, made once for all of the batch that found the same."""
+        known = self._made.get(make)
+        if known is None or known[0] is not found:
+            self._made[make] = known = (found, make(found))
+        return known[1]
 
     def put(self, kind: Kind[R], record: R) -> R:
         """Stage a change to an owned record, or its first version; returns it with its new version."""

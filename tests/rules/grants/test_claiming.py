@@ -31,6 +31,16 @@ async def test_two_claimants_on_two_grants_both_win_with_different_grants(granti
     assert {answer["grant_id"] for answer in answers} == {first, second}
 
 
+async def test_a_crowd_with_a_grant_for_each_shares_its_commits(granting: Granting) -> None:
+    grants = {await granting.grant() for _ in range(60)}
+    commits = await granting.stage.metric("interlock_batch_commands_count")
+
+    answers = await asyncio.gather(*(granting.claim() for _ in range(60)))
+
+    assert {answer["grant_id"] for answer in answers} == grants
+    assert await granting.stage.metric("interlock_batch_commands_count") - commits <= 4
+
+
 async def test_the_oldest_fitting_grant_is_used_first(granting: Granting) -> None:
     narrow = await granting.grant(pins={"env": "test"})
     oldest = await granting.grant()
