@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
 
 from interlock.api.jobs import READERS, SubmitBody, Text, action_of
-from interlock.api.listing import Page, PageQuery, id_cursor, position
+from interlock.api.listing import LIMIT_MAX, Page, PageQuery, id_cursor, position
 from interlock.api.operations import Answer, Body, Operation, RawBody, Reply
 from interlock.api.policy_reading import read_candidate, read_policy
 from interlock.api.service_calls import Asked, caller_of, decide
@@ -24,7 +25,7 @@ from interlock.policy.model import PolicyHead, PolicySnapshot
 from interlock.policy.rules import NO_POLICY, ActivatePolicy, RollBackPolicy
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
-from interlock.store.contract import cut
+from interlock.store.contract import Store
 
 _SIMULATE_MAX = 1000
 _TEXTS = (
@@ -114,14 +115,12 @@ async def in_force(call: Asked[None, None]) -> Reply:
 
 
 async def snapshots(call: Asked[PageQuery, None]) -> Reply:
-    rows = await queries.list_snapshots(
-        call.services.store,
-        call.caller.tenant,
-        before=position(call.query.cursor),
-        limit=call.query.limit + 1,
+    found = await queries.list_snapshots(
+        call.services.store, call.caller.tenant, before=position(call.query.cursor), limit=call.query.limit
     )
-    page, cursor = cut(rows, call.query.limit, lambda row: str(row[0]))
-    return Reply(200, Page(items=[_snapshot_view(kept) for _, kept in page], next_cursor=cursor))
+    return Reply(
+        200, Page(items=[_snapshot_view(kept) for kept in found.items], next_cursor=found.next_cursor)
+    )
 
 
 async def snapshot(call: Asked[None, None]) -> Reply:
@@ -153,28 +152,33 @@ async def evaluated(call: Asked[None, EvaluateBody]) -> Reply:
 
 async def simulated(call: Asked[None, SimulateBody]) -> Reply:
     candidate = await read_candidate(call.body.policy)
-    tenant = call.caller.tenant
-    jobs: list[Job] = []
-    cursor: str | None = None
-    while len(jobs) < call.body.last:
-        page = await job_queries.list_jobs(
-            call.services.store, tenant, state=None, topic=None, now=datetime.now(UTC), before=cursor,
-            limit=min(200, call.body.last - len(jobs)),
-        )  # fmt: skip
-        jobs.extend(page.items)
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-    result = await simulate(candidate, jobs, call.services.store, clock=time.monotonic)
+    store, last = call.services.store, call.body.last
+    jobs = _latest_jobs(store, call.caller.tenant, last)
+    result = await simulate(candidate, jobs, store, last=last, clock=time.monotonic)
     return Reply(
         200,
         SimulatedView(
             snapshot=result.snapshot,
-            examined=len(jobs),
-            unchanged=len(jobs) - len(result.changes),
+            examined=result.examined,
+            unchanged=result.examined - len(result.changes),
             changes=list(result.changes),
         ),
     )
+
+
+async def _latest_jobs(store: Store, tenant: str, last: int) -> AsyncGenerator[Job]:
+    """A page at a time: all of them may be more than there is memory for."""
+    now, cursor = datetime.now(UTC), None
+    while last > 0:
+        page = await job_queries.list_jobs(
+            store, tenant, state=None, topic=None, now=now, before=cursor, limit=min(LIMIT_MAX, last)
+        )
+        for job in page.items:
+            yield job
+        last -= len(page.items)
+        cursor = page.next_cursor
+        if cursor is None:
+            return
 
 
 async def observed(call: Asked[PageQuery, None]) -> Reply:

@@ -34,7 +34,6 @@ from interlock.identity.refusals import NotFound
 from interlock.kernel.ids import new_id
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
-from interlock.store.contract import cut
 from interlock.workflows import queries
 from interlock.workflows.advancing import AdvanceRun
 from interlock.workflows.rerunning import RerunFrom
@@ -69,10 +68,10 @@ async def read_definition(call: Asked[None, None]) -> Reply:
 async def list_definitions(call: Asked[PageQuery, None]) -> Reply:
     query = call.query
     found = await queries.list_workflows(
-        call.services.store, call.caller.tenant, after=query.cursor, limit=query.limit + 1
+        call.services.store, call.caller.tenant, after=query.cursor, limit=query.limit
     )
-    page, cursor = cut(found, query.limit, lambda workflow: workflow.id)
-    return Reply(200, WorkflowsView(items=[workflow_view(each) for each in page], next_cursor=cursor))
+    items = [workflow_view(each) for each in found.items]
+    return Reply(200, WorkflowsView(items=items, next_cursor=found.next_cursor))
 
 
 async def delete(call: Asked[None, None]) -> Answer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterable, Callable, Iterator
 
 import msgspec
 
@@ -66,6 +66,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 class Simulated(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: str
+    examined: int
     changes: tuple[Change, ...]
 
 
@@ -91,23 +92,27 @@ def explain(asking: Asking, head: PolicyHead | None, candidate: PolicyDocument |
 
 async def simulate(
     candidate: PolicyDocument,
-    jobs: Sequence[Job],
+    jobs: AsyncIterable[Job],
     store: Store,
     *,
+    last: int,
     clock: Callable[[], float],
     seconds: float = EVALUATION_SECONDS,
 ) -> Simulated:
     """Which of these jobs the candidate would have treated differently from what was decided then.
 
-    All of them are answered within the time, or none: `SimulationTooLong`. Others are served in between.
+    All of them, `last` at most, are answered within the time, or none: `SimulationTooLong`. Others are served in
+    between.
     """
     active = _candidate(candidate)
     until = clock() + seconds
     actors: dict[tuple[str, str], Principal | None] = {}
     changes: list[Change] = []
-    for examined, job in enumerate(jobs):
+    examined = 0
+    async for job in jobs:
         if clock() >= until:
-            raise SimulationTooLong(examined, len(jobs), seconds)
+            raise SimulationTooLong(examined, last, seconds)
+        examined += 1
         await asyncio.sleep(0)
         who = (job.tenant, job.submitted_by)
         if who not in actors:
@@ -115,7 +120,7 @@ async def simulate(
         change = _change(active, job, actors[who])
         if change is not None:
             changes.append(change)
-    return Simulated(snapshot=active.snapshot, changes=tuple(changes))
+    return Simulated(snapshot=active.snapshot, examined=examined, changes=tuple(changes))
 
 
 def _change(active: ActivePolicy, job: Job, actor: Principal | None) -> Change | None:

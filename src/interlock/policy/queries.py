@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from interlock.policy.model import HEAD_ID, HEADS, SNAPSHOTS, PolicyHead, PolicySnapshot
-from interlock.store.contract import Store
+from interlock.store.contract import Store, cut
+from interlock.store.paging import Records, rows_for_page
+from interlock.store.unreadable import readable
 
 _NEWEST = 2**62
 
@@ -18,8 +20,9 @@ async def read_snapshot(store: Store, tenant: str, snapshot: str) -> PolicySnaps
 
 async def list_snapshots(
     store: Store, tenant: str, *, before: int | None, limit: int
-) -> list[tuple[int, PolicySnapshot]]:
-    """Snapshots with their positions, newest first."""
-    params = {"tenant": tenant, "before": _NEWEST if before is None else before, "limit": limit}
-    rows = await store.query("policy.list_snapshots", params)
-    return [(int(row[0]), SNAPSHOTS.decode(row[1])) for row in rows]
+) -> Records[PolicySnapshot]:
+    """Snapshots, newest first."""
+    params = {"tenant": tenant, "before": _NEWEST if before is None else before, "limit": limit + 1}
+    rows, is_full = await rows_for_page(store, "policy.list_snapshots", params)
+    page, cursor = cut(rows, limit, lambda row: str(row[0]), is_full=is_full)
+    return Records(readable(SNAPSHOTS, (row[1] for row in page)), cursor)

@@ -33,8 +33,12 @@ class Store(BatchStore, Protocol):
         """One record as last committed, or None."""
         ...
 
-    async def query(self, name: str, params: Params) -> list[Row]:
-        """Run a named, bounded query of a room (`room.block`)."""
+    async def query(self, name: str, params: Params, *, bytes_max: int | None = None) -> list[Row]:
+        """Run a named, bounded query of a room (`room.block`).
+
+        `bytes_max` is for one that finds bodies, which may be large: it ends with the first row that comes after so
+        many bytes of them.
+        """
         ...
 
     async def glance(self, name: str, params: Params) -> list[Row]:
@@ -59,13 +63,23 @@ class Store(BatchStore, Protocol):
     async def close(self) -> None: ...
 
 
+def bytes_of(row: Row) -> int:
+    """How long the texts of a row are."""
+    return sum(len(text) if text.isascii() else len(text.encode()) for text in row if isinstance(text, str))
+
+
 def cut(
-    found: Sequence[T], limit: int, cursor: Callable[[T], str], *, rows: int | None = None
+    found: Sequence[T],
+    limit: int,
+    cursor: Callable[[T], str],
+    *,
+    rows: int | None = None,
+    is_full: bool = False,
 ) -> tuple[list[T], str | None]:
     """One page out of a query that was asked for one more, and where to go on if that one came.
 
-    `rows` is how many came, if some of them could not be read.
+    `rows` is how many came, if some of them could not be read; `is_full` says that more did not fit the page.
     """
     page = list(found[:limit])
-    is_more = (len(found) if rows is None else rows) > limit
+    is_more = is_full or (len(found) if rows is None else rows) > limit
     return page, cursor(page[-1]) if page and is_more else None

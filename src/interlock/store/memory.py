@@ -21,6 +21,7 @@ from interlock.store.clock import Clock, utc_now
 from interlock.store.contract import Row
 from interlock.store.migrations import migrations
 from interlock.store.named_sql import named_sql
+from interlock.store.sqlite_batch import rows_of
 from interlock.store.sqlite_driver import connect, is_taken, roll_back
 from interlock.store.unreadable import readable, report
 
@@ -64,9 +65,8 @@ class MemoryStore:
     async def get(self, kind: Kind[R], tenant: str, record_id: str) -> R | None:
         return self._record(Key(kind, tenant, record_id))
 
-    async def query(self, name: str, params: Params) -> list[Row]:
-        block = named_sql(name)
-        return list(self._mirror.execute(block.sqlite, block.arguments(params)).fetchall())
+    async def query(self, name: str, params: Params, *, bytes_max: int | None = None) -> list[Row]:
+        return rows_of(self._mirror, named_sql(name), params, bytes_max)
 
     async def glance(self, name: str, params: Params) -> list[Row]:
         return await self.query(name, params)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import msgspec
 
 from interlock.kernel.record import Kind, Params, Record
-from interlock.store.contract import Store
+from interlock.store.contract import Row, Store, bytes_of
 from interlock.store.unreadable import readable
 
 R = TypeVar("R", bound=Record)
 
 # Sorts after every id: ids are ASCII words, and this is the last printable character.
 NEWEST = "~"
+
+# A page is at most as many items as were asked for and as many bytes as this, but for its last item: two hundred
+# records of a megabyte each would be a hundred times what a server has for one answer.
+PAGE_BYTES_MAX = 2 * 1024 * 1024
 
 _LOOKS_MAX = 8
 
@@ -43,12 +48,22 @@ async def page_of(
     items: list[R] = []
     for _ in range(_LOOKS_MAX):
         # One more than the page holds tells whether there is another page.
-        rows = await store.query(name, {**params, "before": before or NEWEST, "limit": limit + 1})
+        rows, is_full = await rows_for_page(
+            store, name, {**params, "before": before or NEWEST, "limit": limit + 1}
+        )
         found = readable(kind, (row[0] for row in rows))
         items += filter(keep, found) if keep else found
-        before = found[-1].id if found and len(rows) > limit else None
-        if before is None or len(items) > limit:
+        before = found[-1].id if found and (is_full or len(rows) > limit) else None
+        if before is None or is_full or len(items) > limit:
             break
     if len(items) > limit:
         return Records(items[:limit], items[limit - 1].id)
     return Records(items, before)
+
+
+async def rows_for_page(store: Store, name: str, params: Params) -> tuple[list[Row], bool]:
+    """What a query finds, as far as it fits a page; and whether its bytes have filled one and there is more."""
+    rows = await store.query(name, params, bytes_max=PAGE_BYTES_MAX)
+    ahead = itertools.accumulate(map(bytes_of, rows), initial=0)
+    fitting = [row for row, before in zip(rows, ahead, strict=False) if before < PAGE_BYTES_MAX]
+    return fitting, len(fitting) < len(rows)

@@ -96,10 +96,11 @@ class PostgresStore:
         rows = await self._connections.read(statement.sql, statement.arguments)
         return next((kind.decode_as(key, body) for name, body in rows if name), None)
 
-    async def query(self, name: str, params: Params) -> list[Row]:
+    async def query(self, name: str, params: Params, *, bytes_max: int | None = None) -> list[Row]:
         block = named_sql(name)
-        rows = await self._connections.read(block.postgres, block.arguments(params))
-        return [tuple(row) for row in rows]
+        found = block.postgres if bytes_max is None else sql.within(block.postgres, bytes_max)
+        rows = await self._connections.read(found, block.arguments(params))
+        return [tuple(row) if bytes_max is None else tuple(row)[:-1] for row in rows]
 
     async def glance(self, name: str, params: Params) -> list[Row]:
         return await self.query(name, params)

@@ -41,12 +41,25 @@ COLUMN_TYPES = (
 )
 
 
+# Windows without an order of their own take the rows as they come, which is the order of the query inside.
+_WITHIN = """SELECT * FROM (
+  SELECT *, coalesce(sum(octet_length(body)) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND 2 PRECEDING), 0) AS ahead
+  FROM ({query}) AS found
+) AS sized WHERE ahead < {bytes_max}"""
+
+
 class Lock(StrEnum):
     """How rows are locked as they are loaded."""
 
     WAIT = " FOR UPDATE OF r"
     SKIP = " FOR UPDATE OF r SKIP LOCKED"
     NONE = ""
+
+
+@cache
+def within(query: str, bytes_max: int) -> str:
+    """A query that finds bodies, up to the first row that comes after so many bytes of them; with one column more."""
+    return _WITHIN.format(query=query, bytes_max=bytes_max)
 
 
 class Operation(StrEnum):

@@ -128,9 +128,9 @@ class SqliteStore:
         with reading():
             return select(self._reading().cursor(), kind.key(tenant, record_id))
 
-    async def query(self, name: str, params: Params) -> list[Row]:
+    async def query(self, name: str, params: Params, *, bytes_max: int | None = None) -> list[Row]:
         with reading():
-            return await self._queries.run(named_sql(name), params)
+            return await self._queries.run(named_sql(name), params, bytes_max)
 
     async def glance(self, name: str, params: Params) -> list[Row]:
         # A thread would take the interpreter from the event loop, and give it back, for every row.

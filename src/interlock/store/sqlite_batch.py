@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from interlock.kernel.record import Key, Params, Pick, Reads, Record, from_micros, micros
 from interlock.kernel.refusal import Unreadable
@@ -12,13 +12,11 @@ from interlock.kernel.storage import Loaded, Transaction, WriteConflict
 from interlock.kernel.world import Changes, Update
 from interlock.store import statements
 from interlock.store.clock import Clock, OnwardClock
+from interlock.store.contract import Row, bytes_of
 from interlock.store.immutable import KeptImmutables
 from interlock.store.named_sql import NamedSql, named_sql
 from interlock.store.sqlite_driver import Cursor, Database
 from interlock.store.unreadable import Choosing, report
-
-if TYPE_CHECKING:
-    from interlock.store.contract import Row
 
 _NEWEST = "SELECT at FROM batches ORDER BY seq DESC LIMIT 1"
 _BATCH = "INSERT INTO batches (id, at, abandoned) VALUES (?, ?, ?)"
@@ -113,9 +111,22 @@ class SqliteBatches:
             raise WriteConflict("a record changed under its owner")
 
 
-def rows_of(runs: Cursor | Database, block: NamedSql, params: Params) -> list[Row]:
-    """What a named block finds."""
-    return list(runs.execute(block.sqlite, block.arguments(params)).fetchall())
+def rows_of(
+    runs: Cursor | Database, block: NamedSql, params: Params, bytes_max: int | None = None
+) -> list[Row]:
+    """What a named block finds, up to the first row that comes after so many bytes of texts."""
+    found = runs.execute(block.sqlite, block.arguments(params))
+    if bytes_max is None:
+        return list(found.fetchall())
+    rows: list[Row] = []
+    ahead = 0
+    for row in found:
+        rows.append(row)
+        if ahead >= bytes_max:
+            found.close()
+            break
+        ahead += bytes_of(row)
+    return rows
 
 
 def select(cursor: Cursor, key: Key) -> Any:

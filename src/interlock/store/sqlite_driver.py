@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -47,6 +47,10 @@ class Cursor(Protocol):
     def execute(self, statements: str, bindings: Bindings = (), /) -> Cursor: ...
 
     def fetchall(self) -> list[tuple[Any, ...]]: ...
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]: ...
+
+    def close(self) -> None: ...
 
     @property
     def get(self) -> Any:

@@ -25,8 +25,9 @@ class QueryThreads:
         self._own = threading.local()
         self._opened: list[Database] = []
 
-    async def run(self, block: NamedSql, params: Params) -> list[Row]:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, block, params)
+    async def run(self, block: NamedSql, params: Params, bytes_max: int | None) -> list[Row]:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._run, block, params, bytes_max)
 
     def close(self) -> None:
         self._threads.shutdown()
@@ -34,9 +35,9 @@ class QueryThreads:
             database.close()
         self._opened.clear()
 
-    def _run(self, block: NamedSql, params: Params) -> list[Row]:
+    def _run(self, block: NamedSql, params: Params, bytes_max: int | None) -> list[Row]:
         database: Database | None = getattr(self._own, "database", None)
         if database is None:
             database = self._own.database = connect_durably(self._path)
             self._opened.append(database)
-        return rows_of(database, block, params)
+        return rows_of(database, block, params, bytes_max)

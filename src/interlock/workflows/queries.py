@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from interlock.store.contract import Store
+from interlock.store.contract import Store, cut
+from interlock.store.paging import Records, rows_for_page
+from interlock.store.unreadable import readable
 from interlock.workflows.model import PROGRESS, WORKFLOWS, Progress, Workflow
 
 
@@ -14,12 +16,12 @@ async def read_progress(store: Store, tenant: str, run_id: str) -> Progress | No
     return await store.get(PROGRESS, tenant, run_id)
 
 
-async def list_workflows(store: Store, tenant: str, *, after: str | None, limit: int) -> list[Workflow]:
+async def list_workflows(store: Store, tenant: str, *, after: str | None, limit: int) -> Records[Workflow]:
     """Workflows by id."""
-    rows = await store.query(
-        "workflows.list_workflows", {"tenant": tenant, "after": after or "", "limit": limit}
-    )
-    return [WORKFLOWS.decode(row[0]) for row in rows]
+    params = {"tenant": tenant, "after": after or "", "limit": limit + 1}
+    rows, is_full = await rows_for_page(store, "workflows.list_workflows", params)
+    found = readable(WORKFLOWS, (row[0] for row in rows))
+    return Records(*cut(found, limit, lambda workflow: workflow.id, rows=len(rows), is_full=is_full))
 
 
 async def runs_under_way(store: Store, *, after: str, limit: int) -> list[tuple[str, str]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from interlock.store.paging import PAGE_BYTES_MAX
 from tests.api.rooms.stage import ASK, Stage
 
 
@@ -38,6 +40,58 @@ async def test_a_full_last_page_is_the_last(durable: Stage) -> None:
     for path in ("audit?", "approvals?state=pending&", "principals?", "policy/snapshots?"):
         every = (await durable.get(f"{path}limit=200"))["items"]
         assert [len(page) for page in await pages(durable, path, len(every))] == [len(every)], path
+
+
+async def test_a_page_of_large_records_ends_early_and_nothing_is_left_out(durable: Stage) -> None:
+    await durable.policy(ASK)
+    bot = await durable.agent()
+    sizes = (900_000, 10, 900_000, 900_000, 900_000, 20, 450_000, 30)
+    made = [await durable.submit(bot, {"text": "ü" * (size // 2)}) for size in sizes]
+
+    for path in ("jobs?", "approvals?state=pending&"):
+        found = await pages(durable, path, 200)
+        name = "id" if path == "jobs?" else "job_id"
+        assert [item[name] for page in found for item in page] == made[::-1], path
+        bytes_of_pages = [len(json.dumps(page, ensure_ascii=False).encode()) for page in found]
+        assert len(found) == 2, bytes_of_pages
+        assert max(bytes_of_pages) < PAGE_BYTES_MAX + 1_100_000
+
+
+async def test_one_large_record_is_a_page_and_the_last_has_no_cursor(durable: Stage) -> None:
+    await durable.policy(ASK)
+    bot = await durable.agent()
+    made = [await durable.submit(bot, {"text": "x" * 900_000}) for _ in range(3)]
+
+    assert [[item["id"] for item in page] for page in await pages(durable, "jobs?", 3)] == [made[::-1]]
+    assert [len(page) for page in await pages(durable, "jobs?", 1)] == [1, 1, 1]
+
+
+async def test_large_policies_and_workflows_are_paged_by_their_size_too(durable: Stage) -> None:
+    text = "x" * 250_000
+    for n in range(10):
+        rules = f"rules: [{{id: r{n}, decision: allow}}]"
+        await durable.policy(f"version: v1\n# {text}\ndefault: deny\n{rules}\n")
+        groups = [f"{number}-{text[:196]}" for number in range(50)]
+        steps = [{"id": f"s{number}", "kind": "approval", "groups": groups} for number in range(25)]
+        defined = await durable.call("PUT", f"workflows/w{n}", durable.admin, {"steps": steps})
+        assert defined.status == 200, defined.document
+
+    for path, key in (("policy/snapshots?", "snapshot"), ("workflows?", "id")):
+        found = await pages(durable, path, 200)
+        assert [len(page) for page in found] == [9, 1], path
+        assert len({item[key] for page in found for item in page}) == 10
+
+
+async def test_a_simulation_reads_page_by_page_whatever_their_size(durable: Stage) -> None:
+    await durable.policy(ASK)
+    bot = await durable.agent()
+    for _ in range(5):
+        await durable.submit(bot, {"text": "x" * 900_000})
+    body = {"policy": {"version": "v1", "default": "allow", "rules": []}, "last": 4}
+
+    said = (await durable.call("POST", "policy/simulate", durable.admin, body)).document
+
+    assert (said["examined"], len(said["changes"])) == (4, 4)
 
 
 async def test_jobs_are_narrowed_by_state_and_topic(durable: Stage) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from interlock.api import policy
 from interlock.jobs.model import Job
 from interlock.jobs.queries import list_jobs
-from interlock.policy.asking import simulate
+from interlock.policy.asking import Simulated, simulate
 from interlock.policy.parsing import parse_policy
 from interlock.policy.refusals import SimulationTooLong
 from tests.api.rooms.stage import ASK, Stage
@@ -30,17 +31,25 @@ async def jobs_of(stage: Stage, count: int) -> list[Job]:
     return page.items
 
 
+async def simulate_with(stage: Stage, jobs: list[Job], clock: Callable[[], float]) -> Simulated:
+    async def each() -> AsyncIterator[Job]:
+        for job in jobs:
+            yield job
+
+    return await simulate(CANDIDATE, each(), stage.service.store, last=len(jobs), clock=clock)
+
+
 async def test_a_simulation_that_outlasts_its_time_says_nothing_of_any_job(stage: Stage) -> None:
     jobs = await jobs_of(stage, 10)
     ticks = itertools.count()
     with pytest.raises(SimulationTooLong, match="4 of 10 jobs in 5 s"):
-        await simulate(CANDIDATE, jobs, stage.service.store, clock=lambda: float(next(ticks)))
+        await simulate_with(stage, jobs, lambda: float(next(ticks)))
 
 
 async def test_a_simulation_within_its_time_answers_for_every_job(stage: Stage) -> None:
     jobs = await jobs_of(stage, 10)
-    found = await simulate(CANDIDATE, jobs, stage.service.store, clock=lambda: 0.0)
-    assert len(found.changes) == 10
+    found = await simulate_with(stage, jobs, lambda: 0.0)
+    assert (found.examined, len(found.changes)) == (10, 10)
 
 
 async def test_others_are_served_while_a_simulation_runs(stage: Stage) -> None:
@@ -53,7 +62,7 @@ async def test_others_are_served_while_a_simulation_runs(stage: Stage) -> None:
             await asyncio.sleep(0)
 
     async def run() -> None:
-        await simulate(CANDIDATE, jobs, stage.service.store, clock=lambda: 0.0)
+        await simulate_with(stage, jobs, lambda: 0.0)
         turns.append("simulated")
 
     await asyncio.gather(run(), other())
