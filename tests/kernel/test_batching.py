@@ -184,6 +184,7 @@ async def test_a_refusal_whose_entry_cannot_be_written_is_not_given_out_as_one()
         assert isinstance(failed, CommandFailed)
         assert done.count == 1
         assert b.notes() == ["raised b"]
+        assert b.watched.sizes == [2]
 
 
 @in_virtual_time

@@ -133,7 +133,6 @@ class Batch:
             self.outcomes[member] = _broken(member, error)
 
     def _refuse(self, member: Pending, world: World, refusal: Refusal) -> None:
-        world.begin()
         try:
             member.command.refused(world, refusal)
             self.outcomes[member] = refusal

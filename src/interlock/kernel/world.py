@@ -211,7 +211,7 @@ class World:
         for key, before in self._before.items():
             after = self._records[key]
             if before is None:
-                if after is not None and key not in self._added:
+                if key not in self._added:
                     owned.append(key)
             elif after is None:
                 deletes.append((key, before.version))
