@@ -124,11 +124,13 @@ class Watched:
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
+        self.seconds: list[float] = []
         self.reruns: list[str] = []
         self.overloaded = 0
 
     def committed(self, commands: int, seconds: float) -> None:
         self.sizes.append(commands)
+        self.seconds.append(seconds)
 
     def reran(self, why: str) -> None:
         self.reruns.append(why)

@@ -39,6 +39,18 @@ async def test_the_queue_is_bounded_by_bytes_too() -> None:
 
 
 @in_virtual_time
+async def test_commands_that_came_back_to_the_queue_take_up_room_in_it() -> None:
+    async with bench(limits=KernelLimits(queue_bytes_max=1000)) as b:
+        b.store.up = False
+        waiting = asyncio.create_task(b.kernel.run(Raise(name="a"), weight=900))
+        await asyncio.sleep(1)
+        with pytest.raises(Overloaded):
+            await b.kernel.run(Raise(name="a"), weight=101)
+        b.store.up = True
+        await waiting
+
+
+@in_virtual_time
 async def test_room_is_given_back_when_commands_leave_the_queue() -> None:
     async with bench(limits=KernelLimits(queue_max=2, queue_bytes_max=100)) as b:
         for _ in range(5):
