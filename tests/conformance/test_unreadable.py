@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from interlock.kernel.record import Key
+from itertools import accumulate
+
+from interlock.kernel.record import Key, from_micros
 from interlock.kernel.refusal import Unreadable
+from interlock.store.unreadable import Choosing
 from tests.conformance.places import MemoryPlace, Place, serving
-from tests.kernel.counters import CHORES, COUNTERS, NOTES, TENANT, Follow, Look, Plan, Point, Raise, Take
+from tests.kernel.counters import (
+    CHORES,
+    COUNTERS,
+    NOTES,
+    TENANT,
+    Chore,
+    DueChores,
+    Follow,
+    Look,
+    Plan,
+    Point,
+    Raise,
+    Take,
+)
 
 LONG_AGO = 1_000_000
 
@@ -89,3 +105,29 @@ async def test_rows_whose_columns_were_edited_hide_nothing_behind_them_from_a_pi
         taken = [(await server.outcomes(Take(who="w", most=1)))[0] for _ in range(2)]
 
         assert taken == [("due",), ()]
+
+
+class FewBytes(DueChores, frozen=True, kw_only=True):
+    """A pick whose records are so large that two fill a load."""
+
+    @property
+    def bytes_max(self) -> int:
+        return 150
+
+
+def test_large_rows_that_somebody_spoilt_hide_nothing_behind_them_from_a_pick() -> None:
+    good = [CHORES.encode(Chore(tenant=TENANT, id=f"good{n}", due=n, version=1)).decode() for n in range(9)]
+    rows = [("x" * 100,)] * 7 + [(body,) for body in good]
+    pick = FewBytes(limit=5)
+    choosing = Choosing(pick, from_micros(LONG_AGO))
+
+    while choosing.asks_for:
+        assert choosing.bytes_max is not None
+        ahead = accumulate((len(body) for (body,) in rows), initial=0)
+        loaded = [row for row, size in zip(rows, ahead, strict=False) if size < choosing.bytes_max + 100]
+        choosing.take(loaded[: choosing.asks_for])
+
+    picked, found = choosing.picked
+    assert 0 < len(found) < len(good)
+    assert [chore.id for chore in found] == [f"good{n}" for n in range(len(found))]
+    assert picked.limit == len(found), "more did not fit, so nothing is known of what comes after"

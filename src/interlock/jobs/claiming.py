@@ -41,6 +41,7 @@ from interlock.kernel.world import World
 from interlock.policy.model import HEAD_ID, HEADS
 
 CLAIM_MAX = 100
+_CLAIMED_BYTES_MAX = 4 * 1024 * 1024
 
 
 class RunnableJobs(Pick[Job], frozen=True, kw_only=True):
@@ -48,6 +49,11 @@ class RunnableJobs(Pick[Job], frozen=True, kw_only=True):
 
     tenant: str
     topic: str
+
+    @property
+    def bytes_max(self) -> int:
+        """Payloads may be a megabyte each, and a batch of claims asks for a thousand of them."""
+        return _CLAIMED_BYTES_MAX
 
     @property
     def kind(self) -> Kind[Job]:

@@ -173,6 +173,11 @@ class Pick(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
         """How many of what it finds one command may take from the others of its batch, which load so many more."""
         return self.limit if self.own else 0
 
+    @property
+    def bytes_max(self) -> int | None:
+        """After how many bytes of records a load of them ends; None where they are small."""
+        return None
+
     def unlimited(self) -> Pick[R]:
         """This pick whatever its limit: what makes two commands' picks the same pick."""
         return msgspec.structs.replace(self, limit=0)

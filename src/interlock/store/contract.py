@@ -8,6 +8,7 @@ nothing a caller can see.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any, Protocol, TypeVar
 
 from interlock.kernel.record import Kind, Params, Record
@@ -66,6 +67,11 @@ class Store(BatchStore, Protocol):
 def bytes_of(row: Row) -> int:
     """How long the texts of a row are."""
     return sum(len(text) if text.isascii() else len(text.encode()) for text in row if isinstance(text, str))
+
+
+def count_within(sizes: Sequence[int], bytes_max: int) -> int:
+    """How many of them, one after the other, begin before so many bytes: at least one, and the last may pass it."""
+    return sum(ahead < bytes_max for _, ahead in zip(sizes, accumulate(sizes, initial=0), strict=False))
 
 
 def cut(

@@ -12,18 +12,18 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from interlock.kernel.idempotency import KEPT_ANSWERS
-from interlock.kernel.record import Key, Kind, Params, Reads, Record, from_micros, micros
+from interlock.kernel.record import Key, Kind, Params, Pick, Reads, Record, from_micros, micros
 from interlock.kernel.refusal import Unreadable
 from interlock.kernel.storage import Loaded, Transaction, WriteConflict
 from interlock.kernel.world import Changes
 from interlock.store import pruning, statements
 from interlock.store.clock import Clock, utc_now
-from interlock.store.contract import Row
+from interlock.store.contract import Row, count_within
 from interlock.store.migrations import migrations
 from interlock.store.named_sql import named_sql
 from interlock.store.sqlite_batch import rows_of
 from interlock.store.sqlite_driver import connect, is_taken, roll_back
-from interlock.store.unreadable import readable, report
+from interlock.store.unreadable import limited, readable, report
 
 R = TypeVar("R", bound=Record)
 
@@ -109,7 +109,7 @@ class MemoryStore:
             candidates = readable(pick.kind, bodies)
             found = [record for record in candidates if pick.matches(record, self._last_now)]
             found.sort(key=pick.sort_key)
-            picked.append((pick, found[: pick.limit]))
+            picked.append(_within_bytes(pick, found[: pick.limit]))
         return Loaded(self._last_now, records, picked, unreadable=frozenset(unreadable))
 
     def _record(self, key: Key) -> Any:
@@ -154,3 +154,11 @@ class MemoryStore:
     def _expect(self, holds: bool, *, found: bool) -> None:
         if holds is not found:
             raise WriteConflict("a record changed under its owner" if found else "a key exists already")
+
+
+def _within_bytes(pick: Pick[R], found: Sequence[R]) -> tuple[Pick[R], Sequence[R]]:
+    """As many as a durable store would have loaded."""
+    if pick.bytes_max is None:
+        return pick, found
+    fitting = count_within([len(pick.kind.encode(record)) for record in found], pick.bytes_max)
+    return (limited(pick, fitting) if fitting < len(found) else pick), found[:fitting]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import msgspec
 
 from interlock.kernel.record import Kind, Params, Record
-from interlock.store.contract import Row, Store, bytes_of
+from interlock.store.contract import Row, Store, bytes_of, count_within
 from interlock.store.unreadable import readable
 
 R = TypeVar("R", bound=Record)
@@ -64,6 +63,5 @@ async def page_of(
 async def rows_for_page(store: Store, name: str, params: Params) -> tuple[list[Row], bool]:
     """What a query finds, as far as it fits a page; and whether its bytes have filled one and there is more."""
     rows = await store.query(name, params, bytes_max=PAGE_BYTES_MAX)
-    ahead = itertools.accumulate(map(bytes_of, rows), initial=0)
-    fitting = [row for row, before in zip(rows, ahead, strict=False) if before < PAGE_BYTES_MAX]
-    return fitting, len(fitting) < len(rows)
+    fitting = count_within([bytes_of(row) for row in rows], PAGE_BYTES_MAX)
+    return rows[:fitting], fitting < len(rows)

@@ -83,7 +83,7 @@ class PostgresBatches:
         if len(found) < len(rows) - 1:
             unreadable = await self._find_unreadable(session, records, deadline)
             records = {key: record for key, record in records.items() if key not in unreadable}
-        picked = [(pick, await self._choose(session, pick, now, deadline)) for pick in reads.picks]
+        picked = [await self._choose(session, pick, now, deadline) for pick in reads.picks]
         return Loaded(now, records, picked, frozenset(held), unreadable=unreadable)
 
     async def _fetch_locking(
@@ -144,14 +144,15 @@ class PostgresBatches:
 
     async def _choose(
         self, session: Session, pick: Pick[Any], now: datetime, deadline: Deadline
-    ) -> Sequence[Record]:
+    ) -> tuple[Pick[Any], Sequence[Record]]:
         block, params = named_sql(pick.query), pick.params(now)
-        suffix = " FOR UPDATE SKIP LOCKED" if pick.own else ""
+        query = block.postgres + (" FOR UPDATE SKIP LOCKED" if pick.own else "")
         choosing = Choosing(pick, now)
         while choosing.asks_for:
             arguments = block.arguments({**params, "limit": choosing.asks_for})
-            choosing.take(await session.fetch(block.postgres + suffix, *arguments, timeout=deadline.left))
-        return choosing.chosen
+            asked = query if choosing.bytes_max is None else sql.within(query, choosing.bytes_max)
+            choosing.take(await session.fetch(asked, *arguments, timeout=deadline.left))
+        return choosing.picked
 
     async def _write(self, session: Session, batch_id: str, changes: Changes, deadline: Deadline) -> None:
         statement = sql.write(batch_id, changes, self._types)

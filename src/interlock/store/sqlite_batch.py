@@ -64,16 +64,19 @@ class SqliteBatches:
                 except Unreadable as error:
                     report(error)
                     unreadable.append(key)
-        picked = [(pick, self._choose(pick, now)) for pick in reads.picks]
+        picked = [self._choose(pick, now) for pick in reads.picks]
         # BEGIN IMMEDIATE has the file's one writer lock.
         return Loaded(now, records, picked, alone=True, unreadable=frozenset(unreadable))
 
-    def _choose(self, pick: Pick[Any], now: datetime) -> Sequence[Record]:
+    def _choose(self, pick: Pick[Any], now: datetime) -> tuple[Pick[Any], Sequence[Record]]:
         block, params = named_sql(pick.query), pick.params(now)
         choosing = Choosing(pick, now)
+        # One that ends early closes its cursor.
+        runs = self._cursor if pick.bytes_max is None else self._database
         while choosing.asks_for:
-            choosing.take(rows_of(self._cursor, block, {**params, "limit": choosing.asks_for}))
-        return choosing.chosen
+            asked = {**params, "limit": choosing.asks_for}
+            choosing.take(rows_of(runs, block, asked, choosing.bytes_max))
+        return choosing.picked
 
     def _find(self, key: Key) -> Record | None:
         kind = key.kind

@@ -7,8 +7,11 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 from interlock.kernel.record import Kind, Pick, Record
 from interlock.kernel.refusal import Unreadable
+from interlock.store.contract import bytes_of, count_within
 
 R = TypeVar("R", bound=Record)
 
@@ -40,23 +43,41 @@ class Choosing(Generic[R]):
     """One pick under way: run its query for `asks_for` rows and `take` them, until it asks for none.
 
     Rows that cannot be read, or whose columns say something else than their bodies, must not use up its limit, or
-    they would hide what is behind them.
+    they would hide what is behind them. What `bytes_max` cut off was there: the pick is then said to have asked for
+    no more than it got.
     """
 
     def __init__(self, pick: Pick[R], now: datetime) -> None:
         self.asks_for = pick.limit
-        self.chosen: Sequence[R] = ()
+        self.bytes_max = pick.bytes_max
+        self.picked: tuple[Pick[R], Sequence[R]] = (pick, ())
         self._pick = pick
         self._now = now
 
     def take(self, rows: Sequence[Any]) -> None:
         """Keep what was to be chosen. Ask again, for more, if the rest may have kept something from us."""
         pick, now = self._pick, self._now
-        found = [each for each in readable(pick.kind, (row[0] for row in rows)) if pick.matches(each, now)]
-        self.chosen = found[: pick.limit]
-        is_all = len(rows) < self.asks_for or len(found) >= pick.limit
-        spoilt = len(rows) - len(found)
-        self.asks_for = 0 if is_all or spoilt > _SPOILT_MAX else pick.limit + spoilt
+        fitting = rows[: self._count_fitting(rows)]
+        found = [each for each in readable(pick.kind, (row[0] for row in fitting)) if pick.matches(each, now)]
+        is_cut = len(fitting) < len(rows) and len(found) < pick.limit
+        self.picked = (limited(pick, len(found)) if is_cut else pick, found[: pick.limit])
+        spoilt = len(fitting) - len(found)
+        if is_cut and not found:
+            self.bytes_max = 2 * (self.bytes_max or 0)
+        elif is_cut or len(rows) < self.asks_for or len(found) >= pick.limit or spoilt > _SPOILT_MAX:
+            self.asks_for = 0
+        else:
+            self.asks_for = pick.limit + spoilt
+
+    def _count_fitting(self, rows: Sequence[Any]) -> int:
+        if self.bytes_max is None:
+            return len(rows)
+        return count_within([bytes_of(row) for row in rows], self.bytes_max)
+
+
+def limited(pick: Pick[R], limit: int) -> Pick[R]:
+    """A pick that asks for so many."""
+    return msgspec.structs.replace(pick, limit=limit)
 
 
 @lru_cache(maxsize=256)

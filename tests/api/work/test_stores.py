@@ -40,6 +40,28 @@ async def test_every_job_is_done_once_however_many_claim_at_once(durable: Shift)
     assert sorted(done) == sorted(jobs)
 
 
+async def submit_large(durable: Shift) -> str:
+    return await durable.stage.submit(durable.bot, {"text": "x" * 900_000}, "free.a")
+
+
+async def test_a_claim_takes_what_one_answer_can_carry_and_leaves_the_rest(durable: Shift) -> None:
+    large = [await submit_large(durable) for _ in range(12)]
+    small = await durable.submit()
+
+    found = [await durable.claim(max=100) for _ in range(4)]
+
+    assert [len(jobs) for jobs in found] == [5, 5, 3, 0]
+    assert [job["id"] for jobs in found for job in jobs] == [*large, small]
+
+
+async def test_whoever_claims_large_jobs_at_once_gets_one_while_there_are_any(durable: Shift) -> None:
+    large = {await submit_large(durable) for _ in range(16)}
+
+    found = await asyncio.gather(*(durable.claim(max=1) for _ in range(16)))
+
+    assert sorted(job["id"] for jobs in found for job in jobs) == sorted(large)
+
+
 async def test_random_work_loses_nothing_and_repeats_nothing(durable: Shift) -> None:
     chance = random.Random(7)
     jobs = {await durable.submit(max_attempts=50) for _ in range(dose(20))}
