@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
-from interlock import InvalidRequest, NotDone, NotFound
+from interlock import Ambiguous, Conflict, InvalidRequest, NotDone, NotFound
 from tests.sdk.house import House
 
 
@@ -69,3 +69,31 @@ def test_a_key_that_is_no_name_does_not_name_every_call(house: House) -> None:
 
     with pytest.raises(InvalidRequest, match="must return text or an integer, not NoneType"):
         pay("t1")
+
+
+def test_a_function_is_the_same_wherever_it_is_defined(house: House) -> None:
+    def before_the_crash() -> Callable[[str], str]:
+        def refund(txn: str) -> str:
+            raise AssertionError(f"the process dies while it refunds {txn}")
+
+        return refund
+
+    def refund(txn: str) -> str:
+        raise AssertionError(f"{txn} was refunded again")
+
+    with pytest.raises(AssertionError, match="the process dies"):
+        house.il.once("refund:1", before_the_crash(), "t1")
+    with pytest.raises(Ambiguous):
+        house.il.once("refund:1", refund, "t1")
+
+
+def test_another_function_with_the_same_arguments_is_another_request(house: House) -> None:
+    def charge(txn: str) -> str:
+        return f"charged {txn}"
+
+    def refund(txn: str) -> str:
+        raise AssertionError(f"{txn} was refunded under the name of its charge")
+
+    house.il.once("t1", charge, "t1")
+    with pytest.raises(Conflict):
+        house.il.once("t1", refund, "t1")

@@ -127,10 +127,10 @@ def once(
     """Run `function(*args, **kwargs)` once under this action id, and return what it returned; a repeat returns
     the recorded result without running it.
 
-    Arguments and result are JSON: the arguments name the request, and another request under the same id is a
-    `Conflict`. A parameter called `downstream_key` receives the key to pass to the remote side. The attempt may
-    take `ttl` seconds (60 by default). `reconcile` is given the effect when its outcome is unknown, and answers
-    `Committed(result)`, `NotCommitted()` or `Unknown()`; recording its answer takes the role `operate`.
+    Arguments and result are JSON: the function's name and the arguments are the request, and another request under
+    the same id is a `Conflict`. A parameter called `downstream_key` receives the key to pass to the remote side. The
+    attempt may take `ttl` seconds (60 by default). `reconcile` is given the effect when its outcome is unknown, and
+    answers `Committed(result)`, `NotCommitted()` or `Unknown()`; recording its answer takes the role `operate`.
 
     `grant` is the task of a grant that must fit the arguments (or `{"task": …, "args": …, "grant_id": …}`): one
     use is consumed if the effect begins, and `Denied` raised if none fits.
@@ -235,7 +235,9 @@ def _name_of_call(
         given.setdefault(KEY_PARAMETER, "")
     arguments = CallShape(function).bind(args, given).payload
     arguments.pop(KEY_PARAMETER, None)
-    return {"function": function.__qualname__, "arguments": arguments}
+    # A retry after a crash may define the same function elsewhere: inside a main(), or in a file of its own.
+    name = function.__qualname__.rpartition("<locals>.")[2]
+    return {"function": name, "arguments": arguments}
 
 
 def yields(function: Callable[..., Any]) -> bool:
