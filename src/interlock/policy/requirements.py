@@ -26,7 +26,9 @@ def read_requirement(reading: Reading, node: Node, path: str) -> ApprovalRequire
     duration = partial(reading.seconds, low=1, high=EXPIRY_SECONDS_MAX)
     expires_in = field("expires_in", duration, _DEFAULT.expires_in)
     on_expiry = field("on_expiry", partial(reading.choice, options=("deny", "escalate")), _DEFAULT.on_expiry)
-    escalate = field("escalate", partial(_read_escalations, reading, expires_in), _DEFAULT.escalate)
+    # What escalates when it expires opens every step then, however late they would have come.
+    opens_by = expires_in if on_expiry == "deny" else EXPIRY_SECONDS_MAX + 1
+    escalate = field("escalate", partial(_read_escalations, reading, opens_by), _DEFAULT.escalate)
     binding = field("binding", partial(reading.choice, options=("strict", "semantic")), _DEFAULT.binding)
     if on_expiry == "escalate" and not escalate:
         message = "'on_expiry: escalate' needs 'escalate' with at least one step"
@@ -42,10 +44,10 @@ def read_requirement(reading: Reading, node: Node, path: str) -> ApprovalRequire
     )
 
 
-def _read_escalations(reading: Reading, expires_in: int, node: Node, path: str) -> tuple[Escalation, ...]:
-    """The steps in the order of time. Each must open before the request expires, else it would do nothing."""
+def _read_escalations(reading: Reading, opens_by: int, node: Node, path: str) -> tuple[Escalation, ...]:
+    """The steps in the order of time. Each must open before `opens_by`, else it would do nothing."""
     steps = [
-        (item, _read_escalation(reading, expires_in, item, at))
+        (item, _read_escalation(reading, opens_by, item, at))
         for at, item in reading.items(node, path, ESCALATIONS_MAX)
     ]
     steps.sort(key=lambda each: each[1].after)
@@ -55,13 +57,13 @@ def _read_escalations(reading: Reading, expires_in: int, node: Node, path: str) 
     return tuple(step for _, step in steps)
 
 
-def _read_escalation(reading: Reading, expires_in: int, node: Node, path: str) -> Escalation:
+def _read_escalation(reading: Reading, opens_by: int, node: Node, path: str) -> Escalation:
     fields = reading.fields(node, path, _ESCALATION, required=_ESCALATION)
     after = reading.field(
         fields, path, "after", partial(reading.seconds, low=1, high=EXPIRY_SECONDS_MAX), default=0
     )
     groups = reading.field(fields, path, "groups", partial(reading.texts, check=_group_problem), ())
-    if after >= expires_in:
+    if after >= opens_by:
         message = "this step would open only after the request has expired; open it before 'expires_in'"
         reading.refuse(fields["after"].node, f"{path}.after", message)
     if "groups" in fields and not groups:
