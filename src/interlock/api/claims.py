@@ -141,7 +141,8 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="claim_jobs", method="POST", path="/api/v1/jobs/claim", tag=_TAG, roles=("work",),
         summary="Take the next jobs of some topics, or wait for one",
-        description="Higher priorities first, then whoever waited longest. Empty after `wait_seconds`.",
+        description="Higher priorities first, then whoever waited longest; fewer than `max` where they are large. "
+        "Empty after `wait_seconds`.",
         body=ClaimBody, answers={200: ClaimedView}, answer=claim,
         example={"topics": ["finance.payment.*"], "max": 1, "lease_seconds": 30, "wait_seconds": 20},
     ),

@@ -23,7 +23,12 @@ class PageQuery(Query, frozen=True, kw_only=True):
     """The query of a list; a room adds its filters in a subclass."""
 
     limit: Annotated[
-        int, msgspec.Meta(ge=1, le=LIMIT_MAX, description=f"How many items at most; {LIMIT_MAX} at most.")
+        int,
+        msgspec.Meta(
+            ge=1,
+            le=LIMIT_MAX,
+            description=f"How many items at most; {LIMIT_MAX} at most, and fewer where they are large.",
+        ),
     ] = LIMIT_DEFAULT
     cursor: (
         Annotated[

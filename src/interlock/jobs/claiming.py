@@ -128,11 +128,13 @@ class ClaimJobs(Command[tuple[Claimed, ...]], frozen=True, kw_only=True):
         candidates = [job for pick in self._picks(self.most) for job in world.pick(pick)]
         claimed: list[Claimed] = []
         blocked: list[tuple[Job, Blocked]] = []
+        room = _CLAIMED_BYTES_MAX
         for job in sorted(candidates, key=turn_of):
-            if len(claimed) == self.most:
+            if len(claimed) == self.most or room <= 0:
                 break
             now_stands = standing(world, job)
             if isinstance(now_stands, Granted):
+                room -= len(job.action.payload)
                 claimed.append(hand_out(world, job, self.caller, self.lease_seconds, self.backoff))
             else:
                 blocked.append((job, now_stands))

@@ -40,8 +40,8 @@ async def test_every_job_is_done_once_however_many_claim_at_once(durable: Shift)
     assert sorted(done) == sorted(jobs)
 
 
-async def submit_large(durable: Shift) -> str:
-    return await durable.stage.submit(durable.bot, {"text": "x" * 900_000}, "free.a")
+async def submit_large(durable: Shift, topic: str = "free.a") -> str:
+    return await durable.stage.submit(durable.bot, {"text": "x" * 900_000}, topic)
 
 
 async def test_a_claim_takes_what_one_answer_can_carry_and_leaves_the_rest(durable: Shift) -> None:
@@ -52,6 +52,15 @@ async def test_a_claim_takes_what_one_answer_can_carry_and_leaves_the_rest(durab
 
     assert [len(jobs) for jobs in found] == [5, 5, 3, 0]
     assert [job["id"] for jobs in found for job in jobs] == [*large, small]
+
+
+async def test_a_claim_of_many_topics_carries_no_more_than_one_of_a_single_topic(durable: Shift) -> None:
+    large = [await submit_large(durable, f"free.t{n}") for n in range(8)]
+
+    found = [await durable.claim("free.*", max=100) for _ in range(3)]
+
+    assert [len(jobs) for jobs in found] == [5, 3, 0]
+    assert [job["id"] for jobs in found for job in jobs] == large
 
 
 async def test_whoever_claims_large_jobs_at_once_gets_one_while_there_are_any(durable: Shift) -> None:
