@@ -8,6 +8,7 @@ import msgspec
 
 from interlock.api.targets import TouchView, touch_views
 from interlock.api.views import ApprovalView, JobView, VoteView, approval_view, whole_view
+from interlock.approvals.binding import is_whole
 from interlock.approvals.drifting import moved_target
 from interlock.approvals.foreseeing import Foreseen
 from interlock.approvals.model import Approval
@@ -80,7 +81,7 @@ def drift_view(world: World, job: Job, approval: Approval, target: Target | None
     current = head.snapshot if head else None
     return Drift(
         policy_changed=current != approval.policy_snapshot,
-        job_changed=not job.is_intact,
+        job_changed=not is_whole(job, approval),
         target_changed=moved_target(world, job) is not None,
         submitted_under=approval.policy_snapshot,
         current_snapshot=current,

@@ -22,8 +22,8 @@ from interlock.policy.model import HEAD_ID, HEADS
 
 def check_time(job: Job, approval: Approval, now: datetime) -> None:
     """What waits, for people or for a worker, must be in time, whether or not a sweep has run."""
-    waits = job.state_at(now) is JobState.EXPIRED or approval.state is ApprovalState.PENDING
-    if waits and job.expires_at is not None and job.is_over_at(now):
+    late = job.state_at(now) is JobState.EXPIRED and job.is_over_at(now)
+    if late and job.expires_at is not None:
         raise JobExpired(job.id, job.expires_at, now)
     if approval.state_at(now) is ApprovalState.EXPIRED:
         raise ApprovalExpired(job.id, approval.ends_at, now)

@@ -87,6 +87,18 @@ async def test_a_target_that_moved_is_in_the_way(stage: Stage) -> None:
     assert (await stage.approve(job, ada)).word == "target_changed"
 
 
+async def test_nobody_is_needed_for_what_is_decided(stage: Stage) -> None:
+    await stage.policy(TWO)
+    bot, ada, bob = await stage.agent(), await stage.person("ada"), await stage.person("bob")
+    job = await stage.submit(bot)
+    await stage.approve(job, ada)
+    await stage.approve(job, bob)
+
+    told = await shown(stage, job, ada)
+
+    assert (told["votes_needed"], told["on_approve"]) == (0, "nothing: the job is PENDING")
+
+
 async def test_an_escalation_never_outlasts_the_job(durable: Stage) -> None:
     steps = "on_expiry: escalate, expires_in: 2s, escalate: [{after: 1s, groups: [leads]}]"
     await durable.policy(ASK.replace("require_human", f"require_human\n    approval: {{{steps}}}", 1))

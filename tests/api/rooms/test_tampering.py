@@ -8,14 +8,22 @@ from typing import Any
 
 import apsw
 import asyncpg
+import msgspec
 import pytest
 
+from interlock.jobs.model import Action
 from interlock.store.urls import store_for
 from tests.api.rooms.stage import ASK, open_stage
 
 
 def payload(job: dict[str, Any]) -> None:
     job["action"]["payload"] = {"amount": 999_999}
+
+
+def payload_with_its_hash(job: dict[str, Any]) -> None:
+    payload(job)
+    action = msgspec.json.decode(json.dumps(job["action"]), type=Action)
+    job["job_hash"] = action.hash("default")
 
 
 def topic(job: dict[str, Any]) -> None:
@@ -48,7 +56,9 @@ async def tamper(url: str, job: str, change: Callable[[dict[str, Any]], None]) -
 
 
 @pytest.mark.parametrize(
-    "change", [payload, topic, hash_of_another, target], ids=lambda change: change.__name__
+    "change",
+    [payload, payload_with_its_hash, topic, hash_of_another, target],
+    ids=lambda change: change.__name__,
 )
 async def test_a_job_altered_in_the_database_cannot_be_approved(
     durable_url: str, change: Callable[[dict[str, Any]], None]
@@ -65,7 +75,9 @@ async def test_a_job_altered_in_the_database_cannot_be_approved(
         assert refused.document["expected"] != refused.document["found"] or change is hash_of_another
         assert (await stage.job(job))["state"] == "APPROVAL"
         assert (await stage.audit(job))[-1] == ("approve_refused", "JobChanged")
-        assert (await stage.get(f"approvals/{job}", ada))["drift"]["job_changed"] is True
+        shown = await stage.get(f"approvals/{job}", ada)
+        assert shown["drift"]["job_changed"] is True
+        assert shown["on_approve"].startswith("nothing: what is stored no longer matches its hash")
         assert (await stage.events(job)) == ["approval.requested"]
 
 

@@ -277,3 +277,17 @@ async def test_names_that_were_linked_after_the_vote_are_one_vote(stage: Stage) 
         seen = await stage.approve(job, key)
         assert (seen.word, seen.document["votes"]) == ("vote_recorded", 1)
     assert (await stage.approve(job, bob)).word == "approved"
+
+
+async def test_votes_whose_names_are_linked_later_count_once(stage: Stage) -> None:
+    await stage.policy(TWO.replace("quorum: 2", "quorum: 4"))
+    bot = await stage.agent()
+    ada, bob, laptop, eve = [await stage.person(name) for name in ("ada", "bob", "laptop", "eve")]
+    job = await stage.submit(bot)
+    for key in (ada, bob, laptop):
+        await stage.approve(job, key)
+
+    await set_principal(stage, "laptop", owner="ada")
+    last = await stage.approve(job, eve)
+
+    assert (last.word, last.document["votes"]) == ("vote_recorded", 3)

@@ -236,3 +236,15 @@ async def test_a_job_whose_submitter_was_forgotten_is_not_called_absent(stage: S
         ("refresh_refused", "SubmitterUnknown"),
         ("edit_refused", "SubmitterUnknown"),
     ]
+
+
+async def test_a_vote_of_someone_who_was_forgotten_does_not_count(stage: Stage) -> None:
+    await stage.policy(LIMIT)
+    bot, ada, bob = await stage.agent(), await stage.person("ada"), await stage.person("bob")
+    job = await stage.submit(bot, {"amount": 500})
+    await stage.approve(job, ada)
+    await forget(stage, "ada", ada)
+
+    second = await stage.approve(job, bob)
+
+    assert (second.word, second.document["votes"]) == ("vote_recorded", 1)

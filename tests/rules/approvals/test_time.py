@@ -126,6 +126,22 @@ async def test_an_approved_job_still_expires_by_its_own_time(stage: Stage) -> No
     assert (await stage.events(job))[-1] == "job.expired"
 
 
+async def test_a_job_that_ran_in_time_stays_approved_when_its_time_is_up(stage: Stage) -> None:
+    await stage.policy(HOUR)
+    bot, ada = await stage.agent(), await stage.person("ada")
+    worker = await stage.key("worker", "worker", "work")
+    job = await stage.submit(bot, expires_in="5m")
+    await stage.approve(job, ada)
+    (claimed,) = (await stage.call("POST", "jobs/claim", worker, {"topics": ["pay"]})).document["jobs"]
+    await stage.call("POST", f"jobs/{job}/complete", worker, {"fence": claimed["fence"], "result": None})
+    stage.clock.advance(300)
+
+    again, against = await stage.approve(job, ada), await stage.reject(job, ada)
+
+    assert (again.word, against.word) == ("already_approved", "already_approved")
+    assert (again.status, against.status) == (200, 409)
+
+
 async def test_a_released_job_expires_by_its_own_time(stage: Stage) -> None:
     await stage.policy(HOUR)
     bot = await stage.agent()
@@ -192,6 +208,17 @@ async def test_where_expiry_escalates_the_last_groups_get_one_more_period(stage:
     assert (await stage.approve(late, director)).word == "approval_expired"
     await stage.sweep()
     assert (await stage.job(late))["state"] == "EXPIRED"
+
+
+async def test_where_expiry_escalates_a_long_lived_job_gets_no_more_than_one_more_period(
+    stage: Stage,
+) -> None:
+    await stage.policy(STEPS_ESCALATING)
+    bot, director = await stage.agent(), await stage.person("director", groups=("board",))
+    job = await stage.submit(bot, expires_in="5h")
+    stage.clock.advance(2 * 3600)
+
+    assert (await stage.approve(job, director)).word == "approval_expired"
 
 
 async def test_where_expiry_escalates_a_short_lived_job_announces_its_steps_in_time(stage: Stage) -> None:

@@ -62,6 +62,47 @@ async def test_reviewers_who_decide_against_each_other_are_one_conflict_a_job(ac
     assert [side["actor"] for side in conflict["competing"]] == ["ada", "bob"]
 
 
+async def test_a_race_of_reviewers_tells_who_did_what_to_which_job(actors: Actors) -> None:
+    approved, rejected = await actors.submit("v1"), await actors.submit("v1")
+    await actors.stage.approve(approved, actors.ada)
+    assert (await actors.stage.reject(approved, actors.bob)).word == "already_approved"
+    await actors.stage.reject(rejected, actors.ada)
+    assert (await actors.stage.approve(rejected, actors.bob)).word == "already_rejected"
+
+    told = {
+        conflict["affected"]["job"]: [(side["actor"], side["what"]) for side in conflict["competing"]]
+        for conflict in await actors.conflicts(kind="approve_reject_race")
+    }
+
+    assert told == {
+        approved: [("ada", "approved it"), ("bob", "wanted to reject it")],
+        rejected: [("ada", "rejected it"), ("bob", "wanted to approve it")],
+    }
+
+
+async def test_a_yes_to_an_old_version_tells_who_did_what_to_which_version(actors: Actors) -> None:
+    await actors.touch("v2", by=actors.other)
+    first, second = await actors.submit("v1"), await actors.submit("v1")
+    for job in (first, second):
+        assert (await actors.stage.approve(job, actors.ada)).word == "target_changed"
+
+    told = {
+        conflict["affected"]["job"]: [
+            (side["actor"], side["version"], side["what"]) for side in conflict["competing"]
+        ]
+        for conflict in await actors.conflicts(kind="approval_on_old_version")
+    }
+
+    assert told == {
+        job: [
+            ("bot", "v1", f"waits with {job}"),
+            ("other", "v2", "changed it"),
+            ("ada", "v1", "wanted to approve it"),
+        ]
+        for job in (first, second)
+    }
+
+
 async def test_deciding_the_same_way_twice_is_no_conflict(actors: Actors) -> None:
     job = await actors.submit(None)
     await actors.stage.reject(job, actors.ada)

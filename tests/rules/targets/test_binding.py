@@ -53,8 +53,20 @@ async def test_the_reviewer_sees_who_else_touched_the_target(actors: Actors) -> 
 
 
 async def test_a_job_without_a_version_is_not_bound(actors: Actors) -> None:
-    job = await actors.submit(None)
+    job = await actors.stage.submit(actors.bot, topic="pay.a", target={"key": "doc:1"})
     await actors.touch("v2")
+    assert (await actors.stage.get(f"approvals/{job}"))["drift"]["target_changed"] is False
+    refreshed = await actors.post(f"approvals/{job}/refresh", actors.bot)
+    assert refreshed.document["target"] == {"key": "doc:1"}
+    assert (await actors.stage.approve(job, actors.ada)).word == "approved"
+
+
+async def test_refreshing_leaves_a_version_of_which_no_change_is_known(actors: Actors) -> None:
+    job = await actors.submit("v1")
+    before = (await actors.stage.job(job))["job_hash"]
+    refreshed = await actors.post(f"approvals/{job}/refresh", actors.bot)
+    assert refreshed.document["target"] == {"key": "doc:1", "version": "v1"}
+    assert refreshed.document["job_hash"] == before
     assert (await actors.stage.approve(job, actors.ada)).word == "approved"
 
 
