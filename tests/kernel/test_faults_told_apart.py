@@ -104,3 +104,33 @@ async def test_lost_commits_are_counted_and_commits_are_timed() -> None:
         await b.kernel.run(Raise(name="a"))
         assert b.watched.reruns == ["commit_unknown"]
         assert b.watched.seconds == [pytest.approx(2 * b.store.batch_seconds)]
+
+
+@pytest.mark.parametrize("trouble", ["down", "locked", "held"])
+@in_virtual_time
+async def test_whoever_meets_trouble_is_told_to_wait_for_as_long_as_it_has_lasted(trouble: str) -> None:
+    async with bench() as b:
+        await b.kernel.run(Raise(name="a"))
+        await asyncio.sleep(600)
+        if trouble == "down":
+            b.store.up = False
+        elif trouble == "locked":
+            b.store.refuse_when(lambda _: LockTimeout("another process writes"))
+        else:
+            b.store.held = {COUNTERS.key(TENANT, "a")}
+        with pytest.raises(StoreUnavailable if trouble == "down" else LockBusy) as raised:
+            await b.kernel.run(Raise(name="a"), acquire_seconds=5)
+        assert raised.value.retry_after_seconds == pytest.approx(5, abs=0.5)
+
+
+@in_virtual_time
+async def test_trouble_that_comes_again_is_not_counted_from_the_first_time() -> None:
+    async with bench() as b:
+        for pause in (0, 600):
+            await asyncio.sleep(pause)
+            b.store.up = False
+            with pytest.raises(StoreUnavailable) as raised:
+                await b.kernel.run(Raise(name="a"))
+            b.store.up = True
+            await b.kernel.run(Raise(name="a"))
+        assert raised.value.retry_after_seconds == pytest.approx(2, abs=0.5)
