@@ -100,6 +100,18 @@ async def test_semantic_refuses_if_decision_rule_or_requirements_differ(stage: S
     assert (refused.status, refused.word) == (409, "snapshot_changed")
 
 
+async def test_semantic_goes_on_while_what_a_rate_lets_through_is_asked_about_alike(stage: Stage) -> None:
+    rationed = policy("semantic").replace(
+        "decision: require_human", "decision: throttle\n    throttle: {rate: 9/m}\n    then: require_human", 1
+    )
+    await stage.policy(rationed)
+    bot, ada = await stage.agent(), await stage.person("ada")
+    job = await stage.submit(bot)
+    await stage.policy(rationed.replace("topic: read", "topic: write"))
+
+    assert (await stage.approve(job, ada)).word == "approved"
+
+
 async def test_semantic_keeps_the_votes_that_were_given_before_the_change(stage: Stage) -> None:
     await stage.policy(policy("semantic", quorum=2))
     bot, ada, bob = await stage.agent(), await stage.person("ada"), await stage.person("bob")

@@ -1,0 +1,29 @@
+"""A question that a workflow asked, asked again: nobody's yes to the first counts for the second."""
+
+from __future__ import annotations
+
+from tests.api.rooms.stage import Stage
+
+ALLOW = "version: v1\ndefault: allow\n"
+AGREE = {"steps": [{"id": "agree", "kind": "approval", "quorum": 2}]}
+
+
+async def test_a_refresh_of_a_question_clears_its_votes(stage: Stage) -> None:
+    await stage.policy(ALLOW)
+    ada, bob = await stage.person("ada"), await stage.person("bob")
+    await stage.call("PUT", "workflows/report", stage.admin, AGREE)
+    await stage.call("POST", "workflows/report/runs", stage.admin, {})
+    await stage.service.workflows.advance_all()
+    (question,) = [item["id"] for item in (await stage.get("approvals?state=pending"))["items"]]
+    assert (await stage.approve(question, ada)).word == "vote_recorded"
+    now_in_force = await stage.policy("version: v1\ndefault: deny\n")
+    stage.clock.advance(60)
+
+    await stage.call("POST", f"approvals/{question}/refresh", ada, {})
+    shown = await stage.get(f"approvals/{question}", bob)
+    first = await stage.approve(question, bob)
+
+    assert (shown["votes"], shown["approval"]["requested_at"]) == ([], "2030-01-01T00:01:00Z")
+    assert (shown["drift"]["policy_changed"], shown["drift"]["submitted_under"]) == (False, now_in_force)
+    assert (first.word, first.document["votes"]) == ("vote_recorded", 1)
+    assert (await stage.approve(question, ada)).word == "approved"
