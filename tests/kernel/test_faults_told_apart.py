@@ -106,7 +106,7 @@ async def test_lost_commits_are_counted_and_commits_are_timed() -> None:
         assert b.watched.seconds == [pytest.approx(2 * b.store.batch_seconds)]
 
 
-@pytest.mark.parametrize("trouble", ["down", "locked", "held"])
+@pytest.mark.parametrize("trouble", ["down", "read-only", "locked", "held"])
 @in_virtual_time
 async def test_whoever_meets_trouble_is_told_to_wait_for_as_long_as_it_has_lasted(trouble: str) -> None:
     async with bench() as b:
@@ -114,11 +114,13 @@ async def test_whoever_meets_trouble_is_told_to_wait_for_as_long_as_it_has_laste
         await asyncio.sleep(600)
         if trouble == "down":
             b.store.up = False
+        elif trouble == "read-only":
+            b.store.refuse_when(lambda _: StoreDown("it answers, and takes no writes"))
         elif trouble == "locked":
             b.store.refuse_when(lambda _: LockTimeout("another process writes"))
         else:
             b.store.held = {COUNTERS.key(TENANT, "a")}
-        with pytest.raises(StoreUnavailable if trouble == "down" else LockBusy) as raised:
+        with pytest.raises(LockBusy if trouble in ("locked", "held") else StoreUnavailable) as raised:
             await b.kernel.run(Raise(name="a"), acquire_seconds=5)
         assert raised.value.retry_after_seconds == pytest.approx(5, abs=0.5)
 
