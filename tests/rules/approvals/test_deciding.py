@@ -19,6 +19,7 @@ async def test_a_yes_releases_the_job_with_label_decision_event_and_audit_entry(
     await stage.policy(ASK)
     bot, ada = await stage.agent(), await stage.person("ada")
     job = await stage.submit(bot, {"amount": 5})
+    stage.clock.advance(60)
 
     decided = await stage.approve(job, ada, reason="looks right", note="checked the invoice")
 
@@ -28,9 +29,11 @@ async def test_a_yes_releases_the_job_with_label_decision_event_and_audit_entry(
     after = await stage.job(job)
     assert after["state"] == "PENDING"
     assert after["labels"]["approval_granted"] == "true"
-    assert after["approval"]["decision_id"] == decided.document["decision_id"]
+    assert after["approval"]["decision_id"] == decided.document["decision_id"] is not None
     assert after["approval"]["decided_by"] == "ada"
     assert after["approval"]["reason"] == "looks right"
+    assert after["approval"]["note"] == "checked the invoice"
+    assert after["approval"]["decided_at"] == after["updated_at"] == "2030-01-01T00:01:00Z"
     assert await stage.events(job) == ["approval.requested", "approval.approved"]
     assert await stage.audit(job) == [("submit", "done"), ("approve", "done")]
 
@@ -83,13 +86,16 @@ async def test_a_yes_after_a_no_is_refused_and_names_who_and_when(stage: Stage) 
     await stage.policy(ASK)
     bot, ada, bob = await stage.agent(), await stage.person("ada"), await stage.person("bob")
     job = await stage.submit(bot)
-    await stage.reject(job, ada)
+    stage.clock.advance(60)
+    decided = await stage.reject(job, ada)
+    stage.clock.advance(60)
 
     late = await stage.approve(job, bob)
 
     assert (late.status, late.word) == (409, "already_rejected")
     assert late.document["decided_by"] == "ada"
-    assert late.document["decided_at"] == "2030-01-01T00:00:00Z"
+    assert late.document["decided_at"] == "2030-01-01T00:01:00Z"
+    assert late.document["decision_id"] == decided.document["decision_id"]
     assert (await stage.job(job))["state"] == "DENIED"
     assert (await stage.audit(job))[-1] == ("approve_refused", "AlreadyRejected")
 
