@@ -8,13 +8,27 @@ ALLOW = "version: v1\ndefault: allow\n"
 AGREE = {"steps": [{"id": "agree", "kind": "approval", "quorum": 2}]}
 
 
-async def test_a_refresh_of_a_question_clears_its_votes(stage: Stage) -> None:
+async def ask(stage: Stage) -> str:
+    """Start a run that waits for two people; returns the question."""
     await stage.policy(ALLOW)
-    ada, bob = await stage.person("ada"), await stage.person("bob")
     await stage.call("PUT", "workflows/report", stage.admin, AGREE)
     await stage.call("POST", "workflows/report/runs", stage.admin, {})
     await stage.service.workflows.advance_all()
-    (question,) = [item["id"] for item in (await stage.get("approvals?state=pending"))["items"]]
+    (question,) = (await stage.get("approvals?state=pending"))["items"]
+    return question["id"]
+
+
+async def test_a_question_that_nobody_answered_in_time_is_not_asked_again(stage: Stage) -> None:
+    question, ada = await ask(stage), await stage.person("ada")
+    stage.clock.advance(366 * 86_400)
+
+    seen = await stage.call("POST", f"approvals/{question}/refresh", ada, {})
+
+    assert (seen.status, seen.word, seen.document["state"]) == (409, "not_actionable", "EXPIRED")
+
+
+async def test_a_refresh_of_a_question_clears_its_votes(stage: Stage) -> None:
+    question, ada, bob = await ask(stage), await stage.person("ada"), await stage.person("bob")
     assert (await stage.approve(question, ada)).word == "vote_recorded"
     now_in_force = await stage.policy("version: v1\ndefault: deny\n")
     stage.clock.advance(60)

@@ -63,6 +63,7 @@ async def test_a_refresh_puts_the_job_where_the_policy_now_says(
 
     assert (seen.status, seen.document["state"]) == (200, state)
     assert seen.document["policy_snapshot"] == now
+    assert seen.document["decision"]["decision"] == decision
     assert (await stage.events(job))[-1] == event
     assert (await stage.audit(job))[-1] == ("refresh", "done")
 
@@ -156,6 +157,18 @@ async def test_a_stranger_cannot_refresh_or_edit(stage: Stage) -> None:
         assert (refused.status, refused.word) == (403, "forbidden")
     assert (await stage.audit(job))[-1] == ("edit_refused", "Forbidden")
     assert (await edit(stage, job, bot, {"amount": 1})).status == 200
+
+
+@pytest.mark.parametrize(
+    ("role", "word"),
+    [("review", "APPROVAL"), ("operate", "APPROVAL"), ("admin", "APPROVAL"), ("audit", "forbidden")],
+)
+async def test_whoever_decides_or_runs_the_service_may_ask_again(stage: Stage, role: str, word: str) -> None:
+    await stage.policy(ASK)
+    bot, ada = await stage.agent(), await stage.person("ada", role)
+    job = await stage.submit(bot, expires_in="5m")
+
+    assert (await refresh(stage, job, ada)).word == word
 
 
 async def test_the_number_of_kept_versions_is_bounded(stage: Stage) -> None:
