@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import accumulate
 
+import pytest
+
 from interlock.kernel.record import Key, from_micros
 from interlock.kernel.refusal import Unreadable
 from interlock.store.unreadable import Choosing
@@ -59,17 +61,22 @@ async def test_a_refusal_over_an_unreadable_record_is_recorded_like_any_other(pl
         assert ("refused to follow s",) in noted
 
 
-async def test_the_body_of_another_record_is_not_taken_for_this_one(place: Place) -> None:
+@pytest.mark.parametrize(("tenant", "name"), [(TENANT, "b"), ("another", "a")])
+async def test_the_body_of_another_record_is_not_taken_for_this_one(
+    place: Place, tenant: str, name: str
+) -> None:
     async with serving(place.store()) as server:
         await server.outcomes(Raise(name="a"), Raise(name="b", by=5))
         await spoil(
-            place, COUNTERS.key(TENANT, "a"), f'{{"tenant":"{TENANT}","id":"b","version":1,"count":5}}'
+            place, COUNTERS.key(TENANT, "a"), f'{{"tenant":"{tenant}","id":"{name}","version":1,"count":5}}'
         )
 
         copied, original = await server.outcomes(Raise(name="a"), Raise(name="b"))
 
         assert isinstance(copied, Unreadable)
         assert original.count == 6
+        with pytest.raises(Unreadable):
+            await server.store.get(COUNTERS, TENANT, "a")
 
 
 async def test_unreadable_rows_hide_nothing_behind_them_from_a_pick(place: Place) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 
 import msgspec
@@ -10,7 +11,8 @@ import pytest
 
 from interlock.kernel.idempotency import IdempotencyKeyReused, Once, Rendered
 from interlock.kernel.refusal import OutcomeUnknown
-from tests.kernel.counters import TENANT, Counter, Drop, Follow, Point, Raise, TooHigh
+from interlock.kernel.world import World
+from tests.kernel.counters import COUNTERS, TENANT, Counter, Drop, Follow, Gone, Point, Raise, TooHigh
 from tests.kernel.scripted import bench
 from tests.kernel.virtual import in_virtual_time
 
@@ -20,7 +22,12 @@ def render(counter: Counter) -> Rendered:
 
 
 def once(
-    command: Raise | Follow, *, key: str = "k", digest: str = "d", tenant: str = TENANT
+    command: Raise | Follow,
+    *,
+    key: str = "k",
+    digest: str = "d",
+    tenant: str = TENANT,
+    check: Callable[[World], object] | None = None,
 ) -> Once[Counter]:
     return Once(
         inner=command,
@@ -29,6 +36,7 @@ def once(
         request_digest=digest,
         keep_for=timedelta(days=30),
         render=render,
+        check=check,
     )
 
 
@@ -100,6 +108,22 @@ async def test_a_repeat_is_answered_even_if_it_would_be_refused_now() -> None:
         await b.kernel.run(once(Follow(name="sign")))
         await b.kernel.run(Drop(name="sign"))
         assert (await b.kernel.run(once(Follow(name="sign")))).replayed
+
+
+@pytest.mark.parametrize("digest", ["d", "another"])
+@in_virtual_time
+async def test_a_repeat_by_somebody_who_may_no_longer_ask_is_refused_whatever_it_says(digest: str) -> None:
+    def check(world: World) -> None:
+        if world.get(COUNTERS, TENANT, "caller") is None:
+            raise Gone
+
+    async with bench() as b:
+        await b.kernel.run(Raise(name="caller"))
+        await b.kernel.run(once(Raise(name="caller"), check=check))
+        await b.kernel.run(Drop(name="caller"))
+        with pytest.raises(Gone):
+            await b.kernel.run(once(Raise(name="caller"), digest=digest, check=check))
+        assert await b.counts("caller") == [None]
 
 
 @pytest.mark.parametrize("happened", [True, False])
