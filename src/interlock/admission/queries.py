@@ -17,7 +17,7 @@ from interlock.admission.model import (
     Tally,
 )
 from interlock.kernel.record import micros
-from interlock.store.contract import Store
+from interlock.store.contract import Store, cut
 from interlock.store.paging import Records, page_of
 from interlock.store.unreadable import readable
 
@@ -48,12 +48,17 @@ async def list_runs(
 
 async def list_limits(
     store: Store, tenant: str, *, after: str | None, limit: int
-) -> list[tuple[Limit, Gate | None]]:
-    """Limits that somebody set, by scope, each with its gate."""
+) -> tuple[list[tuple[Limit, Gate | None]], str | None]:
+    """Limits that somebody set, by scope, each with its gate, and where to go on."""
     rows = await store.query(
-        "admission.list_limits", {"tenant": tenant, "after": after or "", "limit": limit}
+        "admission.list_limits", {"tenant": tenant, "after": after or "", "limit": limit + 1}
     )
-    return [(LIMITS.decode(row[0]), GATES.decode(row[1]) if row[1] else None) for row in rows]
+    found = [
+        (known, next(iter(readable(GATES, (gate,) if gate else ())), None))
+        for limited, gate in rows
+        for known in readable(LIMITS, (limited,))
+    ]
+    return cut(found, limit, lambda limited: limited[0].id, rows=len(rows))
 
 
 async def tenant_gate(store: Store, tenant: str) -> tuple[Gate, int]:

@@ -33,7 +33,6 @@ from interlock.codec.strict import Fault
 from interlock.identity.refusals import NotFound
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
-from interlock.store.contract import cut
 from interlock.workflows.rules import EndWorkflowRun
 
 _WINDOW_SECONDS_MAX = 24 * 3600
@@ -92,8 +91,7 @@ async def clear_limit(call: Asked[None, None]) -> Answer:
 
 async def limits(call: Asked[PageQuery, None]) -> Reply:
     query, store, tenant = call.query, call.services.store, call.caller.tenant
-    found = await queries.list_limits(store, tenant, after=query.cursor, limit=query.limit + 1)
-    page, cursor = cut(found, query.limit, lambda limited: limited[0].id)
+    page, cursor = await queries.list_limits(store, tenant, after=query.cursor, limit=query.limit)
     gate, running = await queries.tenant_gate(store, tenant)
     items = [limit_view(limit, own) for limit, own in page]
     if query.cursor is None and gate.limit is None:

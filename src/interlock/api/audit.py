@@ -15,7 +15,6 @@ from interlock.audit import queries
 from interlock.audit.model import AuditEntry
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
-from interlock.store.contract import cut
 
 Word = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
 
@@ -49,17 +48,17 @@ def entry_query(page: PageQuery, *, subject: str) -> AuditQuery:
 
 async def entries_page(call: Call[Known, Service, Any, Any], query: AuditQuery) -> Reply:
     """A page of audit entries, newest first."""
-    entries = await queries.list_entries(
+    found = await queries.page_of_entries(
         call.services.store,
         call.caller.tenant,
         subject=query.subject,
         actor=query.actor,
         action=query.action,
         before=position(query.cursor),
-        limit=query.limit + 1,
+        limit=query.limit,
     )
-    page, cursor = cut(entries, query.limit, lambda numbered: str(numbered[0]))
-    return Reply(200, Page(items=[entry_view(n, entry) for n, entry in page], next_cursor=cursor))
+    items = [entry_view(n, entry) for n, entry in found.items]
+    return Reply(200, Page(items=items, next_cursor=found.next_cursor))
 
 
 async def listed(call: Asked[AuditQuery, None]) -> Reply:

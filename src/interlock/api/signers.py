@@ -20,7 +20,6 @@ from interlock.grants.signing import AddSigner, RevokeSigner, SetGrantTerms
 from interlock.kernel.ids import new_id
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
-from interlock.store.contract import cut
 
 TaskGlob = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9_.:/*\-]+$(?!\n)")]
 
@@ -55,10 +54,10 @@ async def revoke(call: Asked[None, None]) -> Answer:
 async def listed(call: Asked[PageQuery, None]) -> Reply:
     query = call.query
     found = await queries.list_signers(
-        call.services.store, call.caller.tenant, after=query.cursor, limit=query.limit + 1
+        call.services.store, call.caller.tenant, after=query.cursor, limit=query.limit
     )
-    page, cursor = cut(found, query.limit, lambda signer: signer.id)
-    return Reply(200, Page(items=[signer_view(signer) for signer in page], next_cursor=cursor))
+    items = [signer_view(signer) for signer in found.items]
+    return Reply(200, Page(items=items, next_cursor=found.next_cursor))
 
 
 async def set_terms(call: Asked[None, TermsBody]) -> Answer:

@@ -78,10 +78,13 @@ async def list_uses(
     return await page_of(store, GRANT_USES, "grants.list_uses", params, before, limit)
 
 
-async def list_signers(store: Store, tenant: str, *, after: str | None, limit: int) -> list[Signer]:
+async def list_signers(store: Store, tenant: str, *, after: str | None, limit: int) -> Records[Signer]:
     """Signers by fingerprint."""
-    params = {"tenant": tenant, "after": after or "", "limit": limit}
-    return [SIGNERS.decode(row[0]) for row in await store.query("grants.list_signers", params)]
+    rows = await store.query(
+        "grants.list_signers", {"tenant": tenant, "after": after or "", "limit": limit + 1}
+    )
+    found = readable(SIGNERS, (row[0] for row in rows))
+    return Records(*cut(found, limit, lambda signer: signer.id, rows=len(rows)))
 
 
 async def read_ledger(store: Store, tenant: str, *, now: datetime, before: str | None, limit: int) -> Ledger:

@@ -26,7 +26,13 @@ async def list_keys(
     position = _NEWEST if before is None else before
     rows = await store.query("identity.list_keys", {"tenant": tenant, "before": position, "limit": limit + 1})
     page, cursor = cut(rows, limit, lambda row: str(row[0]))
-    return [(API_KEYS.decode(row[1]), PRINCIPALS.decode(row[2])) for row in page], cursor
+    found = [
+        (key, principal)
+        for _, known, whose in page
+        for key in readable(API_KEYS, (known,))
+        for principal in readable(PRINCIPALS, (whose,))
+    ]
+    return found, cursor
 
 
 async def list_principals(

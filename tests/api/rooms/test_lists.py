@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
+from interlock.audit import queries
 from interlock.store.paging import PAGE_BYTES_MAX
 from tests.api.rooms.stage import ASK, Stage
 
@@ -92,6 +95,31 @@ async def test_a_simulation_reads_page_by_page_whatever_their_size(durable: Stag
     said = (await durable.call("POST", "policy/simulate", durable.admin, body)).document
 
     assert (said["examined"], len(said["changes"])) == (4, 4)
+
+
+async def test_a_rare_entry_is_found_in_a_long_log_a_stretch_at_a_time(
+    durable: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await durable.policy(ASK)
+    bot, rare = await durable.agent(), await durable.agent("rare")
+    other = await durable.agent("other", tenant="another")
+    made = [await durable.submit(rare, topic="read")]
+    for n in range(30):
+        await durable.submit(bot, topic="read")
+        await durable.propose(other, topic="read")
+        if n % 10 == 9:
+            made.append(await durable.submit(rare, topic="read"))
+    monkeypatch.setattr(queries, "STRETCH", 3)
+    asked = "actor=rare&action=submit"
+
+    every = [await pages(durable, f"audit?{asked}&", limit) for limit in (1, 2, 200)]
+    narrow = await durable.get(f"audit?{asked}&subject={made[0]}")
+
+    for found in every:
+        assert [entry["subject"] for page in found for entry in page] == made[::-1]
+    assert len(every[-1]) > 1, "one page looks through a part of the log only"
+    assert [entry["subject"] for entry in narrow["items"]] == made[:1]
+    assert [entry for page in await pages(durable, "audit?actor=nobody&", 200) for entry in page] == []
 
 
 async def test_jobs_are_narrowed_by_state_and_topic(durable: Stage) -> None:

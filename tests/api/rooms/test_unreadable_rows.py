@@ -10,6 +10,15 @@ import asyncpg
 from interlock.store.urls import store_for
 from tests.api.rooms.stage import ASK, Stage, open_stage
 
+PATHS = (
+    "audit?limit=200",
+    "policy/snapshots",
+    "api-keys",
+    "principals",
+    "workflows",
+    "limits",
+)
+
 
 async def break_row(url: str, table: str, record_id: str, body: str = '{"tenant":') -> None:
     """Leave half a record where a whole one was."""
@@ -127,3 +136,28 @@ async def test_a_job_that_breaks_while_somebody_holds_it_is_refused_to_them_too(
         retried = await stage.call("POST", f"jobs/{job}/retry", stage.admin, {})
         assert (retried.status, retried.word) == (409, "job_changed")
         assert await stage.metric("interlock_unreadable_records") > 0
+
+
+async def test_a_broken_row_leaves_every_other_list_whole_but_for_itself(durable_url: str) -> None:
+    async with open_stage(store_for(durable_url)) as stage:
+        policies = [
+            await stage.policy(f"version: v1\ndefault: {word}\n") for word in ("allow", "deny", "allow")
+        ]
+        for name in ("bot0", "bot1"):
+            await stage.agent(name)
+        for name in ("w", "v"):
+            await stage.call("PUT", f"workflows/{name}", stage.admin, {"steps": [{"id": "a", "topic": "t"}]})
+            await stage.call("PUT", f"limits/{name}", stage.admin, {"max_concurrent_runs": 2})
+        first = (await stage.get("audit?limit=200"))["items"][0]
+        paths = (*PATHS, f"audit?limit=200&action={first['action']}")
+        lists = {path: len((await stage.get(path))["items"]) for path in paths}
+
+        await break_row(durable_url, "audit_entries", first["id"])
+        await break_row(durable_url, "policy_snapshots", policies[0])
+        await break_row(durable_url, "principals", "bot1")
+        await break_row(durable_url, "workflows", "w")
+        await break_row(durable_url, "limits", "w")
+
+        assert {path: len((await stage.get(path))["items"]) for path in paths} == {
+            path: count - 1 for path, count in lists.items()
+        }
