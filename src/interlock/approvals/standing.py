@@ -65,8 +65,15 @@ def _may_say_yes(world: World, grant: Grant, asked: Requirement, actor: Principa
         and approver.kind is PrincipalKind.PERSON
         and Role.REVIEW in approver.roles
         and (not asked.groups or bool(set(asked.groups) & set(approver.groups)))
-        and (asked.self_approval or approver.people.isdisjoint(names_of(world, actor, actor.person)))
+        and (asked.self_approval or _is_somebody_else(world, grant, approver, actor))
     )
+
+
+def _is_somebody_else(world: World, grant: Grant, approver: Principal, actor: Principal) -> bool:
+    """Whether the approver is not the one who asks, by any of their names. Whoever changed hands since may be."""
+    if approver.person not in (approver.id, grant.approver_person):
+        return False
+    return names_of(world, approver, approver.person).isdisjoint(names_of(world, actor, actor.person))
 
 
 def _pick(tenant: str, topic: str, limit: int = _CANDIDATES_MAX) -> OpenGrants:

@@ -262,8 +262,11 @@ def candidate_reads(candidates: tuple[Grant, ...]) -> Reads:
 
 
 def approver_reads(candidates: tuple[Grant, ...]) -> Reads:
-    """Who issued these grants, to see."""
-    approvers = {PRINCIPALS.key(grant.tenant, grant.approver) for grant in candidates}
+    """Who issued these grants, and whom they acted for then, to see."""
+    people = {
+        (grant.tenant, name) for grant in candidates for name in (grant.approver, grant.approver_person)
+    }
+    approvers = {PRINCIPALS.key(tenant, name) for tenant, name in people if name}
     return Reads(see=tuple(sorted(approvers, key=lambda key: key.rank)))
 
 

@@ -66,7 +66,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
 class Grant(Record, frozen=True, kw_only=True):
     """One permission. `standing` ones are honoured where people would otherwise be asked.
 
-    The nonce of a signed grant is its id, so that one signature is good for one grant.
+    The nonce of a signed grant is its id, so that one signature is good for one grant. `approver_person` is who
+    the approver was as a person when they issued it.
     """
 
     task: str
@@ -78,6 +79,7 @@ class Grant(Record, frozen=True, kw_only=True):
     state: GrantState = GrantState.OPEN
     standing: bool = False
     approver: str
+    approver_person: str = ""
     reason: str = ""
     issued_at: datetime
     expires_at: datetime

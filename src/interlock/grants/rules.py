@@ -22,7 +22,7 @@ from interlock.grants.model import (
 from interlock.grants.picks import OverdueGrants
 from interlock.grants.recording import grants_topic, record, record_expiry, record_refused
 from interlock.grants.refusals import BadGrantTime, BadSignature, GrantExists, GrantOver, SignatureRequired
-from interlock.identity.model import Caller, PrincipalKind, Role
+from interlock.identity.model import Caller, Principal, PrincipalKind, Role
 from interlock.identity.refusals import NotFound, PeopleOnly
 from interlock.identity.rules import caller_reads, identify, require
 from interlock.kernel.command import Command
@@ -66,7 +66,7 @@ class IssueGrant(Command[Grant], frozen=True, kw_only=True):
             raise PeopleOnly(approver.id, approver.kind.value)
         # A standing grant is its issuer's vote, and an admin alone has none.
         require(world, self.caller, *((Role.REVIEW,) if self.standing else (Role.REVIEW, Role.ADMIN)))
-        grant = self._grant(world, approver.id)
+        grant = self._grant(world, approver)
         known = world.get(GRANTS, grant.tenant, grant.id)
         if known is not None:
             return _same(world, known, grant)
@@ -96,7 +96,7 @@ class IssueGrant(Command[Grant], frozen=True, kw_only=True):
         if why:
             raise BadSignature(why)
 
-    def _grant(self, world: World, approver: str) -> Grant:
+    def _grant(self, world: World, approver: Principal) -> Grant:
         return Grant(
             tenant=self.caller.tenant,
             id=self.grant_id,
@@ -105,7 +105,8 @@ class IssueGrant(Command[Grant], frozen=True, kw_only=True):
             limits=self.limits,
             uses=self.uses,
             standing=self.standing,
-            approver=approver,
+            approver=approver.id,
+            approver_person=approver.person,
             reason=self.reason,
             issued_at=world.now,
             expires_at=self.expires_at or world.now + timedelta(seconds=self.expires_seconds),

@@ -15,6 +15,7 @@ rules:
   - {id: one, when: {topic: refund}, decision: require_human}
   - {id: two, when: {topic: payout}, decision: require_human, approval: {quorum: 2}}
   - {id: ops, when: {topic: deploy}, decision: require_human, approval: {groups: [ops]}}
+  - {id: own, when: {topic: tidy}, decision: require_human, approval: {self_approval: true}}
   - {id: no, when: {topic: wipe}, decision: deny}
 """
 STRICTER = POLICY.replace(
@@ -121,6 +122,67 @@ async def test_nobody_releases_the_jobs_of_an_agent_whose_owner_became_theirs(gr
     assert (await stage.call("PUT", "principals/ada-work", stage.admin, {"owner": "ada"})).status == 200
     await granting.grant("refund", standing=True)
     assert (await submit(granting, {}, key=own))["state"] == "APPROVAL"
+
+
+async def test_nobody_releases_their_own_agents_jobs_through_what_an_owner_of_theirs_owns(
+    granting: Granting,
+) -> None:
+    stage = granting.stage
+    await stage.policy(POLICY)
+    own, laptop = await stage.agent("own", owner="ada"), await stage.person("laptop", owner="ada-work")
+    await stage.person("ada-work", owner="ada")
+    assert (await granting.issue("refund", key=laptop, standing=True)).status == 201
+    assert (await submit(granting, {}, key=own))["state"] == "APPROVAL"
+    assert (await submit(granting, {}))["state"] == "PENDING"
+
+
+@pytest.mark.parametrize("before", [None, "ada"])
+async def test_a_standing_grant_whose_approver_changed_hands_since_does_not_count(
+    granting: Granting, before: str | None
+) -> None:
+    stage = granting.stage
+    await stage.policy(POLICY)
+    laptop = await stage.person("laptop", owner=before)
+    grant = (await granting.issue("refund", key=laptop, standing=True)).document["id"]
+    assert (await stage.call("PUT", "principals/laptop", stage.admin, {"owner": "zoe"})).status == 200
+
+    assert (await submit(granting, {}))["state"] == "APPROVAL"
+    assert (await granting.read(grant))["used"] == 0
+
+
+async def test_where_the_rule_allows_it_somebodys_grant_releases_their_own_agents_jobs(
+    granting: Granting,
+) -> None:
+    await granting.stage.policy(POLICY)
+    own = await granting.stage.agent("own", owner="ada")
+    await granting.grant("tidy", standing=True)
+    assert (await submit(granting, {}, "tidy", key=own))["state"] == "PENDING"
+
+
+async def test_a_grant_of_another_group_than_the_one_asked_for_does_not_count(granting: Granting) -> None:
+    await granting.stage.policy(POLICY)
+    sam = await granting.stage.person("sam", groups=("sales",))
+    await granting.issue("deploy", key=sam, standing=True)
+    assert (await submit(granting, {}, "deploy"))["state"] == "APPROVAL"
+
+
+@pytest.mark.parametrize("lost", ["role", "key", "name"])
+async def test_a_standing_grant_of_someone_who_may_no_longer_decide_does_not_count(
+    granting: Granting, lost: str
+) -> None:
+    stage = granting.stage
+    await stage.policy(POLICY)
+    eve = await stage.person("eve")
+    grant = (await granting.issue("refund", key=eve, standing=True)).document["id"]
+    if lost == "role":
+        await stage.call("PUT", "principals/eve", stage.admin, {"roles": ["submit"]})
+    else:
+        await stage.call("POST", f"api-keys/{eve.split('_')[1]}/revoke", stage.admin, {})
+    if lost == "name":
+        assert (await stage.call("DELETE", "principals/eve", stage.admin)).status == 200
+
+    assert (await submit(granting, {}))["state"] == "APPROVAL"
+    assert (await granting.read(grant))["used"] == 0
 
 
 async def test_who_has_no_vote_issues_no_standing_grant(granting: Granting) -> None:
