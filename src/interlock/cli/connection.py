@@ -16,6 +16,7 @@ from interlock.cli.options import Untold, given, wants_json
 from interlock.cli.spelling import as_commands
 from interlock.sdk.models import Page
 from interlock.sdk.outcomes import (
+    Ambiguous,
     Denied,
     Fault,
     InterlockError,
@@ -150,9 +151,18 @@ def _paragraph(outcome: InterlockError, args: Namespace) -> str:
         return f"{text}. The request is kept as {outcome.job_id}"
     if isinstance(outcome, Unavailable) and outcome.code != "policy_unavailable":
         return f"{text}. {_where(args)}"
+    if isinstance(outcome, Ambiguous) and outcome.key:
+        return _doubtful(outcome, outcome.key, args)
     if isinstance(outcome, InvalidRequest):
         return _faults(text, outcome.errors)
     return text
+
+
+def _doubtful(outcome: Ambiguous, key: str, args: Namespace) -> str:
+    """How to find out whether it was done: by the same command, if it takes a name for what is wanted."""
+    said = as_commands(outcome.problem.detail or outcome.problem.title or outcome.problem.code)
+    tells = f"the same command with --key {quote(key)} tells, and cannot do it twice"
+    return f"it may have been done: {said}; {tells if hasattr(args, 'intent') else 'look before you run it again'}"
 
 
 def _faults(text: str, faults: Sequence[Fault]) -> str:
