@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+import pytest
+
 from tests.cli.terminal import POLICY, Terminal
 from tests.harness.server import InterlockServer
 
@@ -45,6 +47,33 @@ def test_a_revoked_key_is_refused_at_once(house: Terminal) -> None:
 def test_an_unknown_key_id_is_not_found(house: Terminal) -> None:
     said = house("key", "revoke", "0123456789abcdef", "--json")
     assert (said.code, said.problem["code"]) == (1, "not_found")
+
+
+@pytest.mark.parametrize("field", ["key", "principal"])
+@pytest.mark.parametrize("through", ["server", "store"])
+def test_what_create_printed_is_enough_to_end_a_key(
+    terminal: Terminal, serve: Callable[..., InterlockServer], sqlite_url: str, through: str, field: str
+) -> None:
+    server = serve(sqlite_url)
+    terminal.use(INTERLOCK_URL=server.url, INTERLOCK_KEY=server.create_key("root", roles="admin").key)
+    made = terminal("key", "create", "payer", "--kind", "agent", "--roles", "submit", "--json").json
+    where = ("--store", sqlite_url) if through == "store" else ()
+
+    ended = terminal("key", "revoke", made[field], *where, "--json").json
+
+    assert (ended["key_id"], ended["principal"]) == (made["key_id"], "payer")
+    assert made["key"] not in str(ended)
+    assert terminal("jobs", "--key", made["key"]).code == 1
+
+
+def test_the_name_of_somebody_with_two_keys_ends_neither(house: Terminal) -> None:
+    keys = [house.key("payer", "--kind", "agent", "--roles", "submit") for _ in range(2)]
+    said = house("key", "revoke", "payer")
+    assert (said.code, "payer has 2 keys; name one of" in said.err) == (2, True)
+    assert [house("jobs", "--key", key).code for key in keys] == [0, 0]
+    house("key", "revoke", keys[0])
+    assert house("key", "revoke", "payer").code == 0
+    assert house("jobs", "--key", keys[1]).code == 1
 
 
 def test_a_principal_keeps_its_kind(house: Terminal) -> None:

@@ -77,13 +77,7 @@ def run_list(args: Namespace) -> int:
     from interlock.cli.key_page import say_keys
     from interlock.cli.output import say, say_json
 
-    if _through_server(args):
-        from interlock.cli.connection import connected, listing
-
-        with connected(args) as client:
-            page = listing(client, "api-keys", limit=_LIST_MAX, cursor=None, query={})
-    else:
-        page = {"items": _on_store(args, _list(args)), "next_cursor": None}
+    page = _page(args)
     if wants_json(args):
         say_json(page)
     elif page["items"]:
@@ -97,13 +91,14 @@ def run_revoke(args: Namespace) -> int:
     """End a key."""
     from interlock.cli.output import say, say_json
 
+    key_id = _meant(args)
     if _through_server(args):
         from interlock.cli.connection import connected
 
         with connected(args) as client:
-            ended = client.call("POST", "api-keys", args.key_id, "revoke")
+            ended = client.call("POST", "api-keys", key_id, "revoke")
     else:
-        ended = _on_store(args, _revoke(args))
+        ended = _on_store(args, _revoke(key_id))
     if wants_json(args):
         say_json(ended)
     else:
@@ -128,7 +123,11 @@ def _declare_list(parser: Parser) -> None:
 
 def _declare_revoke(parser: Parser) -> None:
     parser.description = "End a key for good. It takes effect with the next request."
-    parser.add_argument("key_id", metavar="KEY_ID", help="the id that `interlock key list` shows")
+    parser.add_argument(
+        "key",
+        metavar="KEY",
+        help="its id, as in `interlock key list`, the key itself, or whose only key it is",
+    )
     _declare_common(parser, run_revoke)
 
 
@@ -144,6 +143,31 @@ def _through_server(args: Namespace) -> bool:
         return True
     store_named = given(args, "store") or os.environ.get("INTERLOCK_STORE")
     return not store_named and bool(os.environ.get("INTERLOCK_URL"))
+
+
+def _page(args: Namespace) -> dict[str, Any]:
+    if not _through_server(args):
+        return {"items": _on_store(args, _list(args)), "next_cursor": None}
+    from interlock.cli.connection import connected, listing
+
+    with connected(args) as client:
+        return listing(client, "api-keys", limit=_LIST_MAX, cursor=None, query={})
+
+
+def _meant(args: Namespace) -> str:
+    """The id of the key that is meant. Somebody's name means their only live key, and none of several."""
+    from interlock.identity.keys import id_of
+
+    if key_id := id_of(args.key):
+        return key_id
+    live = [
+        key["key_id"]
+        for key in _page(args)["items"]
+        if args.key == key["principal"] and not key["revoked_at"]
+    ]
+    if len(live) > 1:
+        raise Failed(f"{args.key} has {len(live)} keys; name one of {', '.join(live)}", Exit.USAGE)
+    return live[0] if live else args.key
 
 
 def _issued_by_server(args: Namespace, body: Mapping[str, object]) -> dict[str, Any]:
@@ -210,11 +234,11 @@ def _list(args: Namespace) -> Callable[[Service], Awaitable[list[dict[str, Any]]
     return read
 
 
-def _revoke(args: Namespace) -> Callable[[Service], Awaitable[dict[str, Any]]]:
+def _revoke(key_id: str) -> Callable[[Service], Awaitable[dict[str, Any]]]:
     async def revoke(service: Service) -> dict[str, Any]:
         from interlock.runtime.operating import revoke_key
 
-        key = await revoke_key(service, args.key_id)
+        key = await revoke_key(service, key_id)
         revoked_at = key.revoked_at.isoformat() if key.revoked_at else None
         return {"key_id": key.id, "principal": key.principal, "tenant": key.tenant, "revoked_at": revoked_at}
 
