@@ -42,22 +42,28 @@ async def page_of(
 ) -> Records[R]:
     """Run a named list query that takes `before` and `limit`.
 
-    `keep` leaves out what the query could not; the page is then filled up in a few looks.
+    `keep` leaves out what the query could not, and records that cannot be read are left out; the page is then
+    filled up in a few looks.
     """
     items: list[R] = []
+    found: list[R] = []
+    # One more than the page holds tells whether there is another page.
+    count = limit + 1
     for _ in range(_LOOKS_MAX):
-        # One more than the page holds tells whether there is another page.
         rows, is_full = await rows_for_page(
-            store, name, {**params, "before": before or NEWEST, "limit": limit + 1}
+            store, name, {**params, "before": before or NEWEST, "limit": count}
         )
         found = readable(kind, (row[0] for row in rows))
+        if not found and len(rows) == count:
+            count *= 2  # Not even where to go on can be read, so look further from here.
+            continue
         items += filter(keep, found) if keep else found
-        before = found[-1].id if found and (is_full or len(rows) > limit) else None
+        before = found[-1].id if found and (is_full or len(rows) == count) else None
         if before is None or is_full or len(items) > limit:
             break
     if len(items) > limit:
         return Records(items[:limit], items[limit - 1].id)
-    return Records(items, before)
+    return Records(items, before if found else None)
 
 
 async def rows_for_page(store: Store, name: str, params: Params) -> tuple[list[Row], bool]:

@@ -1,0 +1,87 @@
+"""Pages of a list: every record once, newest first, whatever lies between them that cannot be read or is not wanted."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from interlock.store.contract import Store
+from interlock.store.paging import page_of
+from tests.conformance.places import Place
+from tests.conformance.test_stores import carrying, changes
+from tests.kernel.counters import CHORES, Chore
+
+WANTED, UNWANTED, BROKEN = "+-!"
+# Oldest first. Nothing, one page, and gaps at the beginning, in the middle and at the end, longer than any page.
+STORIES = (
+    "",
+    "+",
+    "+++",
+    "++++++",
+    "+!",
+    "!+",
+    "+!!!!!!!!!!",
+    "+!!!!!!!!!!+",
+    "!!!+",
+    "+-",
+    "+----------+",
+    "-!-!+-!-!",
+)
+
+
+async def tell(place: Place, store: Store, story: str) -> list[str]:
+    """Store one record for each sign, under a tenant of the story's own; the wanted ones, newest first."""
+    signs = [(f"c{number:03}", sign) for number, sign in enumerate(story)]
+    chores = [Chore(tenant=story, id=name, version=1, taken_by=sign) for name, sign in signs]
+    await store.transact(carrying(changes(*((CHORES, chore) for chore in chores)), batch_id=f"batch_{story}"))
+    broken = ", ".join(f"'{name}'" for name, sign in signs if sign == BROKEN) or "''"
+    await place.rows(f"UPDATE jobs SET body = 'broken' WHERE tenant = '{story}' AND id IN ({broken})")
+    return [name for name, sign in reversed(signs) if sign == WANTED]
+
+
+async def turn_pages(store: Store, tenant: str, limit: int) -> list[list[str]]:
+    """The ids on every page, to the last."""
+    pages: list[list[str]] = []
+    before: str | None = None
+    for _ in range(20):
+        page = await page_of(
+            store,
+            CHORES,
+            "jobs.list_jobs",
+            {"tenant": tenant},
+            before,
+            limit,
+            keep=lambda chore: chore.taken_by != UNWANTED,
+        )
+        pages.append([chore.id for chore in page.items])
+        before = page.next_cursor
+        if before is None:
+            return pages
+    raise AssertionError(f"the list has no end: {pages}")
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+async def test_a_list_shows_every_record_once_whatever_lies_between(shared_place: Place, limit: int) -> None:
+    store = shared_place.store()
+    await store.open()
+    try:
+        for story in STORIES:
+            wanted = await tell(shared_place, store, story)
+            pages = await turn_pages(store, story, limit)
+            assert list(itertools.chain.from_iterable(pages)) == wanted, story
+            assert all(len(page) <= limit for page in pages), story
+        # A page goes on looking until it is full, but not for ever.
+        assert await turn_pages(store, "+----------+", 2) == [["c011", "c000"]]
+        await tell(shared_place, store, 600 * BROKEN + "+")
+        assert len(await turn_pages(store, 600 * BROKEN + "+", 1)) == 1
+    finally:
+        await store.close()
+
+
+async def test_a_page_is_filled_up_and_the_last_one_says_so(store: Store) -> None:
+    chores = [Chore(tenant="t", id=f"c{number}", version=1, taken_by=WANTED) for number in range(4)]
+    await store.transact(carrying(changes(*((CHORES, chore) for chore in chores))))
+    assert await turn_pages(store, "t", 2) == [["c3", "c2"], ["c1", "c0"]]
+    assert await turn_pages(store, "t", 3) == [["c3", "c2", "c1"], ["c0"]]
+    assert await turn_pages(store, "t", 4) == [["c3", "c2", "c1", "c0"]]
