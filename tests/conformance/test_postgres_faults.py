@@ -133,6 +133,18 @@ async def test_a_warning_on_commit_is_unknown_and_is_not_settled(
         assert (await server.kernel.run(Raise(name="b"))).count == 1
 
 
+async def test_a_warning_before_commit_says_nothing_about_the_commit(postgres_place: PostgresPlace) -> None:
+    async with serving(postgres_place.store(), PATIENT) as server:
+        await postgres_place.rows(
+            "CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE WARNING 'an index wants care'; RETURN NEW; END $$"
+        )
+        await postgres_place.rows(
+            "CREATE TRIGGER warn BEFORE INSERT ON principals FOR EACH ROW EXECUTE FUNCTION warn()"
+        )
+        assert (await server.kernel.run(Raise(name="a"))).count == 1
+
+
 async def test_a_commit_that_hangs_is_given_up_without_asking_the_server_to_cancel_it(
     private_place: PostgresPlace,
 ) -> None:
