@@ -1,7 +1,31 @@
 -- name: list_approvals
--- A tenant's approval requests, newest first.
-SELECT body FROM jobs WHERE tenant = :tenant AND approval_state IS NOT NULL AND id < :before
-ORDER BY id DESC LIMIT :limit;
+-- A tenant's approval requests, newest first: from each state the newest, which their index has.
+SELECT body FROM (
+  SELECT id, body FROM (
+    SELECT id, body FROM jobs WHERE tenant = :tenant AND approval_state = 'pending' AND id < :before
+    ORDER BY id DESC LIMIT :limit
+  ) AS pending
+  UNION ALL
+  SELECT id, body FROM (
+    SELECT id, body FROM jobs WHERE tenant = :tenant AND approval_state = 'approved' AND id < :before
+    ORDER BY id DESC LIMIT :limit
+  ) AS approved
+  UNION ALL
+  SELECT id, body FROM (
+    SELECT id, body FROM jobs WHERE tenant = :tenant AND approval_state = 'rejected' AND id < :before
+    ORDER BY id DESC LIMIT :limit
+  ) AS rejected
+  UNION ALL
+  SELECT id, body FROM (
+    SELECT id, body FROM jobs WHERE tenant = :tenant AND approval_state = 'expired' AND id < :before
+    ORDER BY id DESC LIMIT :limit
+  ) AS expired
+  UNION ALL
+  SELECT id, body FROM (
+    SELECT id, body FROM jobs WHERE tenant = :tenant AND approval_state = 'withdrawn' AND id < :before
+    ORDER BY id DESC LIMIT :limit
+  ) AS withdrawn
+) AS every_state ORDER BY id DESC LIMIT :limit;
 
 -- name: list_approvals_by_state
 -- A tenant's approval requests in one state, newest first.

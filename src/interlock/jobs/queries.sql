@@ -13,8 +13,9 @@ SELECT body FROM jobs WHERE tenant = :tenant AND topic = :topic AND id < :before
 ORDER BY id DESC LIMIT :limit;
 
 -- name: list_jobs_by_state_and_topic
--- A tenant's jobs of one topic in one state, newest first.
-SELECT body FROM jobs WHERE tenant = :tenant AND state = :state AND topic = :topic AND id < :before
+-- A tenant's jobs of one topic in one state, newest first. The state is an expression, or else SQLite sees that it is that
+-- of an index of dead letters, and overlooks the index of all states.
+SELECT body FROM jobs WHERE tenant = :tenant AND state = (:state || '') AND topic = :topic AND id < :before
 ORDER BY id DESC LIMIT :limit;
 
 -- name: list_expired_jobs
@@ -32,7 +33,8 @@ SELECT body FROM (
 ) AS both_kinds ORDER BY id DESC LIMIT :limit;
 
 -- name: list_expired_jobs_by_topic
--- A tenant's jobs of one topic that are expired or due, newest first.
+-- A tenant's jobs of one topic that are expired or due, newest first. Few are due at any time, whatever the topic.
+WITH overdue AS MATERIALIZED (SELECT tenant, id FROM jobs WHERE due_at <= :now)
 SELECT body FROM (
   SELECT id, body FROM (
     SELECT id, body FROM jobs
@@ -41,7 +43,9 @@ SELECT body FROM (
   ) AS swept
   UNION ALL
   SELECT id, body FROM (
-    SELECT id, body FROM jobs WHERE due_at <= :now AND tenant = :tenant AND topic = :topic AND id < :before
+    SELECT id, body FROM jobs WHERE tenant = :tenant AND topic = :topic AND id IN (
+      SELECT id FROM overdue WHERE tenant = :tenant AND id < :before
+    )
     ORDER BY id DESC LIMIT :limit
   ) AS due
 ) AS both_kinds ORDER BY id DESC LIMIT :limit;

@@ -11,7 +11,8 @@ from interlock.store.paging import Records
 from interlock.store.unreadable import readable
 from interlock.targets.model import TARGETS, Target
 
-# Sorts after every character that a key may have.
+# Sort before and after every character that a key may have.
+_BEFORE_ALL = "\x01"
 _AFTER_ALL = "\U0010ffff"
 
 
@@ -23,12 +24,13 @@ async def list_targets(
     store: Store, tenant: str, *, prefix: str | None, after: str | None, limit: int
 ) -> Records[Target]:
     """Targets by key; with `prefix`, those whose keys begin with it."""
-    params = {"tenant": tenant, "after": after or "", "limit": limit + 1}
+    params = {"tenant": tenant, "limit": limit + 1}
     if prefix:
-        bounds = {"low": prefix, "high": prefix + _AFTER_ALL}
+        low = prefix if after is None or after < prefix else after + _BEFORE_ALL
+        bounds = {"low": low, "high": prefix + _AFTER_ALL}
         rows = await store.query("targets.list_targets_under", {**params, **bounds})
     else:
-        rows = await store.query("targets.list_targets", params)
+        rows = await store.query("targets.list_targets", {**params, "after": after or ""})
     found = readable(TARGETS, (row[0] for row in rows))
     return Records(*cut(found, limit, lambda target: target.id, rows=len(rows)))
 

@@ -15,5 +15,5 @@ SELECT body FROM targets WHERE tenant = :tenant AND id > :after ORDER BY id LIMI
 
 -- name: list_targets_under
 -- A tenant's targets whose keys lie in a range, by key.
-SELECT body FROM targets WHERE tenant = :tenant AND id > :after AND id >= :low AND id < :high
+SELECT body FROM targets WHERE tenant = :tenant AND id >= :low AND id < :high
 ORDER BY id LIMIT :limit;

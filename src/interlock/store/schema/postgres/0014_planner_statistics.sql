@@ -1,0 +1,2 @@
+-- PostgreSQL gathers its own statistics.
+SELECT 1;

@@ -1,0 +1,138 @@
+"""No list goes through what it does not show: on SQLite the work of its query does not grow with the rest of the table.
+
+The work is counted in steps of SQLite's virtual machine, which are the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import apsw
+import pytest
+
+from interlock.store.migrations import migrations
+from interlock.store.named_sql import all_names, named_sql
+
+FEW, MANY = 500, 4000
+STEPS_A_TICK = 10
+# What fills the tables: none of it is what the queries below ask for.
+FILLING: Mapping[str, Mapping[str, str]] = {
+    "jobs": {"state": "'SUCCEEDED'", "topic": "'common'"},
+    "grants": {"state": "'spent'", "task": "'deploy'", "standing": "0"},
+    "grant_uses": {"grant_id": "'g' || n"},
+    "runs": {"state": "'completed'", "workflow": "'nightly'"},
+    "effects": {"state": "'COMMITTED'"},
+    "leases": {"resource": "'r' || n", "owner": "'bot'"},
+    "lease_nodes": {"waiting": "0"},
+    "lease_checkpoints": {"lease": "'l' || n"},
+    "conflicts": {"state": "'resolved'", "kind": "'stale'"},
+    "conflict_groups": {"conflict_id": "'c' || n"},
+    "audit_entries": {"subject": "'s' || n", "actor": "'bot'", "action": "'submit'"},
+    "deliveries": {"webhook": "'hook'", "state": "'delivered'"},
+    "events": {},
+    "targets": {},
+}
+ASKED: Mapping[str, Any] = {
+    "tenant": "default",
+    "before": "~",
+    "after": "",
+    "limit": 51,
+    "now": 1,
+    "topic": "common",
+    "task": "deploy",
+    "workflow": "nightly",
+    "kind": "stale",
+    "owner": "bot",
+    "resource": "r1",
+    "target": "t",
+    "low": "x",
+    "high": "y",
+    "webhook": "hook",
+    "subject": "s1",
+    "actor": None,
+    "action": None,
+}
+RARE_STATE = {
+    "jobs": "FAILED",
+    "grants": "open",
+    "admission": "running",
+    "effects": "FAILED",
+    "conflicts": "open",
+    "approvals": "pending",
+    "relays": "dead",
+}
+LISTS = [name for name in all_names() if ".list_" in name or name == "conflicts.group_of_conflict"]
+# The caller says how far these go.
+BOUNDED = {"audit.list_entries_between"}
+
+
+@pytest.mark.parametrize("name", [name for name in LISTS if name not in BOUNDED])
+@pytest.mark.parametrize("tenant", ["default", "another"])
+def test_a_list_costs_the_same_however_much_it_leaves_out(name: str, tenant: str) -> None:
+    few, many = (_steps(_database(rows, tenant), name) for rows in (FEW, MANY))
+    assert many <= 1.5 * few + 500, f"{few} steps beside {FEW} rows, {many} beside {MANY}"
+
+
+def test_whatever_has_statistics_has_them_for_all_its_indexes() -> None:
+    database = _database(0, "default")
+    told = {(table, index) for table, index in database.execute("SELECT tbl, idx FROM sqlite_stat1")}
+    for table in {table for table, _ in told}:
+        (made,) = database.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,))
+        indexes = {
+            table if origin == "pk" and "WITHOUT ROWID" in made[0] else index
+            for _, index, _, origin, _ in database.execute(f"PRAGMA index_list({table})")
+        }
+        assert {index for other, index in told if other == table} == indexes, table
+
+
+@cache
+def _database(rows: int, tenant: str) -> Any:
+    database: Any = apsw.Connection(":memory:")
+    for migration in migrations("sqlite"):
+        database.execute(migration.sql)
+    for table, given in FILLING.items():
+        columns = {
+            name: given.get(name) or _filler(name, tenant, kind, needed)
+            for _, name, kind, needed, _, _ in database.execute(f"PRAGMA table_info({table})").fetchall()
+            if not (name in ("seq", "position") and table in ("audit_entries", "events"))
+        }
+        database.execute(
+            f"INSERT INTO {table} ({', '.join(columns)}) "
+            "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?) "
+            f"SELECT {', '.join(columns.values())} FROM numbers WHERE ? > 0",
+            (rows, rows),
+        )
+    return database
+
+
+def _filler(name: str, tenant: str, kind: str, needed: int) -> str:
+    if name == "tenant":
+        return f"'{tenant}'"
+    if name in ("id", "uid"):
+        return "printf('k_%08d', n)"
+    if not needed:
+        return "NULL"
+    return "n" if kind == "INTEGER" else "'{}'"
+
+
+def _steps(database: Any, name: str) -> int:
+    block = named_sql(name)
+    asked = {**ASKED, "state": RARE_STATE.get(name.partition(".")[0]), "conflict_id": "c1", "grant_id": "g1"}
+    if "seq <" in block.sqlite or "seq DESC" in block.sqlite:
+        asked["before"] = 2**62
+    if "position >" in block.sqlite:
+        asked["after"] = 0
+    ticks = 0
+
+    def tick() -> bool:
+        nonlocal ticks
+        ticks += 1
+        return False
+
+    database.set_progress_handler(tick, STEPS_A_TICK)
+    values = tuple(asked.get(parameter, 1) for parameter in block.parameters)
+    database.execute(block.sqlite, values).fetchall()
+    database.set_progress_handler(None)
+    return ticks * STEPS_A_TICK
