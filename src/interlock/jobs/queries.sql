@@ -13,8 +13,7 @@ SELECT body FROM jobs WHERE tenant = :tenant AND topic = :topic AND id < :before
 ORDER BY id DESC LIMIT :limit;
 
 -- name: list_jobs_by_state_and_topic
--- A tenant's jobs of one topic in one state, newest first. The state is an expression, or else SQLite sees that it is that
--- of an index of dead letters, and overlooks the index of all states.
+-- A tenant's jobs of one topic in one state (an expression, or SQLite takes dead letters for a topic's), newest first.
 SELECT body FROM jobs WHERE tenant = :tenant AND state = (:state || '') AND topic = :topic AND id < :before
 ORDER BY id DESC LIMIT :limit;
 
