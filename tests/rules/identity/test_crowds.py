@@ -23,10 +23,10 @@ class SlowStore(MemoryStore):
         self.go_on.set()
         self.asked = 0
 
-    async def query(self, name: str, params: Params) -> list[Row]:
+    async def query(self, name: str, params: Params, *, bytes_max: int | None = None) -> list[Row]:
         self.asked += name == "identity.caller_by_key"
         await self.go_on.wait()
-        return await super().query(name, params)
+        return await super().query(name, params, bytes_max=bytes_max)
 
 
 async def crowd(keyring: Keyring, key: str, count: int = 50) -> list[asyncio.Task[object]]:
