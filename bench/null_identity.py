@@ -48,7 +48,7 @@ class OneKey:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def query(self, name: str, params: Any) -> Any:
+    async def query(self, name: str, params: Any, **options: Any) -> Any:
         if name != "identity.caller_by_key":
-            return await self._store.query(name, params)
+            return await self._store.query(name, params, **options)
         return [(API_KEYS.encode(_KEY), PRINCIPALS.encode(_WHO))]
