@@ -14,17 +14,17 @@ from interlock.approvals.recording import (
     record_refusal,
 )
 from interlock.approvals.refusals import AskedByWorkflow, JobExpired, NotActionable, SubmitterUnknown
+from interlock.approvals.revising import revised
 from interlock.identity.model import PRINCIPALS, Caller, Principal, Role
 from interlock.identity.refusals import Forbidden
 from interlock.identity.rules import caller_reads, identify
-from interlock.jobs.model import GRANTED_LABEL, JOBS, TRANSITIONS, Action, Job, JobState, Revision
+from interlock.jobs.model import GRANTED_LABEL, JOBS, TRANSITIONS, Action, Job, JobState
 from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 from interlock.policy.model import HEAD_ID, HEADS
 
-_REVISIONS_MAX = 20
 _VERBS = {JobState.APPROVAL: "ask", JobState.PENDING: "release", JobState.DENIED: "deny"}
 _EVENTS = {
     JobState.APPROVAL: "approval.requested",
@@ -102,15 +102,6 @@ class _AskAgain(Command[Job], frozen=True, kw_only=True):
         after = TRANSITIONS.get((job.state, _VERBS[placed.state]))
         if after is None:
             raise NotActionable(job.id, job.state.value, self._verb())
-        old = Revision(
-            action=job.action,
-            job_hash=job.job_hash,
-            policy_snapshot=job.policy_snapshot,
-            approval=job.approval,
-            replaced_at=world.now,
-            replaced_by=by.id,
-            why=self._why(),
-        )
         return msgspec.structs.replace(
             job,
             action=action,
@@ -120,7 +111,7 @@ class _AskAgain(Command[Job], frozen=True, kw_only=True):
             verdict=placed.verdict,
             approval=placed.approval,
             system_labels={name: value for name, value in job.system_labels.items() if name != GRANTED_LABEL},
-            revisions=(*job.revisions, old)[-_REVISIONS_MAX:],
+            revisions=revised(world, job, by.id, self._why(), action),
             submitter_people=self._submitters(by, job),
             updated_at=world.now,
         )

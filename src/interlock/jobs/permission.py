@@ -16,9 +16,10 @@ from interlock.approvals.drifting import moved_target
 from interlock.approvals.model import Approval, ApprovalState, Requirement
 from interlock.approvals.placing import request_people, requirement_of
 from interlock.approvals.recording import announce_job, record_change
+from interlock.approvals.revising import revised
 from interlock.identity.model import PRINCIPALS, Caller
 from interlock.jobs.drift import record_drift, why_drifted
-from interlock.jobs.model import GRANTED_LABEL, JOBS, TRANSITIONS, GrantRef, Job, Revision, Verdict
+from interlock.jobs.model import GRANTED_LABEL, JOBS, TRANSITIONS, GrantRef, Job, Verdict
 from interlock.kernel.world import World
 from interlock.policy.evaluate import Evaluation, past_throttle
 from interlock.policy.language import Decision
@@ -27,7 +28,6 @@ from interlock.policy.rules import judge, policy_in_force
 from interlock.targets.model import Target
 
 UNCLEAR_SECONDS = 15
-_REVISIONS_MAX = 20
 
 
 class Granted(msgspec.Struct, frozen=True):
@@ -192,7 +192,7 @@ def _ask(world: World, job: Job, unasked: Unasked, by: Caller) -> Job:
         policy_snapshot=unasked.snapshot,
         approval=approval,
         system_labels=_ungranted(job),
-        revisions=(*job.revisions, _revision(world, job, by, why))[-_REVISIONS_MAX:],
+        revisions=revised(world, job, by.principal, why, job.action),
         updated_at=world.now,
     )
     stored = world.put(JOBS, asked)
@@ -230,15 +230,3 @@ def _expire(world: World, job: Job) -> Job:
 
 def _ungranted(job: Job) -> dict[str, str]:
     return {name: value for name, value in job.system_labels.items() if name != GRANTED_LABEL}
-
-
-def _revision(world: World, job: Job, by: Caller, why: str) -> Revision:
-    return Revision(
-        action=job.action,
-        job_hash=job.job_hash,
-        policy_snapshot=job.policy_snapshot,
-        approval=job.approval,
-        replaced_at=world.now,
-        replaced_by=by.principal,
-        why=why,
-    )
