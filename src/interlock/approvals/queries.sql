@@ -34,6 +34,7 @@ ORDER BY id DESC LIMIT :limit;
 
 -- name: list_expired_approvals
 -- A tenant's expired approval requests and those that are due, which may be expired by now, newest first.
+WITH overdue AS MATERIALIZED (SELECT tenant, id FROM jobs WHERE due_at <= :now)
 SELECT body FROM (
   SELECT id, body FROM (
     SELECT id, body FROM jobs WHERE tenant = :tenant AND approval_state = 'expired' AND id < :before
@@ -41,8 +42,9 @@ SELECT body FROM (
   ) AS swept
   UNION ALL
   SELECT id, body FROM (
-    SELECT id, body FROM jobs
-    WHERE due_at <= :now AND tenant = :tenant AND approval_state = 'pending' AND id < :before
+    SELECT id, body FROM jobs WHERE tenant = :tenant AND approval_state = 'pending' AND id IN (
+      SELECT id FROM overdue WHERE tenant = :tenant AND id < :before
+    )
     ORDER BY id DESC LIMIT :limit
   ) AS due
 ) AS both_kinds ORDER BY id DESC LIMIT :limit;

@@ -23,11 +23,19 @@ SELECT body FROM grants WHERE tenant = :tenant AND task = :task AND id < :before
 
 -- name: list_grants_by_state
 -- Grants that count as being in one state now, newest first: an overdue one is expired, not open.
-SELECT body FROM grants
-WHERE tenant = :tenant AND id < :before
-  AND ((state = :state AND (open_until IS NULL OR open_until > :now))
-    OR (:state = 'expired' AND open_until <= :now))
-ORDER BY id DESC LIMIT :limit;
+SELECT body FROM (
+  SELECT id, body FROM (
+    SELECT id, body FROM grants
+    WHERE tenant = :tenant AND state = :state AND id < :before AND (open_until IS NULL OR open_until > :now)
+    ORDER BY id DESC LIMIT :limit
+  ) AS noted
+  UNION ALL
+  SELECT id, body FROM (
+    SELECT id, body FROM grants
+    WHERE :state = 'expired' AND open_until <= :now AND tenant = :tenant AND id < :before
+    ORDER BY id DESC LIMIT :limit
+  ) AS overdue
+) AS both_kinds ORDER BY id DESC LIMIT :limit;
 
 -- name: list_grants_by_task_and_state
 -- Grants of one task that count as being in one state now, newest first.
