@@ -17,12 +17,10 @@ from interlock.identity.keys import digest_of, id_of
 from interlock.identity.model import API_KEYS, PRINCIPALS, Caller, Principal
 from interlock.identity.refusals import Unauthenticated
 from interlock.identity.rules import check_key
-from interlock.kernel.record import from_micros
 from interlock.store.contract import Store
 
 _RECENT_SECONDS = 1.0
 _KEPT_MAX = 10_000
-_LONG_AGO = from_micros(0)
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -95,11 +93,10 @@ class Keyring:
         key_id = id_of(key)
         rows = await self._store.query("identity.caller_by_key", {"key_id": key_id}) if key_id else []
         if not rows:
-            check_key(None, digest, _LONG_AGO)
+            check_key(None, digest)
             raise Unauthenticated
         record, principal = API_KEYS.decode(rows[0][0]), PRINCIPALS.decode(rows[0][1])
-        # A key once revoked stays revoked, so the moment does not matter; the end of time will do.
-        check_key(record, digest, record.revoked_at or _LONG_AGO)
+        check_key(record, digest)
         caller = Caller(tenant=record.tenant, principal=principal.id, key_id=record.id, key_digest=digest)
         return Known(caller, principal)
 

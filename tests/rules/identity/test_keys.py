@@ -160,3 +160,17 @@ async def test_two_servers_on_an_empty_store_make_one_admin(tmp_path: Path) -> N
 
     assert [key is None for key in made].count(False) == 1
     assert again is None
+
+
+async def test_keys_are_listed_newest_first_page_by_page_and_to_the_end(stage: Stage) -> None:
+    for name in ("a", "b", "c", "d"):
+        await stage.person(name)
+
+    pages: list[list[str]] = []
+    cursor = ""
+    while cursor is not None and len(pages) < 9:
+        page = await stage.get(f"api-keys?limit=2{cursor and '&cursor='}{cursor}")
+        pages.append([item["principal"] for item in page["items"]])
+        cursor = page["next_cursor"]
+
+    assert pages == [["d", "c"], ["b", "a"], ["root"]]
