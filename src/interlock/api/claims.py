@@ -62,12 +62,14 @@ async def claim(call: Asked[None, ClaimBody]) -> Answer | Reply:
     signer = await service.permits.ready()
     loop = asyncio.get_running_loop()
     deadline = loop.time() + call.body.wait_seconds
+    # Whoever does not wait gets past what may no longer run, too, for as long as any call may take.
+    clearing = max(deadline, loop.time() + service.settings.acquire_seconds)
     with service.kernel.wakes.subscribe(claims_topic(call.caller.tenant)) as woken:
         while True:
             found, may_be_more = await _claim_now(call, signer)
             if found is not None:
                 return found
-            left = deadline - loop.time()
+            left = (clearing if may_be_more else deadline) - loop.time()
             if left <= 0 or service.is_stopping:
                 service.measures.work.claims.add("empty")
                 return Reply(200, ClaimedView(jobs=[]))

@@ -68,6 +68,16 @@ async def test_what_stands_in_the_way_delays_nobody_behind_it(shift: Shift) -> N
     assert [job["id"] for job in await shift.claim("pay.a", "free.a", wait_seconds=0)] == [free]
 
 
+async def test_what_may_no_longer_run_does_not_hide_what_may_from_a_claim_that_does_not_wait(
+    shift: Shift,
+) -> None:
+    for _ in range(5):
+        await shift.submit("free.a", env="old")
+    wanted = await shift.submit("free.a", env="new")
+    await shift.stage.policy("version: v1\nrules:\n  - {id: new, when: {env: new}, decision: allow}\n")
+    assert [job["id"] for job in await shift.claim("free.a", max=1, wait_seconds=0)] == [wanted]
+
+
 async def test_many_withdrawn_jobs_are_cleared_by_one_waiting_claim(shift: Shift) -> None:
     for _ in range(5):
         await shift.submit("free.a")
