@@ -151,6 +151,8 @@ ACCEPTED = [
     (b"-1", -1),
     (b"9007199254740991", 2**53 - 1),
     (b"-9007199254740991", -(2**53 - 1)),
+    (b"9007199254740991.0", 2**53 - 1),
+    (b"-9007199254740991.0", -(2**53 - 1)),
     (b"0.1", 0.1),
     (b"1.50", 1.5),
     (b"-0.25e-3", -0.00025),
@@ -246,6 +248,13 @@ def test_nesting_is_allowed_to_64_levels_and_no_further(opening: bytes, closing:
 def test_absurd_nesting_is_refused_without_recursion(body: bytes) -> None:
     with pytest.raises(JsonRefused, match="deeper than 64"):
         parse(body)
+
+
+def test_what_stands_side_by_side_does_not_nest() -> None:
+    deepest = b"[" * 63 + b"]" * 63
+    assert len(parse(b"[" + b"{}," * 99 + deepest + b"]")) == 100  # pyright: ignore[reportArgumentType]
+    with pytest.raises(JsonRefused, match="deeper than 64"):
+        parse(b"[" + b"{}," * 99 + b"[" + deepest + b"]]")
 
 
 def test_brackets_inside_strings_are_not_nesting() -> None:
