@@ -8,10 +8,13 @@ import hashlib
 import hmac
 from datetime import timedelta
 
+import pytest
+
 from interlock.identity.rules import EnsureLocalPerson
 from interlock.relays import queries
 from interlock.relays.leasing import TakeRelay
 from interlock.relays.model import DeliveryState
+from interlock.runtime import relaying, webhook_relay
 from interlock.store.clock import utc_now
 from interlock.store.sqlite import SqliteStore
 from tests.conformance.places import serving
@@ -27,6 +30,37 @@ async def test_every_event_arrives_in_the_order_of_its_subject(store_url: str, r
         count = await rig.tell_all(subjects=20, times=10)
         await receiver.until_taken(count)
     assert orders(receiver.events()) == {f"story-{n}": list(range(1, 11)) for n in range(20)}
+
+
+async def test_more_webhooks_than_a_server_attends_at_once_take_turns(
+    store_url: str, receive: Receive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relaying, "RELAYS_MAX", 2)
+    receivers = [await receive() for _ in range(6)]
+    async with rigged(store_url) as rig:
+        for receiver in receivers:
+            await rig.add_webhook(receiver.url)
+        for told in range(1, 3):
+            await rig.tell("a")
+            for receiver in receivers:
+                await receiver.until_taken(told)
+
+
+async def test_a_webhook_that_is_always_busy_gives_way_in_the_end(
+    sqlite_url: str, receive: Receive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relaying, "RELAYS_MAX", 1)
+    monkeypatch.setattr(webhook_relay, "_TURN_SECONDS", 0.2)
+    busy, patient = await receive(), await receive()
+    async with rigged(sqlite_url) as rig:
+        await rig.add_webhook(busy.url)
+        await rig.tell("a")
+        await busy.until_taken(1)
+        await rig.add_webhook(patient.url)
+        async with asyncio.TaskGroup() as group:
+            talking = group.create_task(rig.tell("a", times=100_000))
+            await patient.until_taken(1)
+            talking.cancel()
 
 
 async def test_a_relay_is_taken_over_also_where_this_machines_clock_is_behind_the_stores(

@@ -36,6 +36,7 @@ from interlock.store.contract import Store
 
 log = logging.getLogger(__name__)
 
+# At once; with more targets than that, whoever has nothing to post gives way to those that wait.
 RELAYS_MAX = 200
 
 _LOOK_SECONDS = 1.0
@@ -85,8 +86,10 @@ class Relaying:
             ),
             measures=measures,
             secret=settings.secret,
+            gives_way=self._gives_way,
         )
         self._running: dict[Target, asyncio.Task[None]] = {}
+        self._waiting = 0
         self._task: asyncio.Task[None] | None = None
         measures.follow(lambda: feed.position)
 
@@ -123,14 +126,23 @@ class Relaying:
         now = await self._kernel.run(TellTime())
         free = await queries.free_relays(self._store, now, limit=RELAYS_MAX)
         targets = [(relay.tenant, relay.id) for relay in free if relay.id != BROKER]
-        if self._settings.nats_url:
-            targets.append((DEPLOYMENT, BROKER))
         random.shuffle(targets)
-        for target in targets:
-            if target not in self._running and len(self._running) < RELAYS_MAX:
-                task = asyncio.create_task(self._relay(target), name=f"relay-{target[1]}")
-                self._running[target] = task
-                task.add_done_callback(lambda _, ended=target: self._running.pop(ended, None))
+        if self._settings.nats_url:
+            targets.insert(0, (DEPLOYMENT, BROKER))
+        targets = [target for target in targets if target not in self._running]
+        room = max(0, RELAYS_MAX - len(self._running))
+        for target in targets[:room]:
+            task = asyncio.create_task(self._relay(target), name=f"relay-{target[1]}")
+            self._running[target] = task
+            task.add_done_callback(lambda _, ended=target: self._running.pop(ended, None))
+        self._waiting = len(targets[room:])
+
+    def _gives_way(self) -> bool:
+        """Whether a relay that can stop should, for one of those that there was no room for."""
+        if self._waiting == 0:
+            return False
+        self._waiting -= 1
+        return True
 
     async def tidy_once(self) -> None:
         """Forget events and deliveries that are old enough and that no relay needs."""

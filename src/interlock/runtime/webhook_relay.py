@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -30,6 +31,7 @@ SCANNED_MAX = 500
 USER_AGENT = "interlock-webhook/1"
 
 _POLL_SECONDS = 5.0
+_TURN_SECONDS = 10.0
 _UNSAVED_MAX = 1000
 
 
@@ -41,6 +43,7 @@ class WebhookParts(msgspec.Struct, frozen=True, kw_only=True):
     posting: Posting
     backoff: Backoff
     measures: RelayMeasures
+    gives_way: Callable[[], bool]
     secret: str = ""
 
 
@@ -54,13 +57,16 @@ class WebhookRelay:
         self._poster: Poster | None = None
 
     async def run(self) -> None:
-        """Deliver until the webhook is removed or the relay is lost."""
+        """Deliver until the webhook is removed, the relay is lost, or it is another's turn."""
         relay = self._held.relay
+        turn_ends = time.monotonic() + _TURN_SECONDS
         topics = (events_topic(relay.tenant), relay_topic(relay.tenant, relay.id))
         try:
             with self._parts.wakes.subscribe(*topics) as heard:
                 while (webhook := await self._parts.store.get(WEBHOOKS, relay.tenant, relay.id)) is not None:
                     pause = await self._round(webhook)
+                    if (pause > 0 or time.monotonic() >= turn_ends) and self._parts.gives_way():
+                        return
                     if pause > 0:
                         await heard.wait(pause)
         finally:
