@@ -72,11 +72,11 @@ def lose(world: World, job: Job) -> Job:
     if lease.retry_at is None:
         error = {"type": "lease_lost", "message": f"{lease.worker} stopped renewing", "attempt": job.attempt}
         return give_up(world, job, None, "lose", LeaseEnd.LOST, error)
-    return requeue(world, job, None, "lose", LeaseEnd.LOST, at=lease.retry_at)
+    return requeue(world, job, None, "lose", LeaseEnd.LOST, at=lease.retry_at, error=job.error)
 
 
 def requeue(
-    world: World, job: Job, by: Caller | None, action: str, end: LeaseEnd, *, at: datetime, error: Any = None
+    world: World, job: Job, by: Caller | None, action: str, end: LeaseEnd, *, at: datetime, error: Any
 ) -> Job:
     """Put a job back for its next attempt."""
     waiting = msgspec.structs.replace(
@@ -85,7 +85,7 @@ def requeue(
         attempt=job.attempt + 1,
         lease=_ended(job, end),
         not_before=at,
-        error=job.error if error is None else error,
+        error=error,
         updated_at=world.now,
     )
     stored = world.put(JOBS, waiting)
