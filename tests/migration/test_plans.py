@@ -51,6 +51,10 @@ LIVE: Mapping[str, Mapping[str, str]] = {
     "conflict_groups": {"conflict_id": "'c' || n"},
     "deliveries": {"webhook": "'elsewhere'", "state": "'dead'"},
 }
+DELAYED: Mapping[str, Mapping[str, str]] = {
+    "jobs": {"state": "'PENDING'", "topic": "'common'", "rank": "n % 4", "runnable_at": LATER}
+}
+FILLINGS = {"over": OVER, "live": LIVE, "delayed": DELAYED}
 ASKED: Mapping[str, Any] = {
     "tenant": "default",
     "before": "~",
@@ -104,6 +108,12 @@ def test_a_list_costs_the_same_however_much_is_under_way(name: str) -> None:
     assert many <= 1.5 * few + 500, f"{few} steps beside {FEW} rows, {many} beside {MANY}"
 
 
+@pytest.mark.parametrize("name", ["jobs.runnable_jobs", "jobs.runnable_topics"])
+def test_a_claim_costs_the_same_however_many_jobs_wait_for_their_time(name: str) -> None:
+    few, many = (_steps(_database("delayed", rows, "default"), name) for rows in (FEW, MANY))
+    assert many <= 1.5 * few + 500, f"{few} steps beside {FEW} rows, {many} beside {MANY}"
+
+
 def test_whatever_has_statistics_has_them_for_all_its_indexes() -> None:
     database = _database("over", 0, "default")
     told = {(table, index) for table, index in database.execute("SELECT tbl, idx FROM sqlite_stat1")}
@@ -121,7 +131,7 @@ def _database(what: str, rows: int, tenant: str) -> Any:
     database: Any = apsw.Connection(":memory:")
     for migration in migrations("sqlite"):
         database.execute(migration.sql)
-    for table, given in (OVER if what == "over" else LIVE).items():
+    for table, given in FILLINGS[what].items():
         columns = {
             name: given.get(name) or _filler(name, tenant, kind, needed)
             for _, name, kind, needed, _, _ in database.execute(f"PRAGMA table_info({table})").fetchall()

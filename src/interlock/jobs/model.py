@@ -68,6 +68,7 @@ class Priority(StrEnum):
 
 
 # Smaller runs sooner; kept as a column, so that the order is the store's to keep.
+# The queries that find what to claim name them all.
 RANKS: Mapping[Priority, int] = {
     Priority.CRITICAL: 0,
     Priority.HIGH: 1,

@@ -55,9 +55,10 @@ SELECT body FROM jobs WHERE tenant = :tenant AND observed IS NOT NULL AND id < :
 ORDER BY id DESC LIMIT :limit;
 
 -- name: runnable_jobs
--- Jobs of one topic that may be claimed by now, the next to run first.
+-- Jobs of one topic that may be claimed by now, the next to run first; naming every rank passes over those of later.
 SELECT body FROM jobs
-WHERE tenant = :tenant AND topic = :topic AND runnable_at IS NOT NULL AND runnable_at <= :now
+WHERE tenant = :tenant AND topic = :topic AND rank IN (0, 1, 2, 3)
+  AND runnable_at IS NOT NULL AND runnable_at <= :now
 ORDER BY rank, runnable_at, id LIMIT :limit;
 
 -- name: runnable_topics
@@ -71,7 +72,8 @@ WITH RECURSIVE topics (topic) AS (
 )
 SELECT t.topic,
   (SELECT j.rank * 10000000000000000 + j.runnable_at FROM jobs j
-   WHERE j.tenant = :tenant AND j.topic = t.topic AND j.runnable_at IS NOT NULL AND j.runnable_at <= :now
+   WHERE j.tenant = :tenant AND j.topic = t.topic AND j.rank IN (0, 1, 2, 3)
+     AND j.runnable_at IS NOT NULL AND j.runnable_at <= :now
    ORDER BY j.rank, j.runnable_at, j.id LIMIT 1) AS turn
 FROM topics t WHERE t.topic IS NOT NULL LIMIT :limit;
 
