@@ -122,9 +122,19 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
                     use = msgspec.structs.replace(use, groups=self.groups)
                     return world.put(GRANT_USES, self._for_effect(use))
                 misfits.append(f"{grant.id}: {why}")
-        if self.grant_id is None and len(candidates) == self._most and self.looks_left > 0:
-            raise LookFurther(self._after(candidates[-1], misfits))
+        last = self._last_considered(world, candidates)
+        if last is not None and self.looks_left > 0:
+            raise LookFurther(self._after(last, misfits))
         return self._refuse(world, misfits)
+
+    def _last_considered(self, world: World, candidates: tuple[Grant, ...]) -> Grant | None:
+        """After which grant there may be more; None if there is none, or if one was named."""
+        if self.grant_id is not None:
+            return None
+        if len(candidates) == self._most:
+            return candidates[-1]
+        # Of what was seen, others may have spent all before it was owned, with more behind it.
+        return world.last_seen(self._pick(self._most))
 
     def _after(self, last: Grant, misfits: list[str]) -> ClaimGrant:
         """The same claim, going on after the grants that did not fit."""

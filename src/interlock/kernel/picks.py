@@ -22,7 +22,8 @@ class Candidates(Generic[R]):
     def __init__(self, pick: Pick[R], records: Sequence[R]) -> None:
         ordered = sorted(records, key=pick.sort_key)
         self.is_full = len(ordered) >= pick.limit
-        self._horizon: Any = pick.sort_key(ordered[-1]) if ordered and self.is_full else None
+        self.last: R | None = ordered[-1] if ordered and self.is_full else None
+        self._horizon: Any = pick.sort_key(self.last) if self.last is not None else None
         self._keys = [pick.kind.key_of(record) for record in ordered]
         self._skip = 0
         self._read = 0

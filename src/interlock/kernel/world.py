@@ -102,6 +102,11 @@ class World:
             raise Deferred(f"others of the batch took what {pick.query} found, and there is more")
         return found
 
+    def last_seen(self, pick: Pick[R]) -> R | None:
+        """The last record that a pick loaded; None if it loaded all there are, so that nothing comes after."""
+        candidates = self._picks.get(pick.unlimited())
+        return candidates.last if candidates else None
+
     def once(self, make: Callable[[tuple[R, ...]], Reads], found: tuple[R, ...]) -> Reads:
         """The reads that `make` makes of what a pick found, made once for all of the batch that found the same."""
         known = self._made.get(make)
