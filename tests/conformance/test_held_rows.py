@@ -1,0 +1,22 @@
+"""A row that somebody else has locked: waited for, and meanwhile neither absent nor free to be judged."""
+
+from __future__ import annotations
+
+from interlock.kernel.refusal import LockBusy
+from tests.conformance.places import PostgresPlace, serving
+from tests.conformance.test_two_servers import SHORT, holding
+from tests.kernel.counters import Drop, Look, Raise
+
+
+async def test_a_row_that_a_client_holds_is_neither_taken_for_absent_nor_judged_as_it_was(
+    postgres_place: PostgresPlace,
+) -> None:
+    async with serving(postgres_place.store(), SHORT) as server:
+        await server.kernel.run(Raise(name="held"))
+        async with holding(postgres_place, "SELECT 1 FROM principals WHERE id = 'held' FOR UPDATE"):
+            dropped, raised, seen = await server.outcomes(
+                Drop(name="held"), Raise(name="held", limit=0), Look(name="held")
+            )
+        assert isinstance(dropped, LockBusy)
+        assert isinstance(raised, LockBusy)
+        assert seen == 1
