@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.rules.jobs_work.shift import Shift
 
 
@@ -86,3 +88,45 @@ async def test_a_job_that_was_given_back_is_offered_as_if_for_the_first_time(shi
     shift.stage.clock.advance(600)
     await shift.stage.sweep()
     assert [action for action, _ in await shift.stage.audit(job)].count("replay") == 2
+
+
+@pytest.mark.parametrize(
+    ("verb", "said"),
+    [
+        ("renew", {}),
+        ("complete", {"result": None}),
+        ("fail", {"error": None, "retryable": True}),
+    ],
+)
+async def test_a_job_that_was_given_back_is_not_ended_under_its_old_fence(
+    shift: Shift, verb: str, said: dict[str, Any]
+) -> None:
+    job = await shift.submit()
+    fence = (await shift.take())["fence"]
+    await shift.call("release", job, fence)
+    late = await shift.call(verb, job, fence, **said)
+    assert (late.status, late.word) == (409, "fence_stale")
+    assert (await shift.call("release", job, fence)).status == 200
+
+
+async def test_the_failure_that_made_it_a_dead_letter_can_be_repeated(shift: Shift) -> None:
+    job = await shift.submit(max_attempts=1)
+    fence = (await shift.take())["fence"]
+    said = {"error": "cut off", "retryable": True}
+    first = await shift.call("fail", job, fence, **said)
+    repeated = await shift.call("fail", job, fence, **said)
+    assert (first.document["state"], repeated.status, repeated.document) == ("FAILED", 200, first.document)
+
+
+async def test_a_job_shows_when_it_last_changed(shift: Shift) -> None:
+    job = await shift.submit(max_attempts=9)
+    taken = await shift.take()
+    for tens, (verb, said) in enumerate(
+        [("renew", {}), ("release", {}), ("fail", {"error": "no", "retryable": True})], start=1
+    ):
+        shift.stage.clock.advance(10)
+        assert (await shift.call(verb, job, taken["fence"], **said)).status == 200
+        assert (await shift.stage.job(job))["updated_at"] == f"2030-01-01T00:00:{tens}0Z"
+        taken = await shift.take() if verb == "release" else taken
+    shift.stage.clock.advance(570)
+    assert (await shift.take())["updated_at"] == "2030-01-01T00:10:00Z"
