@@ -130,3 +130,13 @@ async def test_a_job_shows_when_it_last_changed(shift: Shift) -> None:
         taken = await shift.take() if verb == "release" else taken
     shift.stage.clock.advance(570)
     assert (await shift.take())["updated_at"] == "2030-01-01T00:10:00Z"
+
+
+async def test_a_final_failure_can_be_repeated_and_nothing_else_can_be_said_of_it(shift: Shift) -> None:
+    job = await shift.submit(max_attempts=3)
+    fence = (await shift.take())["fence"]
+    first = await shift.call("fail", job, fence, error="no", retryable=False)
+    repeated = await shift.call("fail", job, fence, error="no", retryable=False)
+    assert (repeated.status, repeated.document) == (200, first.document)
+    for verb, said in (("complete", {"result": None}), ("release", {}), ("renew", {})):
+        assert (await shift.call(verb, job, fence, **said)).word == "fence_stale"

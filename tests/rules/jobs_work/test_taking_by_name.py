@@ -44,3 +44,34 @@ async def test_a_job_that_is_done_is_not_taken_any_more(shift: Shift) -> None:
     await shift.call("complete", job, (await shift.take())["fence"], result=1)
     seen = await take(shift, job)
     assert (seen.status, seen.word, seen.document["state"]) == (409, "not_actionable", "SUCCEEDED")
+
+
+async def test_a_submitter_who_may_not_submit_any_more_takes_nothing(shift: Shift) -> None:
+    job = await shift.submit()
+    lost = {"roles": ["audit"]}
+    assert (await shift.stage.call("PUT", "principals/bot", shift.stage.admin, lost)).status == 200
+    assert (await take(shift, job, by=shift.bot)).word == "forbidden"
+
+
+async def test_a_job_that_was_lost_and_may_not_run_any_more_is_settled_by_the_claim_that_finds_it(
+    shift: Shift,
+) -> None:
+    job = await shift.submit()
+    await take(shift, job)
+    await shift.stage.policy("version: v1\nrules: [{id: frozen, when: {topic: '**'}, decision: deny}]\n")
+    shift.stage.clock.advance(600)
+
+    assert await shift.claim() == []
+
+    assert (await shift.stage.job(job))["state"] == "DENIED"
+    assert (await shift.stage.audit(job))[-2:] == [("lose", "done"), ("deny", "done")]
+
+
+async def test_a_job_whose_target_moved_is_told_where_it_went(shift: Shift) -> None:
+    target = {"key": "doc", "version": "v1"}
+    free, asked = await shift.submit(target=target), await shift.approved(target=target)
+    await shift.stage.call("POST", "targets/doc/touch", shift.ada, {"version": "v2"})
+    for job, state in ((free, "DENIED"), (asked, "APPROVAL")):
+        seen = await take(shift, job)
+        assert (seen.status, seen.document["state"]) == (409, state)
+        assert (await shift.stage.job(job))["state"] == state
