@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from interlock.kernel.refusal import LockBusy
 from tests.conformance.places import PostgresPlace, serving
 from tests.conformance.test_two_servers import SHORT, holding
@@ -20,3 +22,16 @@ async def test_a_row_that_a_client_holds_is_neither_taken_for_absent_nor_judged_
         assert isinstance(dropped, LockBusy)
         assert isinstance(raised, LockBusy)
         assert seen == 1
+
+
+async def test_locks_that_take_too_long_together_are_contention_and_no_outage(
+    postgres_place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Sooner than the wait for a single row ends, as if many rows had each been waited for.
+    monkeypatch.setattr("interlock.store.postgres_batch._LOCKS_SECONDS", 0.02)
+    async with serving(postgres_place.store(), SHORT) as server:
+        await server.kernel.run(Raise(name="held"))
+        async with holding(postgres_place, "SELECT 1 FROM principals WHERE id = 'held' FOR UPDATE"):
+            held, free = await server.outcomes(Raise(name="held"), Raise(name="free"))
+        assert isinstance(held, LockBusy)
+        assert free.count == 1

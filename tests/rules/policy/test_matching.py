@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from interlock.policy.evaluate import Actor, PolicyInput
 from interlock.policy.language import When
-from interlock.policy.matching import conditions_of, text_test, topic_test, topics_test
+from interlock.policy.matching import conditions_of, text_test, topic_problem, topic_test, topics_test
 
 ACTOR = Actor(id="agent-7")
 
@@ -43,12 +43,26 @@ def test_a_topic_pattern_matches_by_segments(pattern: str, matching: list[str], 
         ("", [""], ["a"]),
         ("*-eu-*", ["a-eu-b", "-eu-"], ["a-eu", "eu-b"]),
         ("a*a", ["aa", "aba"], ["a"]),
+        ("*ab*ab*", ["abab", "xabyabz"], ["ab", "aab", "xab"]),
     ],
 )
 def test_a_pattern_elsewhere_matches_by_characters(
     pattern: str, matching: list[str], other: list[str]
 ) -> None:
     assert [text for text in [*matching, *other] if text_test(pattern)(text)] == matching
+
+
+def test_a_list_matches_what_any_of_its_patterns_does() -> None:
+    patterns = ("pay", "mail.*", "read.**")
+    matching, other = ["pay", "mail.send", "read", "read.a.b"], ["pay.more", "mail", "send"]
+    assert [topic for topic in [*matching, *other] if topics_test(patterns)(topic)] == matching
+    assert [why_not(When(env=("dev", "prod*", "*eu")), env=env) for env in ("dev", "prod1", "eu")] == [[]] * 3
+
+
+@pytest.mark.parametrize("pattern", ["", "a..b", "a.**b", "a b", "a.b\t", "\u2003"])
+def test_a_topic_pattern_that_can_match_nothing_is_a_problem(pattern: str) -> None:
+    assert topic_problem(pattern)
+    assert topic_problem("a.**.b*") is None
 
 
 def topic_regex(pattern: str) -> str:
