@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from interlock import Busy, Interlock
+from interlock import AsyncInterlock, Busy, Interlock
 from interlock.sdk import holding
+from interlock.sdk.flow import Request, Response
 from interlock.sdk.retry import NO_RETRIES
 from tests.harness.server import InterlockServer
 
@@ -143,3 +145,52 @@ def test_a_holder_that_was_refused_knows_that_it_is_lost(clients: tuple[Interloc
         while not held.lost and time.monotonic() < deadline:
             time.sleep(0.05)
         assert held.lost
+
+
+class Outage:
+    """Between a client and its service: the first renewals get no answer from it."""
+
+    def __init__(self, renewals: int) -> None:
+        self._left = renewals
+
+    def hits(self, request: Request) -> bool:
+        """Whether this request is one of those."""
+        hit = request.path.endswith("/renew") and self._left > 0
+        self._left -= hit
+        return hit
+
+
+NOBODY = Response(status=503, body=b"<html>nobody is there</html>")
+
+
+def test_a_lease_outlasts_renewals_that_found_nobody(
+    clients: tuple[Interlock, Interlock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann, _ = clients
+    send, outage = ann.transport.send, Outage(renewals=2)
+    monkeypatch.setattr(
+        ann.transport, "send", lambda request: NOBODY if outage.hits(request) else send(request)
+    )
+    with ann.lease(RESOURCE, ttl=3 * TTL) as held:
+        first = held.expires_at
+        while held.expires_at == first and not held.lost:
+            time.sleep(0.05)
+        assert not held.lost
+
+
+async def test_so_does_one_in_a_loop(
+    clients: tuple[Interlock, Interlock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann, _ = clients
+    async with AsyncInterlock(ann.url, ann.session.key, retry=NO_RETRIES) as il:
+        send, outage = il.transport.send, Outage(renewals=2)
+
+        async def sent(request: Request) -> Response:
+            return NOBODY if outage.hits(request) else await send(request)
+
+        monkeypatch.setattr(il.transport, "send", sent)
+        async with il.lease(RESOURCE, ttl=3 * TTL) as held:
+            first = held.expires_at
+            while held.expires_at == first and not held.lost:
+                await asyncio.sleep(0.05)
+            assert not held.lost

@@ -12,6 +12,8 @@ import pytest
 
 from interlock import Conflict, Denied, Interlock
 from interlock.sdk.async_client import AsyncInterlock
+from interlock.sdk.flow import Request, Response
+from interlock.sdk.retry import NO_RETRIES
 
 
 @pytest.fixture
@@ -175,3 +177,60 @@ def test_a_call_whose_job_is_lost_stops_renewing_it(
     _ = asyncio.run(run_in_loop()) if is_async else run()
     (conflict,) = il.conflicts(kind="stale_fence").items
     assert conflict.count == 2  # one renewal, and how the call ended
+
+
+NOBODY = Response(status=404, body=b"<html>nobody is there</html>")
+
+
+@pytest.fixture
+def renewals(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """As many renewals as find nobody; after that many seconds each, nobody would wait for the one that does."""
+    monkeypatch.setattr("interlock.sdk.gate_running._RENEW_SECONDS", 1)
+    monkeypatch.setattr("interlock.sdk.gate_running._RENEW_AGAIN_SECONDS", 0.01)
+    return iter(range(40))
+
+
+def test_a_renewal_that_found_nobody_is_soon_sent_again(
+    monkeypatch: pytest.MonkeyPatch, il: Interlock, renewals: Iterator[int]
+) -> None:
+    answered = threading.Event()
+
+    def sent(request: Request) -> Response:
+        if request.path.endswith("/renew"):
+            if next(renewals, None) is not None:
+                return NOBODY
+            answered.set()
+        return send(request)
+
+    with Interlock(store=il.store, retry=NO_RETRIES) as client:
+        send = client.transport.send
+        monkeypatch.setattr(client.transport, "send", sent)
+
+        @client.gate("a")
+        def run() -> bool:
+            return answered.wait(20)
+
+        assert run()
+
+
+async def test_one_in_a_loop_is_soon_sent_again(
+    monkeypatch: pytest.MonkeyPatch, il: Interlock, renewals: Iterator[int]
+) -> None:
+    async with AsyncInterlock(store=il.store, retry=NO_RETRIES) as client:
+        answered, send = asyncio.Event(), client.transport.send
+
+        async def sent(request: Request) -> Response:
+            if request.path.endswith("/renew"):
+                if next(renewals, None) is not None:
+                    return NOBODY
+                answered.set()
+            return await send(request)
+
+        monkeypatch.setattr(client.transport, "send", sent)
+
+        @client.gate("a")
+        async def run() -> None:
+            async with asyncio.timeout(20):
+                await answered.wait()
+
+        await run()

@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 GATE_LEASE_SECONDS = 60
 _RENEW_SECONDS = GATE_LEASE_SECONDS / 3
+_RENEW_AGAIN_SECONDS = 2.0
 
 Drive: TypeAlias = "Callable[[Flow[Any]], Any]"
 DriveInLoop: TypeAlias = "Callable[[Flow[Any]], Awaitable[Any]]"
@@ -107,24 +108,30 @@ async def held_in_loop(passage: Passage, drive: DriveInLoop) -> AsyncGenerator[N
 
 
 def _renew(passage: Passage, drive: Drive, over: threading.Event) -> None:
-    while not over.wait(_RENEW_SECONDS):
+    rest = _RENEW_SECONDS
+    while not over.wait(rest):
+        rest = _RENEW_SECONDS
         try:
             drive(passage.renewal())
         except InterlockError as trouble:
             if _is_lost(passage, trouble):
                 return
+            rest = _RENEW_AGAIN_SECONDS
 
 
 async def _renew_in_loop(passage: Passage, drive: DriveInLoop) -> None:
     import asyncio
 
+    rest = _RENEW_SECONDS
     while True:
-        await asyncio.sleep(_RENEW_SECONDS)
+        await asyncio.sleep(rest)
+        rest = _RENEW_SECONDS
         try:
             await drive(passage.renewal())
         except InterlockError as trouble:
             if _is_lost(passage, trouble):
                 return
+            rest = _RENEW_AGAIN_SECONDS
 
 
 def _is_lost(passage: Passage, trouble: InterlockError) -> bool:

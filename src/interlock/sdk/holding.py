@@ -25,6 +25,7 @@ RunFlow = Callable[[Flow[Any]], Any]
 RunFlowAsync = Callable[[Flow[Any]], Coroutine[Any, Any, Any]]
 
 _RENEWALS_PER_LIFETIME = 3
+_TRIES_PER_LIFETIME, _REST_SECONDS_MOST = 10, 1.0
 _JOIN_SECONDS = 5.0
 
 
@@ -40,6 +41,7 @@ class Held(Generic[T]):
         self._ttl_seconds = min(ttl_seconds, getattr(first, "ttl_seconds", ttl_seconds))
         self._sent_at = sent_at
         self._refused: InterlockError | None = None
+        self._has_failed = False
 
     def __getattr__(self, name: str) -> Any:
         """A field of the latest state."""
@@ -60,10 +62,11 @@ class Held(Generic[T]):
 
     def renewed(self, latest: T, sent_at: float) -> None:
         """Take in a good renewal."""
-        self.now, self._sent_at = latest, sent_at
+        self.now, self._sent_at, self._has_failed = latest, sent_at, False
 
     def note(self, why: InterlockError) -> None:
         """Take in a call that ended badly: a final no means that it is somebody else's now."""
+        self._has_failed = True
         if _is_final(why):
             self._refused = why
 
@@ -76,6 +79,13 @@ class Held(Generic[T]):
     def renewal_seconds(self) -> float:
         """How long to wait between two renewals."""
         return self._ttl_seconds / _RENEWALS_PER_LIFETIME
+
+    @property
+    def rest_seconds(self) -> float:
+        """How long to wait now: after one that failed not long, for the service may be back before the time is up."""
+        if self._has_failed:
+            return min(self._ttl_seconds / _TRIES_PER_LIFETIME, _REST_SECONDS_MOST)
+        return self.renewal_seconds
 
     @property
     def is_due(self) -> bool:
@@ -120,7 +130,7 @@ class Hold(Generic[T]):
                 self._held.note(why)
 
     def _renew(self, held: Held[T], stop: threading.Event) -> None:
-        while not stop.wait(held.renewal_seconds) and not held.lost:
+        while not stop.wait(held.rest_seconds) and not held.lost:
             self._renew_once(held)
 
     def _renew_once(self, held: Held[T]) -> None:
@@ -170,7 +180,7 @@ class AsyncHold(Generic[T]):
 
     async def _renew(self, held: Held[T]) -> None:
         while not held.lost:
-            await asyncio.sleep(held.renewal_seconds)
+            await asyncio.sleep(held.rest_seconds)
             await self._renew_once(held)
 
     async def _renew_once(self, held: Held[T]) -> None:
