@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from interlock.api.departing import departure, sleep
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problem import invalid
 from interlock.api.service_calls import JOB_ID, Asked, caller_of, decide
@@ -16,6 +17,7 @@ from interlock.jobs.claiming import CLAIM_MAX, Claimed, ClaimJob, ClaimJobs, Not
 from interlock.jobs.leasing import LEASE_SECONDS_DEFAULT, LEASE_SECONDS_MAX
 from interlock.jobs.model import Job, claims_topic
 from interlock.jobs.queries import topics_to_claim
+from interlock.kernel.wakes import Subscription
 from interlock.policy.matching import topic_problem
 from interlock.runtime.keyring import Known
 from interlock.runtime.permits import Signer
@@ -60,21 +62,37 @@ async def claim(call: Asked[None, ClaimBody]) -> Answer | Reply:
     _check_topics(call.body.topics)
     service = call.services
     signer = await service.permits.ready()
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + call.body.wait_seconds
-    # Whoever does not wait gets past what may no longer run, too, for as long as any call may take.
-    clearing = max(deadline, loop.time() + service.settings.acquire_seconds)
+    began = asyncio.get_running_loop().time()
     with service.kernel.wakes.subscribe(claims_topic(call.caller.tenant)) as woken:
+        found, may_be_more = await _claim_now(call, signer)
+        if found is None and (may_be_more or call.body.wait_seconds):
+            found = await _claim_later(call, signer, woken, began, may_be_more)
+    if found is None:
+        service.measures.work.claims.add("empty")
+        return Reply(200, ClaimedView(jobs=[]))
+    return found
+
+
+async def _claim_later(
+    call: Asked[None, ClaimBody], signer: Signer, woken: Subscription, began: float, may_be_more: bool
+) -> Answer | None:
+    """Ask again until there is work or the wait is over. Whoever left is given none: nobody would do it."""
+    service, now = call.services, asyncio.get_running_loop().time
+    deadline = began + call.body.wait_seconds
+    # Whoever does not wait gets past what may no longer run, too, for as long as any call may take.
+    clearing = max(deadline, began + service.settings.acquire_seconds)
+    async with departure(call.request) as gone:
         while True:
+            left = (clearing if may_be_more else deadline) - now()
+            if left <= 0 or service.is_stopping:
+                return None
+            if not may_be_more:
+                await sleep(min(left, _POLL_SECONDS), woken, gone)
+            if gone.is_set():
+                return None
             found, may_be_more = await _claim_now(call, signer)
             if found is not None:
                 return found
-            left = (clearing if may_be_more else deadline) - loop.time()
-            if left <= 0 or service.is_stopping:
-                service.measures.work.claims.add("empty")
-                return Reply(200, ClaimedView(jobs=[]))
-            if not may_be_more:
-                await woken.wait(min(left, _POLL_SECONDS))
 
 
 async def _claim_now(call: Asked[None, ClaimBody], signer: Signer) -> tuple[Answer | None, bool]:

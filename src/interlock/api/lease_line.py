@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncGenerator
 
-from interlock.api.http import Request
+from interlock.api.departing import departure, sleep
 from interlock.api.lease_bodies import AcquireBody
 from interlock.api.lease_views import acquired_view
 from interlock.api.operations import Answer, Reply
@@ -31,7 +30,7 @@ async def acquire(call: Asked[None, AcquireBody]) -> Answer:
         return await _try(call, command)
     topic = ticket_topic(command.ticket)
     with call.services.kernel.wakes.subscribe(topic) as woken:
-        async with _departure(call.request) as gone:
+        async with departure(call.request) as gone:
             return await _wait(call, command, woken, gone)
 
 
@@ -50,34 +49,7 @@ async def _wait(
             if not isinstance(refused, LeaseHeld) or is_over:
                 await _leave(call, command)
                 raise
-            await _sleep(min(left, _POLL_SECONDS, refused.retry_after_seconds), woken, gone)
-
-
-async def _sleep(seconds: float, woken: Subscription, gone: asyncio.Event) -> None:
-    """Until woken, until the client leaves, or for so long."""
-    waits = [asyncio.create_task(woken.wait(seconds)), asyncio.create_task(gone.wait())]
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED, timeout=seconds)
-    finally:
-        for task in waits:
-            task.cancel()
-
-
-@contextlib.asynccontextmanager
-async def _departure(request: Request) -> AsyncGenerator[asyncio.Event]:
-    """An event that is set when the client goes away."""
-    gone = asyncio.Event()
-
-    async def watch() -> None:
-        if request.gone is not None:
-            await request.gone()
-            gone.set()
-
-    watching = asyncio.create_task(watch())
-    try:
-        yield gone
-    finally:
-        watching.cancel()
+            await sleep(min(left, _POLL_SECONDS, refused.retry_after_seconds), woken, gone)
 
 
 async def _try(call: Asked[None, AcquireBody], command: AcquireLease) -> Answer:
