@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from interlock.kernel.refusal import LockBusy
+from interlock.store import postgres_sql as sql
 from tests.conformance.places import PostgresPlace, serving
 from tests.conformance.test_two_servers import SHORT, holding
-from tests.kernel.counters import Drop, Look, Raise
+from tests.kernel.counters import CHORES, COUNTERS, NOTES, TENANT, Drop, Look, Raise
 
 
 async def test_a_row_that_a_client_holds_is_neither_taken_for_absent_nor_judged_as_it_was(
@@ -35,3 +38,12 @@ async def test_locks_that_take_too_long_together_are_contention_and_no_outage(
             held, free = await server.outcomes(Raise(name="held"), Raise(name="free"))
         assert isinstance(held, LockBusy)
         assert free.count == 1
+
+
+def test_rows_are_locked_in_the_one_order_whatever_order_they_are_named_in() -> None:
+    keys = [kind.key(TENANT, name) for kind in (COUNTERS, CHORES, NOTES) for name in ("b", "a")]
+    named, reversed_ = (sql.load(order, (), sql.Lock.WAIT).sql for order in (keys, keys[::-1]))
+
+    assert named == reversed_
+    assert re.findall("SELECT '(\\w+)' AS kind", named) == ["chore", "counter", "note"]
+    assert named.count("ORDER BY r.tenant, r.id FOR UPDATE OF r)") == 3
