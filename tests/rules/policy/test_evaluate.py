@@ -36,6 +36,28 @@ def ask(
     return evaluate(policy, request, budget=budget or Budget(), explain=explain)
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "topic == 'mail.send'",
+        "env == 'prod' && channel == 'external' && priority == 'high'",
+        "labels.team == 'pay' && risk == ['money'] && payload.amount == 5",
+        "actor.id == 'agent-7' && actor.kind == 'agent' && actor.owner == 'ann' && actor.groups == ['ops']",
+    ],
+)
+def test_an_expression_sees_every_part_of_a_request(expression: str) -> None:
+    given = {"topic": "mail.send", "env": "prod", "channel": "external", "labels": {"team": "pay"}}
+    actor = Actor(id="agent-7", kind="agent", owner="ann", groups=("ops",))
+    more = {"risk": ("money",), "payload": {"amount": 5}, "priority": "high", "actor": actor}
+    assert ask(f'- {{id: a, if: "{expression}", decision: allow}}', **given, **more).rule == "a"
+
+
+def test_whoever_has_no_owner_has_a_bucket_of_its_own() -> None:
+    rule = "- {id: a, decision: throttle, throttle: {rate: 5/s, key: owner}, then: allow}"
+    charges = [ask(rule, actor=Actor(id=name)).throttle for name in ("ann", "bob")]
+    assert [charge and charge.bucket_id for charge in charges] == ["a/owner=ann", "a/owner=bob"]
+
+
 def test_the_first_rule_that_matches_decides() -> None:
     rules = (
         "- {id: a, decision: deny, when: {env: x}}\n- {id: b, decision: allow}\n- {id: c, decision: deny}\n"
