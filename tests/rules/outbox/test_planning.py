@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.outbox.filtering import BadTypes, read_types, wants
+from interlock.outbox.filtering import TYPES_MAX, BadTypes, read_types, wants
 from interlock.outbox.model import Event
 from interlock.outbox.queries import Placed
 from interlock.relays.jetstream import has_lost
@@ -133,6 +133,7 @@ def test_the_next_round_is_due_with_the_first_event_of_a_subject() -> None:
         (["job.done"], "job.done.twice", False),
         (["dev.interlock.job.done"], "job.done", True),
         (["approval.*", "job.denied"], "job.done", False),
+        (["approval.*", "job.done"], "job.done", True),
     ],
 )
 def test_types_are_wanted_by_name_or_leading_part(
@@ -145,6 +146,12 @@ def test_types_are_wanted_by_name_or_leading_part(
 def test_a_type_that_could_match_nothing_is_refused(pattern: str) -> None:
     with pytest.raises(BadTypes):
         read_types([pattern])
+
+
+def test_so_many_types_may_be_named_and_no_more() -> None:
+    assert len(read_types(f"job.t{number}" for number in range(TYPES_MAX))) == TYPES_MAX
+    with pytest.raises(BadTypes, match=f"{TYPES_MAX} at most"):
+        read_types(f"job.t{number}" for number in range(TYPES_MAX + 1))
 
 
 def test_a_signature_is_the_one_of_the_specification() -> None:
