@@ -58,6 +58,7 @@ CODES_OF: Mapping[type[Exception], str] = {
     approvals.ApprovalExpired: "approval_expired",
     approvals.JobExpired: "approval_expired",
     approvals.NotActionable: "not_actionable",
+    approvals.EditedTooOften: "not_actionable",
     approvals.SubmitterUnknown: "not_actionable",
     approvals.AskedByWorkflow: "not_actionable",
     approvals.SelfApproval: "self_approval",

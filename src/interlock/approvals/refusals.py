@@ -106,6 +106,17 @@ class SubmitterUnknown(DecisionRefused):
         self.state = state
 
 
+class EditedTooOften(DecisionRefused):
+    """Every version is kept for whoever decides, and there is no room for another."""
+
+    def __init__(self, job_id: str, state: str) -> None:
+        super().__init__(
+            f"{job_id} has been edited so often, or is so large, that no other version can be kept beside those "
+            "before it; cancel it and submit a new job"
+        )
+        self.state = state
+
+
 class AskedByWorkflow(DecisionRefused):
     """What a workflow asks people about is what its run has come to, whatever somebody would have it show."""
 

@@ -171,17 +171,34 @@ async def test_whoever_decides_or_runs_the_service_may_ask_again(stage: Stage, r
     assert (await refresh(stage, job, ada)).word == word
 
 
-async def test_the_number_of_kept_versions_is_bounded(stage: Stage) -> None:
+async def test_an_edit_that_there_is_no_room_for_is_refused_and_every_version_kept(stage: Stage) -> None:
     await stage.policy(ASK)
     bot = await stage.agent()
     job = await stage.submit(bot, {"n": 0})
-
-    for n in range(1, 31):
+    for n in range(1, 21):
         assert (await edit(stage, job, bot, {"n": n})).status == 200
 
-    kept = (await stage.job(job))["revisions"]
-    assert [old["payload"]["n"] for old in kept] == list(range(10, 30))
-    assert (await stage.job(job))["approval"]["round"] == 31
+    refused = await edit(stage, job, bot, {"n": 21})
+
+    assert (refused.status, refused.word) == (409, "not_actionable")
+    assert "cancel it and submit a new job" in refused.document["detail"]
+    kept = await stage.job(job)
+    assert [old["payload"]["n"] for old in kept["revisions"]] == list(range(20))
+    assert (kept["payload"], kept["approval"]["round"]) == ({"n": 20}, 21)
+    assert ("edit_refused", "EditedTooOften") in await stage.audit(job)
+
+
+async def test_large_versions_are_kept_as_long_as_there_is_room(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot = await stage.agent()
+    job = await stage.submit(bot, {"text": "x" * 900_000})
+
+    answers = [(await edit(stage, job, bot, {"text": f"{n}" + "x" * 900_000})).status for n in range(6)]
+    again = [await stage.call("POST", f"approvals/{job}/refresh", stage.admin, {}) for _ in range(3)]
+
+    assert answers == [200, 200, 200, 200, 409, 409]
+    assert [seen.status for seen in again] == [200] * 3
+    assert len((await stage.job(job))["revisions"]) == 4
 
 
 async def test_a_yes_to_the_version_before_an_edit_does_not_count_for_the_one_after(stage: Stage) -> None:
