@@ -25,7 +25,7 @@ class QueryThreads:
         self._own = threading.local()
         self._opened: list[Database] = []
 
-    async def run(self, block: NamedSql, params: Params, bytes_max: int | None) -> list[Row]:
+    async def run(self, block: NamedSql, params: Params, bytes_max: int | None = None) -> list[Row]:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._run, block, params, bytes_max)
 
