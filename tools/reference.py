@@ -22,10 +22,11 @@ Written by `make docs` from the types that serve the API; edit those, not this p
 at `/docs`, and for machines at `/openapi.json`.
 
 Send `Authorization: Bearer <key>` or `X-API-Key: <key>`. Every POST takes an `Idempotency-Key`: a repeat gets the first
-answer again, byte for byte, with `Idempotency-Replayed: true`. Lists take `limit` and `cursor`, and answer
-`{"items": […], "next_cursor": …}`, newest first. A refusal is `application/problem+json` with a `code` from the
-[table of codes](#codes); what any call may meet (`invalid_request`, `unauthenticated`, `forbidden`, `not_found`,
-`too_large`, `store_unavailable`, …) is not repeated below.
+answer again, byte for byte, with `Idempotency-Replayed: true`; what changed nothing is not remembered. Lists take
+`limit` and `cursor`, and answer `{"items": […], "next_cursor": …}`, newest first, or by name where things have one. A
+page may be shorter than `limit`: go on until `next_cursor` is null. A refusal is `application/problem+json` with a
+`code` from the [table of codes](#codes); what any call may meet (`invalid_request`, `unauthenticated`, `forbidden`,
+`not_found`, `too_large`, `store_unavailable`, …) is not repeated below.
 """
 
 _EVERYWHERE = frozenset(

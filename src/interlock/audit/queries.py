@@ -25,20 +25,9 @@ class Entries(msgspec.Struct, frozen=True):
     next_cursor: str | None
 
 
-async def list_entries(
-    store: Store,
-    tenant: str,
-    *,
-    subject: str,
-    limit: int,
-    actor: str | None = None,
-    action: str | None = None,
-    before: int | None = None,
-) -> list[Numbered]:
-    """Entries about one thing with their numbers, newest first."""
-    params = {"tenant": tenant, "subject": subject, "actor": actor, "action": action}
-    found = {**params, "before": _NEWEST if before is None else before, "limit": limit}
-    return _numbered(await store.query("audit.list_entries_of_subject", found))
+async def list_entries(store: Store, tenant: str, *, subject: str, limit: int) -> list[Numbered]:
+    """The newest entries about one thing with their numbers, newest first."""
+    return (await page_of_entries(store, tenant, subject=subject, limit=limit)).items
 
 
 async def page_of_entries(
