@@ -45,5 +45,5 @@ def test_rows_are_locked_in_the_one_order_whatever_order_they_are_named_in() -> 
     named, reversed_ = (sql.load(order, (), sql.Lock.WAIT).sql for order in (keys, keys[::-1]))
 
     assert named == reversed_
-    assert re.findall("SELECT '(\\w+)' AS kind", named) == ["chore", "counter", "note"]
+    assert re.findall("SELECT '(\\w+)', count", named) == ["chore", "counter", "note"]
     assert named.count("ORDER BY r.tenant, r.id FOR UPDATE OF r)") == 3

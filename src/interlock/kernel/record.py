@@ -58,7 +58,17 @@ class Kind(Generic[R]):
     decoded copies.
     """
 
-    __slots__ = ("_decoder", "_encoder", "columns", "immutable", "name", "record", "table", "values")
+    __slots__ = (
+        "_decoder",
+        "_decoder_of_all",
+        "_encoder",
+        "columns",
+        "immutable",
+        "name",
+        "record",
+        "table",
+        "values",
+    )
 
     def __init__(
         self,
@@ -79,6 +89,7 @@ class Kind(Generic[R]):
         self._encoder = msgspec.json.Encoder()
         # Made when the first body is read: to resolve every kind's types takes long at start.
         self._decoder: msgspec.json.Decoder[R] | None = None
+        self._decoder_of_all: msgspec.json.Decoder[list[R]] | None = None
 
     def __repr__(self) -> str:
         return f"Kind({self.name})"
@@ -97,6 +108,16 @@ class Kind(Generic[R]):
             raise Unreadable(
                 self.name, why=f"{error}; it begins with {str(body)[:_BEGINNING_CHARACTERS]}"
             ) from error
+
+    def decode_all(self, bodies: bytes) -> list[R]:
+        """The records in a JSON array of bodies; `Unreadable` if one of them holds none."""
+        decoder = self._decoder_of_all
+        if decoder is None:
+            decoder = self._decoder_of_all = msgspec.json.Decoder(list[self.record])
+        try:
+            return decoder.decode(bodies)
+        except (msgspec.DecodeError, TypeError, ValueError) as error:
+            raise Unreadable(self.name, why=str(error)) from error
 
     def decode_as(self, key: Key, body: bytes | str) -> R:
         """The record of that key in its row's body; `Unreadable` if the body holds nothing, or another record."""

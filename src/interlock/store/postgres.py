@@ -31,12 +31,15 @@ from interlock.store.clock import utc_now
 from interlock.store.contract import Row
 from interlock.store.migrations import pending
 from interlock.store.named_sql import named_sql
-from interlock.store.postgres_batch import Deadline, Held, PostgresBatches
-from interlock.store.postgres_driver import LOCKED, SERVER_SAID_NO, Session
+from interlock.store.postgres_batch import ROLLBACK, Deadline, Held, PostgresBatches
+from interlock.store.postgres_driver import LOCKED, MISCOUNTED, SERVER_SAID_NO, Session
 from interlock.store.postgres_hints import Hints
-from interlock.store.postgres_wire import Connections, Writer
+from interlock.store.postgres_pipeline import Asked, NotSent, Pipeline
+from interlock.store.postgres_wire import Connections
 
 R = TypeVar("R", bound=Record)
+
+COMMIT = Asked("COMMIT")
 
 _COMMIT_SECONDS_MIN = 1.0
 _OPENING_SECONDS = 30.0
@@ -74,11 +77,12 @@ class PostgresStore:
         deadline = Deadline(self._io_seconds)
         async with self._connections.writer() as writer:
             try:
-                changes = await self._batches.attempt(writer.session, transaction, sql.Lock.WAIT, deadline)
+                changes = await self._batches.attempt(writer, transaction, sql.Lock.WAIT, deadline)
             except Held:
-                changes = await self._try_skipping(writer.session, transaction, deadline)
+                changes = await self._try_skipping(writer, transaction, deadline)
             if changes:
-                await self._commit(writer, max(_COMMIT_SECONDS_MIN, deadline.left))
+                writing = self._batches.writing(transaction.batch_id, changes)
+                await _commit(writer, writing, max(_COMMIT_SECONDS_MIN, deadline.left))
                 self._hints.tell(changes.wakes)
 
     async def committed(self, batch_id: str, within_seconds: float) -> bool:
@@ -91,10 +95,8 @@ class PostgresStore:
                 raise LockTimeout("the lost transaction is still open") from error
 
     async def get(self, kind: Kind[R], tenant: str, record_id: str) -> R | None:
-        key = kind.key(tenant, record_id)
-        statement = sql.load((), (key,), sql.Lock.NONE)
-        rows = await self._connections.read(statement.sql, statement.arguments)
-        return next((kind.decode_as(key, body) for name, body in rows if name), None)
+        rows = await self._connections.read(sql.select_one(kind), (tenant, record_id))
+        return kind.decode_as(kind.key(tenant, record_id), rows[0][0]) if rows else None
 
     async def query(self, name: str, params: Params, *, bytes_max: int | None = None) -> list[Row]:
         block = named_sql(name)
@@ -124,28 +126,14 @@ class PostgresStore:
                 raise LockTimeout("somebody uses a row that could go; prune again later") from held
         return gone
 
-    async def _try_skipping(self, session: Session, transaction: Transaction, deadline: Deadline) -> Changes:
-        await session.execute("ROLLBACK", timeout=deadline.left)
+    async def _try_skipping(self, writer: Pipeline, transaction: Transaction, deadline: Deadline) -> Changes:
+        if writer.is_busy:
+            await self._connections.interrupt(writer, deadline.left)
+        await writer.ask(ROLLBACK, seconds=deadline.left)
         try:
-            return await self._batches.attempt(session, transaction, sql.Lock.SKIP, deadline)
+            return await self._batches.attempt(writer, transaction, sql.Lock.SKIP, deadline)
         except Held as held:
             raise LockTimeout("somebody holds a whole table that this batch reads") from held
-
-    async def _commit(self, writer: Writer, seconds: float) -> None:
-        # No timeout of the driver's: it would ask the server to cancel, and a COMMIT that is cancelled
-        # while it waits for a standby counts as done on this side only.
-        writer.warning = ""
-        guard = asyncio.get_running_loop().call_later(seconds, writer.session.terminate)
-        try:
-            status = await writer.session.execute("COMMIT", timeout=_OPENING_SECONDS)
-        except Exception as error:
-            raise CommitUnknown(f"{type(error).__name__}: {error}") from error
-        finally:
-            guard.cancel()
-        if status != "COMMIT":
-            raise StoreDown(f"COMMIT was answered with {status}")
-        if writer.warning:
-            raise CommitUnconfirmed(writer.warning)
 
     async def _migrate(self, session: Session) -> None:
         await session.execute("BEGIN")
@@ -161,6 +149,23 @@ class PostgresStore:
                 micros(utc_now()),
             )
         await session.execute("COMMIT", timeout=_MIGRATION_SECONDS)
+
+
+async def _commit(writer: Pipeline, writing: Asked, seconds: float) -> None:
+    """Write and COMMIT in one go. Nothing asks the server to cancel it: a COMMIT that is cancelled while it waits for a
+    standby counts as done on this side only."""
+    try:
+        _, committed = await writer.ask(writing, COMMIT, seconds=seconds)
+    except MISCOUNTED as error:
+        raise WriteConflict("a record changed under its owner") from error
+    except (NotSent, ValueError, SERVER_SAID_NO):
+        raise
+    except Exception as error:
+        raise CommitUnknown(f"{type(error).__name__}: {error}") from error
+    if committed.tag != "COMMIT":
+        raise StoreDown(f"COMMIT was answered with {committed.tag}")
+    if committed.warning:
+        raise CommitUnconfirmed(committed.warning)
 
 
 async def _expect_every_text(session: Session) -> None:

@@ -5,8 +5,9 @@ The protocol costs nothing at run time: it describes asyncpg's own connection.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, cast
 from urllib.parse import urlsplit, urlunsplit
 
@@ -45,6 +46,8 @@ _ASK_THE_NEXT = (
 )
 LOCKED = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 RACED = (asyncpg.UniqueViolationError, asyncpg.SerializationError, *LOCKED)
+# What `postgres_sql.write` fails with on purpose.
+MISCOUNTED = asyncpg.DivisionByZeroError
 SERVER_SAID_NO = asyncpg.PostgresError
 
 _LOCK_TIMEOUT_MS = 50
@@ -74,8 +77,32 @@ _DURABLE = (
 )
 
 
+class _Connection(asyncpg.Connection):  # pyright: ignore[reportMissingTypeArgument, reportUntypedBaseClass]
+    """asyncpg's connection, which somebody else may take over."""
+
+    def hand_over(self, protocol: asyncio.Protocol) -> asyncio.Transport:
+        transport = cast("asyncio.Transport", self._transport)
+        transport.set_protocol(protocol)
+        return transport
+
+    def mourn(self, why: Exception | None) -> None:
+        protocol = cast("asyncio.Protocol | None", self._protocol)  # pyright: ignore[reportUnknownMemberType]
+        if protocol is not None:
+            protocol.connection_lost(why)
+
+
 class Session(Protocol):
     """One connection to PostgreSQL."""
+
+    def hand_over(self, protocol: asyncio.Protocol) -> asyncio.Transport:
+        """From now on `protocol` hears what the server says; all that is left for this side is to end it."""
+        ...
+
+    def mourn(self, why: Exception | None) -> None:
+        """Take note that a connection which was handed over is gone."""
+        ...
+
+    def get_server_pid(self) -> int: ...
 
     def execute(self, query: str, *args: object, timeout: float | None = None) -> Awaitable[str]: ...
 
@@ -122,6 +149,7 @@ async def _connect_to(url: str, seconds: float, command_seconds: float) -> Sessi
         "Session",
         await cast("Any", asyncpg).connect(
             url,
+            connection_class=_Connection,
             timeout=seconds,
             command_timeout=command_seconds,
             statement_cache_size=_STATEMENTS_KEPT,
@@ -136,6 +164,11 @@ async def _connect_to(url: str, seconds: float, command_seconds: float) -> Sessi
         session.terminate()
         raise
     return session
+
+
+def error_of(fields: Mapping[str, str]) -> Exception:
+    """The error that the fields of the server's message tell of."""
+    return cast("Any", asyncpg).PostgresError.new(fields)
 
 
 def is_gone(error: BaseException) -> bool:

@@ -1,26 +1,27 @@
 """The two statements of a PostgreSQL batch, put together from tables and columns, never from callers' words.
 
-Both are made once per shape of batch (which kinds, which operations) and then prepared by the driver, so
+Both are made once per shape of batch (which kinds, which operations, how their columns travel) and then prepared, so
 a busy server uses a handful of them.
 
-A column of values travels as one text with separators, which costs both sides half of what an array costs: the
-driver looks at every element of an array in Python, and PostgreSQL at every length. Values that the separators
-occur in go as arrays.
+A column that is the same in every row travels once. Others travel as one text with separators, which costs both sides
+half of what an array costs; values that the separators occur in go as arrays. What is loaded comes back as one JSON
+array a kind, which is read in one go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from typing import Any, Final, cast
 
-import msgspec
-
 from interlock.kernel.record import ColumnValue, Key, Kind
 from interlock.kernel.world import Changes
 from interlock.store import statements
+from interlock.store.postgres_pipeline import Asked, Value
 
+# How many wordings a server may come to know before it stops looking for columns that are the same in every row.
+_WORDINGS_MAX: Final = 256
 _APART: Final = "\x1f"
 _NULL: Final = "\x1e"
 
@@ -62,65 +63,79 @@ def within(query: str, bytes_max: int) -> str:
     return _WITHIN.format(query=query, bytes_max=bytes_max)
 
 
+class Form(StrEnum):
+    """How a column of values travels: one value for all rows, one text with separators, or an array."""
+
+    ONE = "one"
+    TEXT = "text"
+    ARRAY = "array"
+
+
 class Operation(StrEnum):
     INSERT = "insert"
     UPDATE = "update"
     DELETE = "delete"
 
 
-class Statement(msgspec.Struct, frozen=True):
-    sql: str
-    arguments: Sequence[Any]
+@cache
+def select_one(kind: Kind[Any]) -> str:
+    return f"SELECT body FROM {kind.table} WHERE tenant = $1 AND id = $2"
 
 
-def load(own: Iterable[Key], see: Iterable[Key], lock: Lock) -> Statement:
-    """Lock and load every key: rows are (kind, body), the last one ('', the database's clock).
+def load(own: Iterable[Key], see: Iterable[Key], lock: Lock) -> Asked:
+    """Lock and load every key: rows are (kind, how many, their bodies as one JSON array), the last one has the clock.
 
     Locks are taken in one global order, kind by kind and then by key, and the clock is read after the
     last of them: the parts of a UNION ALL run in order.
     """
     groups = [*_by_kind(own, lock), *_by_kind(see, Lock.NONE)]
-    columns = _key_columns(groups)
-    shape = tuple((kind, part) for kind, part, _ in groups)
-    joined = _joined(columns)
-    return Statement(_load_sql(shape, joined is not None), columns if joined is None else joined)
+    shape: list[tuple[Kind[Any], Lock, tuple[Form, Form]]] = []
+    values: list[Value] = []
+    for kind, part, keys in groups:
+        forms = [_formed([key.tenant for key in keys]), _formed([key.id for key in keys], constant=False)]
+        shape.append((kind, part, (forms[0][0], forms[1][0])))
+        values += (forms[0][1], forms[1][1])
+    return Asked(_load_sql(tuple(shape)), values)
 
 
-def present(keys: Iterable[Key]) -> Statement:
-    """Which of these keys have a row, whatever is in it: rows are (kind, tenant, id)."""
-    groups = _by_kind(keys, Lock.NONE)
-    parts = [
-        f"SELECT '{kind.name}', r.tenant, r.id FROM unnest(${2 * n + 1}::text[], ${2 * n + 2}::text[]) "
-        f"AS k(tenant, id) JOIN {kind.table} r ON r.tenant = k.tenant AND r.id = k.id"
-        for n, (kind, _, _) in enumerate(groups)
-    ]
-    return Statement(" UNION ALL ".join(parts), _key_columns(groups))
+def each(keys: Iterable[Key]) -> Asked:
+    """The rows of these keys by themselves, whatever is in them: rows are (kind, tenant, id, body)."""
+    parts: list[str] = []
+    values: list[Value] = []
+    for kind, _, keys_of_kind in _by_kind(keys, Lock.NONE):
+        n = len(values)
+        parts.append(
+            f"SELECT '{kind.name}', r.tenant, r.id, r.body FROM unnest(${n + 1}::text[], ${n + 2}::text[]) "
+            f"AS k(tenant, id) JOIN {kind.table} r ON r.tenant = k.tenant AND r.id = k.id"
+        )
+        values += (_array([key.tenant for key in keys_of_kind]), _array([key.id for key in keys_of_kind]))
+    return Asked(" UNION ALL ".join(parts), values)
 
 
-def write(batch_id: str, changes: Changes, types: ColumnTypes) -> Statement:
-    """Write the whole batch; the one row holds the count of changed rows."""
-    shape: list[tuple[Operation, Kind[Any], tuple[str, ...]]] = []
-    columns: list[Sequence[ColumnValue]] = []
+def write(batch_id: str, changes: Changes, types: ColumnTypes) -> Asked:
+    """Write the whole batch; fails with `MISCOUNTED` if a row that it changes is not there as it was."""
+    shape: list[tuple[Operation, Kind[Any], tuple[tuple[str, Form], ...]]] = []
+    values: list[Value] = [batch_id, str(rows_expected(changes))]
     for operation, kind, rows in _by_operation(changes):
-        shape.append((operation, kind, _casts(operation, kind, types)))
-        columns.extend(zip(*rows, strict=True))
-    joined = _joined(columns)
-    arguments = columns if joined is None else joined
-    return Statement(_write_sql(tuple(shape), joined is not None), (batch_id, *arguments))
+        spare = len(rows) == 1 or _write_sql.cache_info().currsize < _WORDINGS_MAX
+        forms = [_formed(column, constant=spare) for column in zip(*rows, strict=True)]
+        values += [value for _, value in forms]
+        casts = _casts(operation, kind, types)
+        shape.append((operation, kind, tuple(zip(casts, (form for form, _ in forms), strict=True))))
+    return Asked(_write_sql(tuple(shape)), values)
 
 
-def _joined(columns: Iterable[Sequence[ColumnValue]]) -> list[str] | None:
-    """Each column as one text; None if one of them could not be taken apart again."""
-    texts: list[str] = []
-    for values in columns:
-        text = _one_text(values)
-        if text is None:
-            return None
-        texts.append(text)
-    return texts
+def _formed(values: Sequence[ColumnValue], *, constant: bool = True) -> tuple[Form, Value]:
+    """A column in the form that costs least: once if it is the same in every row, as one text, or as an array."""
+    first = values[0]
+    if constant and values.count(first) == len(values):
+        return Form.ONE, None if first is None else str(first)
+    text = _one_text(values)
+    return (Form.ARRAY, _array(values)) if text is None else (Form.TEXT, text)
 
 
 def _one_text(values: Sequence[ColumnValue]) -> str | None:
+    """The values with separators between them; None if they could not be taken apart again."""
     nulls = 0
     try:
         text = _APART.join(cast("Sequence[str]", values))
@@ -132,10 +147,26 @@ def _one_text(values: Sequence[ColumnValue]) -> str | None:
     return text if is_clear else None
 
 
-def _column(number: int, cast_to: str, joined: bool) -> str:
-    """How a statement says the column in one of its parameters, as an array."""
-    text = f"string_to_array(${number}, E'\\x1f', E'\\x1e')" if joined else f"${number}"
-    return f"{text}::{cast_to}[]"
+def _array(values: Iterable[ColumnValue]) -> str:
+    """The values as PostgreSQL writes an array."""
+    return "{" + ",".join([_element(value) for value in values]) + "}"
+
+
+def _element(value: ColumnValue) -> str:
+    if value is None:
+        return "NULL"
+    return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _column(number: int, cast_to: str, form: Form) -> str:
+    """How a statement says the column in one of its parameters, as an array or, if it is constant, as a value."""
+    match form:
+        case Form.ONE:
+            return f"${number}::{cast_to}"
+        case Form.TEXT:
+            return f"string_to_array(${number}, E'\\x1f', E'\\x1e')::{cast_to}[]"
+        case Form.ARRAY:
+            return f"${number}::{cast_to}[]"
 
 
 def rows_expected(changes: Changes) -> int:
@@ -149,27 +180,38 @@ def _by_kind(keys: Iterable[Key], lock: Lock) -> list[tuple[Kind[Any], Lock, lis
     return [(kind, lock, groups[kind]) for kind in sorted(groups, key=lambda kind: kind.name)]
 
 
-def _key_columns(groups: Iterable[tuple[Kind[Any], Lock, list[Key]]]) -> list[Sequence[ColumnValue]]:
-    columns: list[Sequence[ColumnValue]] = []
-    for _, _, keys in groups:
-        columns.append([key.tenant for key in keys])
-        columns.append([key.id for key in keys])
-    return columns
-
-
 @cache
-def _load_sql(shape: tuple[tuple[Kind[Any], Lock], ...], joined: bool) -> str:
-    parts = [
-        f"p{n} AS MATERIALIZED (SELECT '{kind.name}' AS kind, r.body AS body "
-        f"FROM unnest({_column(2 * n + 1, 'text', joined)}, {_column(2 * n + 2, 'text', joined)}) AS k(tenant, id) "
-        f"JOIN {kind.table} r ON r.tenant = k.tenant AND r.id = k.id "
-        f"ORDER BY r.tenant, r.id{lock})"
-        for n, (kind, lock) in enumerate(shape)
+def _load_sql(shape: tuple[tuple[Kind[Any], Lock, tuple[Form, Form]], ...]) -> str:
+    parts: list[str] = []
+    for n, (kind, lock, forms) in enumerate(shape):
+        rows = _rows([("tenant", "text", forms[0]), ("id", "text", forms[1])], 2 * n)
+        parts.append(
+            f"p{n} AS MATERIALIZED (SELECT r.body AS body FROM ({rows}) AS k "
+            f"JOIN {kind.table} r ON r.tenant = k.tenant AND r.id = k.id ORDER BY r.tenant, r.id{lock})"
+        )
+    unions = [
+        f"SELECT '{kind.name}', count(*), '[' || string_agg(body, ',') || ']' FROM p{n}"
+        for n, (kind, _, _) in enumerate(shape)
     ]
-    unions = [f"SELECT kind, body FROM p{n}" for n in range(len(shape))]
-    unions.append(f"SELECT '', {CLOCK}::text")
+    unions.append(f"SELECT '', {CLOCK}, NULL")
     head = f"WITH {', '.join(parts)} " if parts else ""
     return head + " UNION ALL ".join(unions)
+
+
+def _rows(columns: Sequence[tuple[str, str, Form]], used: int) -> str:
+    """A query that gives the rows of these columns, whose parameters come after `used` others."""
+    numbered = [
+        (name, _column(used + n, cast_to, form), form)
+        for n, (name, cast_to, form) in enumerate(columns, start=1)
+    ]
+    selected = ", ".join(
+        f"{said if form is Form.ONE else f'u.{name}'} AS {name}" for name, said, form in numbered
+    )
+    arrays = [(name, said) for name, said, form in numbered if form is not Form.ONE]
+    if not arrays:
+        return f"SELECT {selected}"
+    unnested = ", ".join(said for _, said in arrays)
+    return f"SELECT {selected} FROM unnest({unnested}) AS u({', '.join(name for name, _ in arrays)})"
 
 
 def _by_operation(changes: Changes) -> list[tuple[Operation, Kind[Any], list[Sequence[ColumnValue]]]]:
@@ -194,37 +236,43 @@ def _casts(operation: Operation, kind: Kind[Any], types: ColumnTypes) -> tuple[s
 
 
 @cache
-def _write_sql(shape: tuple[tuple[Operation, Kind[Any], tuple[str, ...]], ...], joined: bool) -> str:
+def _write_sql(shape: tuple[tuple[Operation, Kind[Any], tuple[tuple[str, Form], ...]], ...]) -> str:
     parts = [f"b AS ({BATCH_INSERT})"]
-    used = 1
-    for n, (operation, kind, casts) in enumerate(shape):
-        arrays = ", ".join(_column(used + i, cast_to, joined) for i, cast_to in enumerate(casts, start=1))
-        used += len(casts)
-        parts.append(f"w{n} AS ({_WORDING[operation](kind, arrays)} RETURNING 1)")
+    used = 2
+    for n, (operation, kind, forms) in enumerate(shape):
+        names = _NAMES[operation](kind)
+        columns = [(name, *form) for name, form in zip(names, forms, strict=True)]
+        parts.append(f"w{n} AS ({_WORDING[operation](kind, _rows(columns, used))} RETURNING 1)")
+        used += len(forms)
     counts = " + ".join(f"(SELECT count(*) FROM w{n})" for n in range(len(shape))) or "0"
-    return f"WITH {', '.join(parts)} SELECT {counts}"
+    # One divided by none is an error, which keeps the COMMIT behind it from happening.
+    return f"WITH {', '.join(parts)} SELECT 1 / ({counts} = $2::bigint)::int"
 
 
-def _insert(kind: Kind[Any], arrays: str) -> str:
-    names = ", ".join(statements.columns(kind))
-    return f"INSERT INTO {kind.table} ({names}) SELECT * FROM unnest({arrays})"
+def _insert(kind: Kind[Any], rows: str) -> str:
+    return f"INSERT INTO {kind.table} ({', '.join(statements.columns(kind))}) {rows}"
 
 
-def _update(kind: Kind[Any], arrays: str) -> str:
-    names = statements.columns(kind)
-    sets = ", ".join(f"{name} = n.{name}" for name in names if name not in ("tenant", "id"))
+def _update(kind: Kind[Any], rows: str) -> str:
+    sets = ", ".join(
+        f"{name} = n.{name}" for name in statements.columns(kind) if name not in ("tenant", "id")
+    )
     return (
-        f"UPDATE {kind.table} r SET {sets} "
-        f"FROM unnest({arrays}) AS n({', '.join(names)}, version_before) "
+        f"UPDATE {kind.table} r SET {sets} FROM ({rows}) AS n "
         "WHERE r.tenant = n.tenant AND r.id = n.id AND r.version = n.version_before"
     )
 
 
-def _delete(kind: Kind[Any], arrays: str) -> str:
+def _delete(kind: Kind[Any], rows: str) -> str:
     return (
-        f"DELETE FROM {kind.table} r USING unnest({arrays}) AS n(tenant, id, version) "
+        f"DELETE FROM {kind.table} r USING ({rows}) AS n "
         "WHERE r.tenant = n.tenant AND r.id = n.id AND r.version = n.version"
     )
 
 
 _WORDING = {Operation.INSERT: _insert, Operation.UPDATE: _update, Operation.DELETE: _delete}
+_NAMES: dict[Operation, Callable[[Kind[Any]], tuple[str, ...]]] = {
+    Operation.INSERT: statements.columns,
+    Operation.UPDATE: lambda kind: (*statements.columns(kind), "version_before"),
+    Operation.DELETE: lambda _: ("tenant", "id", "version"),
+}

@@ -28,6 +28,7 @@ from interlock.store.postgres_driver import (
     is_gone,
     throw_away,
 )
+from interlock.store.postgres_pipeline import Asked, Pipeline
 
 A = TypeVar("A")
 
@@ -35,19 +36,6 @@ _READERS_MAX = 4
 _READ_SECONDS_MIN = 0.05
 _ROLLBACK_SECONDS = 1.0
 _RETRY_SECONDS = (1.0, 30.0)
-
-
-class Writer:
-    """A connection that writes batches. `warning` holds what the server last warned of."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.warning = ""
-        session.add_log_listener(self._note)
-
-    def _note(self, _session: Any, message: Any) -> None:
-        if message.severity_en == "WARNING":
-            self.warning = str(message)
 
 
 class _Budget:
@@ -80,28 +68,33 @@ class Connections:
     def __init__(self, url: str, *, lanes: int, io_seconds: float) -> None:
         self._url = url
         self._io_seconds = io_seconds
-        self._writers: asyncio.LifoQueue[Writer | None] = _slots(lanes)
+        self._writers: asyncio.LifoQueue[Pipeline | None] = _slots(lanes)
         self._readers: asyncio.LifoQueue[Session | None] = _slots(_READERS_MAX)
         self._down_at: float | None = None
         self._heard_at = float("-inf")
 
     @contextlib.asynccontextmanager
-    async def writer(self) -> AsyncGenerator[Writer]:
+    async def writer(self) -> AsyncGenerator[Pipeline]:
         """A writer with no transaction open; errors come out as those that the kernel knows."""
         writer = await self._writers.get()
         try:
-            if writer is None or writer.session.is_closed():
+            if writer is None or writer.is_closed():
                 writer = None
-                writer = Writer(await self._connect(self._io_seconds))
+                writer = Pipeline(await self._connect(self._io_seconds))
             yield writer
             self._hear()
         except BaseException as error:
             if writer is not None:
-                await _end_transaction(writer.session, error)
+                await _end_transaction(writer, error)
             self._raise_named(error)
             raise
         finally:
             self._writers.put_nowait(writer)
+
+    async def interrupt(self, writer: Pipeline, seconds: float) -> None:
+        """Have the server give up what it does for this writer, and wait until it has."""
+        await self.read("SELECT pg_cancel_backend($1)", (writer.backend,), seconds)
+        await writer.hear_out(seconds)
 
     @contextlib.asynccontextmanager
     async def fresh(self, seconds: float) -> AsyncGenerator[Session]:
@@ -150,7 +143,7 @@ class Connections:
         while not self._writers.empty():
             writer = self._writers.get_nowait()
             if writer is not None:
-                throw_away(writer.session)
+                writer.terminate()
         while not self._readers.empty():
             session = self._readers.get_nowait()
             if session is not None:
@@ -211,15 +204,15 @@ def _is_late(error: BaseException) -> bool:
     return isinstance(error, TimeoutError) or isinstance(error.__cause__, TimeoutError)
 
 
-async def _end_transaction(session: Session, error: BaseException) -> None:
+async def _end_transaction(writer: Pipeline, error: BaseException) -> None:
     """Keep a connection only if its transaction is surely over."""
     is_open = isinstance(error, CommitUnknown | CommitUnconfirmed) or is_gone(error)
-    if isinstance(error, Exception) and not is_open and not session.is_closed():
+    if isinstance(error, Exception) and not is_open and not writer.is_closed():
         with contextlib.suppress(Exception):
-            if session.is_in_transaction():
-                await session.execute("ROLLBACK", timeout=_ROLLBACK_SECONDS)
+            if writer.is_in_transaction():
+                await writer.ask(Asked("ROLLBACK"), seconds=_ROLLBACK_SECONDS)
             return
-    throw_away(session)
+    writer.terminate()
 
 
 def _slots(count: int) -> asyncio.LifoQueue[Any]:
