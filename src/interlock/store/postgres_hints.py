@@ -3,6 +3,9 @@
 They are sent after the commit and beside it. A transaction that notifies holds one lock of the whole
 database from its COMMIT until that is on disk, so batches with a NOTIFY inside commit one after another
 (docs/decisions/0023).
+
+A server that listens holds a lock which many can share, so each sees once a second whether it is alone; one that is
+tells nobody anything. A newcomer says so, and is told of what happens from then on.
 """
 
 from __future__ import annotations
@@ -20,7 +23,15 @@ from interlock.store.postgres_wire import Connections
 log = logging.getLogger(__name__)
 
 _CHANNEL = "interlock"
+_LISTENERS = 7_165_103
+_LISTEN_IN_COMPANY = f"SELECT pg_advisory_lock_shared({_LISTENERS})"
+_ARE_THERE_OTHERS = (
+    "SELECT count(*) > 1 FROM pg_locks WHERE locktype = 'advisory' AND classid = 0 AND objsubid = 1 "
+    f"AND objid = {_LISTENERS} AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+_TELL = "SELECT pg_notify($1, $2)"
 _NOTE_BYTES_MAX = 7000
+_LOOK_SECONDS = 1.0
 _RECONNECT_SECONDS = (0.1, 2.0)
 
 Heard = Callable[[frozenset[str] | None], None]
@@ -36,6 +47,7 @@ class Hints:
         self._telling: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
         self._teller: Session | None = None
+        self._others_listen = True
 
     def start(self, heard: Heard) -> None:
         """Listen until `close`; `heard` is given None whenever hints may have been lost."""
@@ -43,6 +55,8 @@ class Hints:
 
     def tell(self, topics: frozenset[str]) -> None:
         """Tell the others soon; what comes while a note is on its way goes with the next one."""
+        if not self._others_listen:
+            return
         self._untold |= topics
         if self._untold and (self._telling is None or self._telling.done()):
             self._telling = asyncio.create_task(self._tell(), name="postgres-notify")
@@ -65,7 +79,7 @@ class Hints:
             note, self._untold = self._note(), set()
             try:
                 session = await self._open_teller()
-                await session.fetchval("SELECT pg_notify($1, $2)", _CHANNEL, note)
+                await session.fetchval(_TELL, _CHANNEL, note)
             except Exception as error:  # noqa: BLE001 - the others look by themselves before long
                 log.debug("could not tell other servers what changed: %r", error)
                 if self._teller:
@@ -100,17 +114,27 @@ class Hints:
                     throw_away(session)
             except Exception as error:  # noqa: BLE001 - hints must come back whatever happened
                 log.debug("listening broke off: %r", error)
+            self._others_listen = True
             await asyncio.sleep(pause)
             pause = min(most, pause * 2)
 
     async def _hear(self, session: Session, heard: Heard) -> None:
+        loop = asyncio.get_running_loop()
+        heard_at = float("-inf")
+
         def told(_session: Any, _pid: int, _channel: str, note: str) -> None:
+            nonlocal heard_at
             origin, *topics = note.split("\n")
             if origin != self._origin:
+                self._others_listen, heard_at = True, loop.time()
                 heard(frozenset(topics) or None)
 
         await session.add_listener(_CHANNEL, told)
+        await session.fetchval(_LISTEN_IN_COMPANY)
+        await session.fetchval(_TELL, _CHANNEL, self._origin)
         heard(None)
         while not session.is_closed():
-            await asyncio.sleep(1.0)
-            await session.fetchval("SELECT 1")
+            others = bool(await session.fetchval(_ARE_THERE_OTHERS))
+            # A newcomer may have come while this was asked.
+            self._others_listen = others or loop.time() - heard_at < _LOOK_SECONDS
+            await asyncio.sleep(_LOOK_SECONDS)

@@ -1,0 +1,65 @@
+"""A server tells others what it woke only if there are any, and a newcomer misses nothing from then on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+
+import asyncpg
+
+from tests.conformance.places import PostgresPlace, Server, serving
+from tests.conformance.test_two_servers import Heard
+from tests.kernel.counters import Raise, counter_topic
+
+
+@contextlib.asynccontextmanager
+async def overheard(place: PostgresPlace) -> AsyncGenerator[list[str]]:
+    """Every note that anybody sends, as somebody hears them who is no server."""
+    notes: list[str] = []
+    raw = await asyncpg.connect(place.url)
+    await raw.add_listener("interlock", lambda *note: notes.append(str(note[-1])))
+    try:
+        yield notes
+    finally:
+        await raw.close()
+
+
+async def until_alone(server: Server, notes: list[str]) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            notes.clear()
+            await server.kernel.run(Raise(name="again"))
+            await asyncio.sleep(0.2)
+            if not notes:
+                return
+
+
+async def test_a_server_that_is_alone_tells_nobody_until_another_comes(postgres_place: PostgresPlace) -> None:
+    async with serving(postgres_place.store()) as first, overheard(postgres_place) as notes:
+        await first.store.listen(Heard())
+        await until_alone(first, notes)
+        async with serving(postgres_place.store()) as second:
+            heard = Heard()
+            await second.store.listen(heard)
+            await heard.next()
+            await asyncio.sleep(0.2)
+            await first.kernel.run(Raise(name="a"))
+            await heard.next()
+            assert heard.topics[-1] == {counter_topic("a")}
+            await asyncio.sleep(2.5)  # It has looked around more than once.
+            await first.kernel.run(Raise(name="b"))
+            await heard.next()
+            assert heard.topics[-1] == {counter_topic("b")}
+        await until_alone(first, notes)
+
+
+async def test_whoever_does_not_listen_tells_those_who_do(postgres_place: PostgresPlace) -> None:
+    async with serving(postgres_place.store()) as server, serving(postgres_place.store()) as silent:
+        heard = Heard()
+        await server.store.listen(heard)
+        await heard.next()
+        await asyncio.sleep(1.5)
+        await silent.kernel.run(Raise(name="a"))
+        await heard.next()
+        assert heard.topics[-1] == {counter_topic("a")}
