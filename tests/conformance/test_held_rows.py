@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from interlock.kernel.refusal import LockBusy
+from interlock.kernel.refusal import LockBusy, Unreadable
 from interlock.store import postgres_sql as sql
 from tests.conformance.places import PostgresPlace, serving
 from tests.conformance.test_two_servers import SHORT, holding
@@ -25,6 +25,29 @@ async def test_a_row_that_a_client_holds_is_neither_taken_for_absent_nor_judged_
         assert isinstance(dropped, LockBusy)
         assert isinstance(raised, LockBusy)
         assert seen == 1
+
+
+async def test_a_spoilt_row_beside_a_held_one_is_still_neither_free_nor_absent(
+    postgres_place: PostgresPlace,
+) -> None:
+    async with serving(postgres_place.store(), SHORT) as server:
+        await server.outcomes(Raise(name="held"), Raise(name="spoilt"), Raise(name="both"))
+        await postgres_place.rows("UPDATE principals SET body = '{}' WHERE id IN ('spoilt', 'both')")
+        async with holding(
+            postgres_place, "SELECT 1 FROM principals WHERE id IN ('held', 'both') FOR UPDATE"
+        ):
+            held, spoilt, both, free, seen = await server.outcomes(
+                Raise(name="held"),
+                Raise(name="spoilt"),
+                Raise(name="both"),
+                Raise(name="free"),
+                Look(name="both"),
+            )
+        assert isinstance(held, LockBusy)
+        assert isinstance(spoilt, Unreadable)
+        assert isinstance(both, LockBusy)
+        assert free.count == 1
+        assert isinstance(seen, Unreadable)
 
 
 async def test_locks_that_take_too_long_together_are_contention_and_no_outage(

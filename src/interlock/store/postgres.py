@@ -1,8 +1,9 @@
 """PostgreSQL: any number of servers on one database. READ COMMITTED, explicit row locks, unique keys.
 
-A batch is four round trips: BEGIN, one statement that locks and loads everything, one that writes
-everything, COMMIT. Locks are taken in one global order under a short `lock_timeout`; if one outlasts it
-the batch loads again with SKIP LOCKED, and only the commands whose records are held go back to the queue.
+A batch is two or three round trips (docs/decisions/0032): BEGIN with one statement that locks and loads
+everything, a second load if commands ask for more, and one that writes everything with COMMIT. Locks are
+taken in one global order under a short `lock_timeout`; if one outlasts it the batch loads again with SKIP
+LOCKED, and only the commands whose records are held go back to the queue.
 
 A COMMIT whose answer is lost is settled by the batch id: each batch inserts it with its writes, and
 `committed` inserts it again, marked abandoned. That insert waits for the old transaction; then either it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +21,10 @@ from interlock.store.unreadable import Choosing, report
 # `lock_timeout` bounds the wait for each row; this bounds the wait for all of them.
 _LOCKS_SECONDS = 0.5
 _SECONDS_MIN = 0.01
+
+# What second reads asked for is loaded with the first reads of so many batches, so many keys at most.
+_FORESEEN_BATCHES = 64
+_FORESEEN_MAX = 16
 
 BEGIN = Asked("BEGIN")
 ROLLBACK = Asked("ROLLBACK")
@@ -41,12 +45,36 @@ class Deadline:
         return max(_SECONDS_MIN, self._at - asyncio.get_running_loop().time())
 
 
+class Foresight:
+    """What second reads asked to see lately: most decisions look at the same few principals as the ones before them.
+
+    Whatever is foreseen is read as it is now, after the locks, so a batch sees nothing older than by asking itself.
+    """
+
+    def __init__(self) -> None:
+        self._batches_left: dict[Key, int] = {}
+
+    def note(self, asked: Iterable[Key]) -> None:
+        """Have these loaded with the next batches."""
+        for key in asked:
+            self._batches_left[key] = _FORESEEN_BATCHES
+        while len(self._batches_left) > _FORESEEN_MAX:
+            del self._batches_left[next(iter(self._batches_left))]
+
+    def keys(self, *, besides: Container[Key]) -> list[Key]:
+        """What the next batch is likely to ask for, besides what it asks for anyway."""
+        found = [key for key in self._batches_left if key not in besides]
+        self._batches_left = {key: left - 1 for key, left in self._batches_left.items() if left > 1}
+        return found
+
+
 class PostgresBatches:
     """Carries batches on connections that the caller commits or rolls back."""
 
     def __init__(self) -> None:
         self._types: sql.ColumnTypes = {}
         self._kept = KeptImmutables()
+        self._foresight = Foresight()
 
     async def learn_columns(self, session: Session) -> None:
         """Read the columns' types, which their values are sent as."""
@@ -72,22 +100,34 @@ class PostgresBatches:
     async def _load(
         self, session: Pipeline, reads: Reads, lock: sql.Lock, deadline: Deadline, now: datetime | None = None
     ) -> Loaded:
+        """The first load begins the transaction and reads the clock; `now` is what it read, for the second."""
         kept = self._find_kept(reads.see)
-        see = [key for key in reads.see if key not in kept] if kept else reads.see
-        asked = sql.load(reads.own, see, lock)
-        answers = await self._locked(session, (asked,) if now else (BEGIN, asked), lock, deadline)
-        *rows, (_, clock, _) = answers[-1].rows
-        now = now or from_micros(int(clock or 0))
-        records: dict[Key, Record | None] = dict.fromkeys(reads.own)
-        records.update(dict.fromkeys(see))
-        unreadable = await self._place(session, rows, records, deadline)
-        held: frozenset[Key] = frozenset()
+        see = [key for key in reads.see if key not in kept]
+        records: dict[Key, Record | None] = dict.fromkeys((*reads.own, *see))
+        asked = [sql.load(reads.own, see, lock)]
+        if now is None:
+            asked.insert(0, BEGIN)
+            if foreseen := self._foresight.keys(besides=records):
+                asked.append(sql.load((), foreseen, sql.Lock.NONE))
+                records.update(dict.fromkeys(foreseen))
+        else:
+            self._foresight.note(see)
+        answers = await self._locked(session, asked, lock, deadline)
+        now = now or from_micros(int(answers[-1].rows[-1][1] or 0))
+        unreadable: set[Key] = set()
+        if not self._place_all([row for answer in answers for row in answer.rows], records):
+            own = set(reads.own)
+            others = [key for key in records if key not in own]
+            unreadable |= _place(await self._each(session, own, lock, deadline), records)
+            unreadable |= _place(await self._each(session, others, sql.Lock.NONE, deadline), records)
+        held: dict[Key, Record | None] = {}
         if lock is sql.Lock.SKIP:
-            missing = [key for key in reads.own if records.get(key) is None and key not in unreadable]
-            held = await self._place_held(session, missing, records, deadline)
+            missing = [key for key in reads.own if key in records and records[key] is None]
+            held = await self._each(session, missing, sql.Lock.NONE, deadline)
+            unreadable |= _place(held, records)
         records.update(kept)
         picked = [await self._choose(session, pick, now, deadline) for pick in reads.picks]
-        return Loaded(now, records, picked, held, unreadable=unreadable)
+        return Loaded(now, records, picked, frozenset(held), unreadable=frozenset(unreadable))
 
     async def _locked(
         self, session: Pipeline, asked: Sequence[Asked], lock: sql.Lock, deadline: Deadline
@@ -104,59 +144,42 @@ class PostgresBatches:
                 raise Held("the locks took too long") from error
             raise
 
-    async def _place(
-        self, session: Pipeline, rows: Sequence[Row], records: dict[Key, Record | None], deadline: Deadline
-    ) -> frozenset[Key]:
-        """Put what was found into its place; returns the keys whose rows hold something else than their record."""
+    def _place_all(self, rows: Iterable[Row], records: dict[Key, Record | None]) -> bool:
+        """Put what a load found into its place; False if some of it is not what was asked for."""
         kinds = {key.kind.name: key.kind for key in records}
-        spoilt: list[Key] = []
         for name, count, bodies in rows:
-            kind: Kind[Any] = kinds[str(name or b"", "ascii")]
-            if not self._place_all(kind, int(count or 0), bodies or b"[]", records):
-                spoilt += [key for key in records if key.kind is kind]
-        found = await self._place_each(session, spoilt, records, deadline) if spoilt else {}
-        return frozenset(key for key, is_readable in found.items() if not is_readable)
-
-    def _place_all(
-        self, kind: Kind[Any], count: int, bodies: bytes, records: dict[Key, Record | None]
-    ) -> bool:
-        """Whether these are so many records, and each of them was asked for; if so, they are in their places."""
-        try:
-            found = {kind.key_of(record): record for record in kind.decode_all(bodies)}
-        except Unreadable:
-            return False
-        if len(found) != count or not found.keys() <= records.keys():
-            return False  # The row of one record has the body of another.
-        records.update(found)
-        if kind.immutable:
-            for key, record in found.items():
-                self._kept.keep(key, record)
+            if not name or not bodies:
+                continue  # The clock, or nothing.
+            kind: Kind[Any] = kinds[str(name, "ascii")]
+            try:
+                found = {kind.key_of(record): record for record in kind.decode_all(bodies)}
+            except Unreadable:
+                return False
+            if len(found) != int(count or 0) or not found.keys() <= records.keys():
+                return False  # The row of one record has the body of another.
+            records.update(found)
+            if kind.immutable:
+                for key, record in found.items():
+                    self._kept.keep(key, record)
         return True
 
-    async def _place_held(
-        self, session: Pipeline, missing: Sequence[Key], records: dict[Key, Record | None], deadline: Deadline
-    ) -> frozenset[Key]:
-        """Those of these keys that exist: somebody else has locked them. What they hold may still be seen."""
-        return (
-            frozenset(await self._place_each(session, missing, records, deadline)) if missing else frozenset()
-        )
-
-    async def _place_each(
-        self, session: Pipeline, keys: Iterable[Key], records: dict[Key, Record | None], deadline: Deadline
-    ) -> dict[Key, bool]:
-        """Read rows one by one, without locking them: those that there are, and whether they hold their record."""
+    async def _each(
+        self, session: Pipeline, keys: Iterable[Key], lock: sql.Lock, deadline: Deadline
+    ) -> dict[Key, Record | None]:
+        """Of those keys that have a row, read one by one, the record in it; None if it holds something else."""
         wanted = {(key.kind.name, key.tenant, key.id): key for key in keys}
-        (answer,) = await session.ask(sql.each(wanted.values()), seconds=deadline.left)
-        found: dict[Key, bool] = {}
+        if not wanted:
+            return {}
+        (answer,) = await session.ask(sql.each(wanted.values(), lock), seconds=deadline.left)
+        found: dict[Key, Record | None] = {}
         for row in answer.rows:
             name, tenant, record_id, body = (str(field or b"", "utf-8") for field in row)
             key = wanted[name, tenant, record_id]
             try:
-                records[key], found[key] = key.kind.decode_as(key, body), True
+                found[key] = key.kind.decode_as(key, body)
             except Unreadable as unreadable:
                 report(unreadable)
-                records.pop(key, None)
-                found[key] = False
+                found[key] = None
         return found
 
     def _find_kept(self, keys: Iterable[Key]) -> dict[Key, Record]:
@@ -179,3 +202,12 @@ class PostgresBatches:
             (answer,) = await session.ask(Asked(said, values), seconds=deadline.left)
             choosing.take([(str(row[0] or b"", "utf-8"),) for row in answer.rows])
         return choosing.picked
+
+
+def _place(found: Mapping[Key, Record | None], records: dict[Key, Record | None]) -> set[Key]:
+    """Put them into their places, where there is none for what holds something else; returns the keys of the latter."""
+    records.update(found)
+    unreadable = {key for key, record in found.items() if record is None}
+    for key in unreadable:
+        del records[key]
+    return unreadable

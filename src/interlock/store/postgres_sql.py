@@ -98,15 +98,16 @@ def load(own: Iterable[Key], see: Iterable[Key], lock: Lock) -> Asked:
     return Asked(_load_sql(tuple(shape)), values)
 
 
-def each(keys: Iterable[Key]) -> Asked:
-    """The rows of these keys by themselves, whatever is in them: rows are (kind, tenant, id, body)."""
+def each(keys: Iterable[Key], lock: Lock) -> Asked:
+    """Lock and load these keys row by row, whatever is in them: rows are (kind, tenant, id, body)."""
     parts: list[str] = []
     values: list[Value] = []
-    for kind, _, keys_of_kind in _by_kind(keys, Lock.NONE):
+    for kind, _, keys_of_kind in _by_kind(keys, lock):
         n = len(values)
         parts.append(
-            f"SELECT '{kind.name}', r.tenant, r.id, r.body FROM unnest(${n + 1}::text[], ${n + 2}::text[]) "
-            f"AS k(tenant, id) JOIN {kind.table} r ON r.tenant = k.tenant AND r.id = k.id"
+            f"SELECT * FROM (SELECT '{kind.name}', r.tenant, r.id, r.body "
+            f"FROM unnest(${n + 1}::text[], ${n + 2}::text[]) AS k(tenant, id) "
+            f"JOIN {kind.table} r ON r.tenant = k.tenant AND r.id = k.id ORDER BY r.tenant, r.id{lock}) AS p{n}"
         )
         values += (_array([key.tenant for key in keys_of_kind]), _array([key.id for key in keys_of_kind]))
     return Asked(" UNION ALL ".join(parts), values)
