@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from interlock.store.postgres_driver import SERVER_SAID_NO, Session, error_of
 
-Value = str | None
+Value = str | bytes | None
 Row = tuple[bytes | None, ...]
 
 _STATEMENTS_MAX: Final = 512
@@ -247,7 +247,7 @@ def _encoded(values: Sequence[Value]) -> bytes:
         if value is None:
             parts.append(_NULL)
         else:
-            text = value.encode()
+            text = value if isinstance(value, bytes) else value.encode()
             parts += (_LENGTH.pack(len(text)), text)
     parts.append(b"\0\0")
     return b"".join(parts)

@@ -15,8 +15,8 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, Final, cast
 
-from interlock.kernel.record import ColumnValue, Key, Kind
-from interlock.kernel.world import Changes
+from interlock.kernel.record import ColumnValue, Key, Kind, Record
+from interlock.kernel.world import Changes, Update
 from interlock.store import statements
 from interlock.store.postgres_pipeline import Asked, Value
 
@@ -24,7 +24,10 @@ from interlock.store.postgres_pipeline import Asked, Value
 _WORDINGS_MAX: Final = 256
 _APART: Final = "\x1f"
 _NULL: Final = "\x1e"
+_APART_BYTES: Final = _APART.encode()
+_NULL_BYTES: Final = _NULL.encode()
 
+Column = Sequence[ColumnValue] | Sequence[bytes]
 ColumnTypes = Mapping[tuple[str, str], str]
 
 CLOCK = "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint"
@@ -117,22 +120,33 @@ def write(batch_id: str, changes: Changes, types: ColumnTypes) -> Asked:
     """Write the whole batch; fails with `MISCOUNTED` if a row that it changes is not there as it was."""
     shape: list[tuple[Operation, Kind[Any], tuple[tuple[str, Form], ...]]] = []
     values: list[Value] = [batch_id, str(rows_expected(changes))]
-    for operation, kind, rows in _by_operation(changes):
-        spare = len(rows) == 1 or _write_sql.cache_info().currsize < _WORDINGS_MAX
-        forms = [_formed(column, constant=spare) for column in zip(*rows, strict=True)]
+    for operation, kind, columns in _by_operation(changes):
+        spare = len(columns[0]) == 1 or _write_sql.cache_info().currsize < _WORDINGS_MAX
+        forms = [_formed(column, constant=spare) for column in columns]
         values += [value for _, value in forms]
         casts = _casts(operation, kind, types)
         shape.append((operation, kind, tuple(zip(casts, (form for form, _ in forms), strict=True))))
     return Asked(_write_sql(tuple(shape)), values)
 
 
-def _formed(values: Sequence[ColumnValue], *, constant: bool = True) -> tuple[Form, Value]:
+def _formed(values: Column, *, constant: bool = True) -> tuple[Form, Value]:
     """A column in the form that costs least: once if it is the same in every row, as one text, or as an array."""
     first = values[0]
+    if isinstance(first, bytes):
+        return _formed_bodies(cast("Sequence[bytes]", values))
     if constant and values.count(first) == len(values):
         return Form.ONE, None if first is None else str(first)
-    text = _one_text(values)
-    return (Form.ARRAY, _array(values)) if text is None else (Form.TEXT, text)
+    text = _one_text(cast("Sequence[ColumnValue]", values))
+    return (Form.ARRAY, _array(cast("Sequence[ColumnValue]", values))) if text is None else (Form.TEXT, text)
+
+
+def _formed_bodies(bodies: Sequence[bytes]) -> tuple[Form, Value]:
+    if len(bodies) == 1:
+        return Form.ONE, bodies[0]
+    text = _APART_BYTES.join(bodies)
+    # JSON has no such characters, unless somebody put a text there that is none.
+    is_clear = text.count(_APART_BYTES) == len(bodies) - 1 and _NULL_BYTES not in text
+    return (Form.TEXT, text) if is_clear else (Form.ARRAY, _array([body.decode() for body in bodies]))
 
 
 def _one_text(values: Sequence[ColumnValue]) -> str | None:
@@ -215,18 +229,42 @@ def _rows(columns: Sequence[tuple[str, str, Form]], used: int) -> str:
     return f"SELECT {selected} FROM unnest({unnested}) AS u({', '.join(name for name, _ in arrays)})"
 
 
-def _by_operation(changes: Changes) -> list[tuple[Operation, Kind[Any], list[Sequence[ColumnValue]]]]:
-    """Rows by what is done to which kind, in a fixed order, so that equal batches make equal statements."""
-    groups: dict[tuple[Operation, Kind[Any]], list[Sequence[ColumnValue]]] = {}
+def _by_operation(changes: Changes) -> list[tuple[Operation, Kind[Any], list[Column]]]:
+    """Columns by what is done to which kind, in a fixed order, so that equal batches make equal statements."""
+    inserts: dict[Kind[Any], list[Record]] = {}
     for kind, record in changes.inserts:
-        groups.setdefault((Operation.INSERT, kind), []).append(kind.row(record))
+        inserts.setdefault(kind, []).append(record)
+    updates: dict[Kind[Any], list[Update]] = {}
     for update in changes.updates:
-        row = (*update.kind.row(update.record), update.version_before)
-        groups.setdefault((Operation.UPDATE, update.kind), []).append(row)
+        updates.setdefault(update.kind, []).append(update)
+    deletes: dict[Kind[Any], list[tuple[Key, int]]] = {}
     for key, version in changes.deletes:
-        groups.setdefault((Operation.DELETE, key.kind), []).append((key.tenant, key.id, version))
-    ordered = sorted(groups, key=lambda group: (group[1].name, group[0]))
-    return [(operation, kind, groups[operation, kind]) for operation, kind in ordered]
+        deletes.setdefault(key.kind, []).append((key, version))
+    grouped: list[tuple[Operation, Kind[Any], list[Column]]] = []
+    grouped += [(Operation.INSERT, kind, _columns(kind, records)) for kind, records in inserts.items()]
+    grouped += [(Operation.UPDATE, kind, _updated(kind, changed)) for kind, changed in updates.items()]
+    grouped += [(Operation.DELETE, kind, _deleted(gone)) for kind, gone in deletes.items()]
+    return sorted(grouped, key=lambda group: (group[1].name, group[0]))
+
+
+def _columns(kind: Kind[Any], records: Sequence[Record]) -> list[Column]:
+    """The columns of these records, in the order of `statements.columns`."""
+    return [
+        [record.tenant for record in records],
+        [record.id for record in records],
+        [record.version for record in records],
+        [kind.encode(record) for record in records],
+        *zip(*map(kind.values, records), strict=True),
+    ]
+
+
+def _updated(kind: Kind[Any], updates: Sequence[Update]) -> list[Column]:
+    versions_before = [update.version_before for update in updates]
+    return [*_columns(kind, [update.record for update in updates]), versions_before]
+
+
+def _deleted(gone: Sequence[tuple[Key, int]]) -> list[Column]:
+    return [[key.tenant for key, _ in gone], [key.id for key, _ in gone], [version for _, version in gone]]
 
 
 def _casts(operation: Operation, kind: Kind[Any], types: ColumnTypes) -> tuple[str, ...]:
