@@ -45,6 +45,7 @@ def _postgres() -> bool:
     try:
         contestants: dict[str, Callable[[], float]] = {
             "bare": lambda: pgbench.bare_updates(server, CALLERS),
+            "written": lambda: pgbench.written_approvals(server, CALLERS),
             "equivalent": lambda: pgbench.equivalent_approvals(server, CALLERS),
             "kernel": lambda: uvloop.run(_approvals(server.create_database())),
         }
@@ -52,13 +53,11 @@ def _postgres() -> bool:
     finally:
         server.close()
     figure(f"raw: pgbench, one bare row updated a commit, {CALLERS} clients", found["bare"], "commits/s")
-    figure(
-        f"pgbench, an approval's rows in one statement a commit, {CALLERS} clients",
-        found["equivalent"],
-        "commits/s",
-    )
+    figure("pgbench, what an approval writes, in one statement a commit", found["written"], "commits/s")
+    figure("pgbench, what it reads and writes, likewise", found["equivalent"], "commits/s")
     figure(f"kernel, {CALLERS} callers", found["kernel"], "approvals/s")
     figure("kernel over the bare update", found["kernel"] / found["bare"], "x")
+    figure("kernel over the writes alone", found["kernel"] / found["written"], "x")
     return ratio("kernel over the equivalent statement", found["kernel"] / found["equivalent"], 2)
 
 
