@@ -9,10 +9,12 @@ from collections.abc import AsyncGenerator
 import asyncpg
 import pytest
 
+from interlock.kernel.storage import LockTimeout
 from interlock.store import postgres_pipeline
 from interlock.store.postgres_driver import connect
 from interlock.store.postgres_pipeline import Asked, NotSent, Pipeline
 from tests.conformance.places import PostgresPlace
+from tests.conformance.test_postgres_reading import connected
 from tests.harness.proxy import PostgresProxy
 
 BEGIN, COMMIT = Asked("BEGIN"), Asked("COMMIT")
@@ -157,3 +159,17 @@ async def test_a_goodbye_between_two_exchanges_ends_the_connection(proxy: Postgr
         await asyncio.sleep(0.1)
         with pytest.raises(NotSent):
             await pipeline.ask(COMMIT, seconds=1)
+
+
+async def test_a_connection_whose_server_is_still_at_something_is_not_used_again(
+    postgres_place: PostgresPlace,
+) -> None:
+    async with connected(postgres_place.url) as connections:
+        with pytest.raises(LockTimeout):
+            async with connections.writer() as busy:
+                with contextlib.suppress(TimeoutError):
+                    await busy.ask(Asked("SELECT pg_sleep(60)"), seconds=0.05)
+                raise LockTimeout("somebody gave up")
+        async with connections.writer() as next_one:
+            assert busy.is_closed()
+            assert await asked(next_one, "SELECT 1") == [(b"1",)]

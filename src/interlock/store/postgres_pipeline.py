@@ -30,7 +30,6 @@ _COUNT: Final = Struct("!H")
 _NULL: Final = _LENGTH.pack(-1)
 _EXECUTE: Final = b"E" + _LENGTH.pack(9) + b"\0" + _LENGTH.pack(0)
 _SYNC: Final = b"S" + _LENGTH.pack(4)
-_TERMINATE: Final = b"X" + _LENGTH.pack(4)
 
 _DATA_ROW, _COMPLETE, _ERROR, _NOTICE, _PARSED, _READY = b"DCEN1Z"
 _IDLE: Final = b"I"
@@ -113,7 +112,7 @@ class Pipeline(asyncio.Protocol):
 
     @property
     def backend(self) -> int:
-        """Of the server's process on the other side."""
+        """The number of the server's process on the other side."""
         return self._session.get_server_pid()
 
     @property
@@ -187,8 +186,9 @@ class Pipeline(asyncio.Protocol):
     def _take(self, kind: int, data: bytes, at: int, end: int) -> None:
         exchange = self._exchange
         if exchange is None:
-            return self._take_unasked(kind, data, at, end)
-        if kind == _DATA_ROW:
+            if kind == _ERROR:  # Between exchanges that is a goodbye.
+                self.terminate()
+        elif kind == _DATA_ROW:
             exchange.rows.append(_fields(data, at))
         elif kind == _COMPLETE:
             tag = data[at : end - 1].decode()
@@ -208,12 +208,6 @@ class Pipeline(asyncio.Protocol):
             said = _said(data, at)
             if said.get("V", said.get("S")) == "WARNING":
                 exchange.warning = said.get("M", "")
-        return None
-
-    def _take_unasked(self, kind: int, data: bytes, at: int, end: int) -> None:
-        """Between exchanges the server has nothing to say but goodbye."""
-        if kind == _ERROR:
-            self.terminate()
 
     def _finish(self, exchange: _Exchange) -> None:
         if exchange.done.done():

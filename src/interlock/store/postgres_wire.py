@@ -93,7 +93,8 @@ class Connections:
 
     async def interrupt(self, writer: Pipeline, seconds: float) -> None:
         """Have the server give up what it does for this writer, and wait until it has."""
-        await self.read("SELECT pg_cancel_backend($1)", (writer.backend,), seconds)
+        async with self.fresh(seconds) as session:
+            await session.fetchval("SELECT pg_cancel_backend($1)", writer.backend, timeout=seconds)
         await writer.hear_out(seconds)
 
     @contextlib.asynccontextmanager
@@ -206,7 +207,7 @@ def _is_late(error: BaseException) -> bool:
 
 async def _end_transaction(writer: Pipeline, error: BaseException) -> None:
     """Keep a connection only if its transaction is surely over."""
-    is_open = isinstance(error, CommitUnknown | CommitUnconfirmed) or is_gone(error)
+    is_open = writer.is_busy or isinstance(error, CommitUnknown | CommitUnconfirmed) or is_gone(error)
     if isinstance(error, Exception) and not is_open and not writer.is_closed():
         with contextlib.suppress(Exception):
             if writer.is_in_transaction():
