@@ -165,9 +165,9 @@ async def test_a_connection_whose_server_is_still_at_something_is_not_used_again
     postgres_place: PostgresPlace,
 ) -> None:
     async with connected(postgres_place.url) as connections:
-        with pytest.raises(LockTimeout):
+        with contextlib.suppress(LockTimeout):
             async with connections.writer() as busy:
-                with contextlib.suppress(TimeoutError):
+                with pytest.raises(TimeoutError):
                     await busy.ask(Asked("SELECT pg_sleep(60)"), seconds=0.05)
                 raise LockTimeout("somebody gave up")
         async with connections.writer() as next_one:
