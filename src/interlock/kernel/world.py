@@ -165,8 +165,8 @@ class World:
             if pick.own:
                 self._records[key] = record
                 self._owned.add(key)
-            else:
-                self._records.setdefault(key, record)
+            elif self._records.get(key) is None:
+                self._records[key] = record
         self._pick_afresh()
 
     def knows(self, key: Key) -> bool:

@@ -32,11 +32,11 @@ from interlock.store.clock import utc_now
 from interlock.store.contract import Row
 from interlock.store.migrations import pending
 from interlock.store.named_sql import named_sql
-from interlock.store.postgres_batch import ROLLBACK, Deadline, Held, PostgresBatches
+from interlock.store.postgres_batch import ROLLBACK, Held, PostgresBatches
 from interlock.store.postgres_driver import LOCKED, MISCOUNTED, SERVER_SAID_NO, Session
 from interlock.store.postgres_hints import Hints
-from interlock.store.postgres_pipeline import Asked, NotSent, Pipeline
-from interlock.store.postgres_wire import Connections
+from interlock.store.postgres_pipeline import Asked, Lost, NotSent, Pipeline
+from interlock.store.postgres_wire import Connections, Deadline
 
 R = TypeVar("R", bound=Record)
 
@@ -129,7 +129,7 @@ class PostgresStore:
 
     async def _try_skipping(self, writer: Pipeline, transaction: Transaction, deadline: Deadline) -> Changes:
         if writer.is_busy:
-            await self._connections.interrupt(writer, deadline.left)
+            await self._connections.interrupt(writer, deadline)
         await writer.ask(ROLLBACK, seconds=deadline.left)
         try:
             return await self._batches.attempt(writer, transaction, sql.Lock.SKIP, deadline)
@@ -153,18 +153,28 @@ class PostgresStore:
 
 
 async def _commit(writer: Pipeline, writing: Asked, seconds: float) -> None:
-    """Write and COMMIT in one go. Nothing asks the server to cancel it: a COMMIT that is cancelled while it waits for a
-    standby counts as done on this side only."""
+    """Write and COMMIT in one go.
+
+    Nothing asks the server to cancel it: a COMMIT that is cancelled while it waits for a standby counts as done on
+    this side only. It failed for certain if nothing was sent, or if its transaction can only be rolled back.
+    """
     try:
-        _, committed = await writer.ask(writing, COMMIT, seconds=seconds)
-    except MISCOUNTED as error:
-        raise WriteConflict("a record changed under its owner") from error
-    except (NotSent, ValueError, SERVER_SAID_NO):
+        answers = await writer.ask(writing, COMMIT, seconds=seconds)
+    except (NotSent, ValueError):
         raise
     except Exception as error:
-        raise CommitUnknown(f"{type(error).__name__}: {error}") from error
-    if committed.tag != "COMMIT":
-        raise StoreDown(f"COMMIT was answered with {committed.tag}")
+        if isinstance(error, Lost) and error.warning:
+            raise CommitUnconfirmed(error.warning) from error
+        if not writer.has_failed:
+            raise CommitUnknown(f"{type(error).__name__}: {error}") from error
+        if isinstance(error, MISCOUNTED):
+            raise WriteConflict("a record changed under its owner") from error
+        raise
+    *_, committed = answers
+    if committed.tag == "ROLLBACK":
+        raise StoreDown("COMMIT was answered with ROLLBACK")
+    if committed.tag != "COMMIT" or writer.is_in_transaction:
+        raise CommitUnknown(f"COMMIT was answered with {committed.tag}")
     if committed.warning:
         raise CommitUnconfirmed(committed.warning)
 

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from interlock.kernel.record import Key, Kind, Pick, Reads, Record, from_micros
+from interlock.kernel.record import Key, Pick, Reads, Record, from_micros
 from interlock.kernel.refusal import Unreadable
-from interlock.kernel.storage import Loaded, Transaction
+from interlock.kernel.storage import Loaded, Transaction, WriteConflict
 from interlock.kernel.world import Changes
 from interlock.store import postgres_sql as sql
 from interlock.store.immutable import KeptImmutables
 from interlock.store.named_sql import named_sql
-from interlock.store.postgres_driver import LOCKED, Session
+from interlock.store.postgres_driver import LOCKED, SERVER_SAID_NO, Session
 from interlock.store.postgres_pipeline import Answer, Asked, Pipeline, Row
+from interlock.store.postgres_wire import Deadline
 from interlock.store.unreadable import Choosing, report
 
 # `lock_timeout` bounds the wait for each row; this bounds the wait for all of them.
 _LOCKS_SECONDS = 0.5
-_SECONDS_MIN = 0.01
 
 # What second reads asked for is loaded with the first reads of so many batches, so many keys at most.
 _FORESEEN_BATCHES = 64
@@ -34,21 +33,10 @@ class Held(Exception):
     """Somebody held a lock for longer than a batch waits for it; the transaction must be rolled back."""
 
 
-class Deadline:
-    """A moment, and how long it is until then."""
-
-    def __init__(self, seconds: float) -> None:
-        self._at = asyncio.get_running_loop().time() + seconds
-
-    @property
-    def left(self) -> float:
-        return max(_SECONDS_MIN, self._at - asyncio.get_running_loop().time())
-
-
 class Foresight:
     """What second reads asked to see lately: most decisions look at the same few principals as the ones before them.
 
-    Whatever is foreseen is read as it is now, after the locks, so a batch sees nothing older than by asking itself.
+    Whatever is foreseen is read by each batch anew, after its locks.
     """
 
     def __init__(self) -> None:
@@ -57,9 +45,14 @@ class Foresight:
     def note(self, asked: Iterable[Key]) -> None:
         """Have these loaded with the next batches."""
         for key in asked:
+            self._batches_left.pop(key, None)
             self._batches_left[key] = _FORESEEN_BATCHES
         while len(self._batches_left) > _FORESEEN_MAX:
             del self._batches_left[next(iter(self._batches_left))]
+
+    def forget(self) -> None:
+        """Something that was foreseen cannot be loaded; let it be met by whoever asks for it, and by nobody else."""
+        self._batches_left.clear()
 
     def keys(self, *, besides: Container[Key]) -> list[Key]:
         """What the next batch is likely to ask for, besides what it asks for anyway."""
@@ -104,18 +97,16 @@ class PostgresBatches:
         kept = self._find_kept(reads.see)
         see = [key for key in reads.see if key not in kept]
         records: dict[Key, Record | None] = dict.fromkeys((*reads.own, *see))
-        asked = [sql.load(reads.own, see, lock)]
+        groups = sql.grouped(reads.own, see, lock)
+        foreseen: list[sql.Group] = []
         if now is None:
-            asked.insert(0, BEGIN)
-            if foreseen := self._foresight.keys(besides=records):
-                asked.append(sql.load((), foreseen, sql.Lock.NONE))
-                records.update(dict.fromkeys(foreseen))
-        else:
-            self._foresight.note(see)
-        answers = await self._locked(session, asked, lock, deadline)
-        now = now or from_micros(int(answers[-1].rows[-1][1] or 0))
+            foreseen = sql.grouped((), self._foresight.keys(besides=records), lock)
+            records.update((key, None) for group in foreseen for key in group.keys)
+        rows, clock = await self._ask(session, groups, foreseen, lock, deadline, begin=now is None)
+        if now is not None:
+            self._foresight.note(key for key in see if not key.kind.immutable)
         unreadable: set[Key] = set()
-        if not self._place_all([row for answer in answers for row in answer.rows], records):
+        if not self._place_all((*groups, *foreseen), rows, records):
             own = set(reads.own)
             others = [key for key in records if key not in own]
             unreadable |= _place(await self._each(session, own, lock, deadline), records)
@@ -126,8 +117,32 @@ class PostgresBatches:
             held = await self._each(session, missing, sql.Lock.NONE, deadline)
             unreadable |= _place(held, records)
         records.update(kept)
-        picked = [await self._choose(session, pick, now, deadline) for pick in reads.picks]
-        return Loaded(now, records, picked, frozenset(held), unreadable=frozenset(unreadable))
+        picked = [await self._choose(session, pick, now or clock, deadline) for pick in reads.picks]
+        return Loaded(now or clock, records, picked, frozenset(held), unreadable=frozenset(unreadable))
+
+    async def _ask(
+        self,
+        session: Pipeline,
+        groups: Sequence[sql.Group],
+        foreseen: Sequence[sql.Group],
+        lock: sql.Lock,
+        deadline: Deadline,
+        *,
+        begin: bool,
+    ) -> tuple[list[Row], datetime]:
+        """A row for each of the groups, those that are foreseen behind the others, and the time after all locks."""
+        asked = [BEGIN, sql.load(groups)] if begin else [sql.load(groups)]
+        if foreseen:
+            asked.append(sql.load(foreseen))
+        try:
+            answers = await self._locked(session, asked, lock, deadline)
+        except (SERVER_SAID_NO, ValueError) as error:
+            if not foreseen:
+                raise
+            self._foresight.forget()
+            raise WriteConflict("something that nobody has asked for cannot be loaded") from error
+        rows = [row for answer in answers for row in answer.rows[:-1]]
+        return rows, from_micros(int(answers[-1].rows[-1][0] or 0))
 
     async def _locked(
         self, session: Pipeline, asked: Sequence[Asked], lock: sql.Lock, deadline: Deadline
@@ -144,18 +159,16 @@ class PostgresBatches:
                 raise Held("the locks took too long") from error
             raise
 
-    def _place_all(self, rows: Iterable[Row], records: dict[Key, Record | None]) -> bool:
-        """Put what a load found into its place; False if some of it is not what was asked for."""
-        kinds = {key.kind.name: key.kind for key in records}
-        for name, count, bodies in rows:
-            if not name or not bodies:
-                continue  # The clock, or nothing.
-            kind: Kind[Any] = kinds[str(name, "ascii")]
+    def _place_all(
+        self, groups: Sequence[sql.Group], rows: Sequence[Row], records: dict[Key, Record | None]
+    ) -> bool:
+        """Put what a load found into its place, a row a group; False if some of it is not what was asked for."""
+        for (kind, keys, _), (count, bodies) in zip(groups, rows, strict=True):
             try:
-                found = {kind.key_of(record): record for record in kind.decode_all(bodies)}
+                found = {kind.key_of(record): record for record in kind.decode_all(bodies or b"[]")}
             except Unreadable:
                 return False
-            if len(found) != int(count or 0) or not found.keys() <= records.keys():
+            if len(found) != int(count or 0) or not found.keys() <= set(keys):
                 return False  # The row of one record has the body of another.
             records.update(found)
             if kind.immutable:
@@ -173,10 +186,10 @@ class PostgresBatches:
         (answer,) = await session.ask(sql.each(wanted.values(), lock), seconds=deadline.left)
         found: dict[Key, Record | None] = {}
         for row in answer.rows:
-            name, tenant, record_id, body = (str(field or b"", "utf-8") for field in row)
+            name, tenant, record_id = (str(field or b"", "utf-8") for field in row[:3])
             key = wanted[name, tenant, record_id]
             try:
-                found[key] = key.kind.decode_as(key, body)
+                found[key] = key.kind.decode_as(key, row[3] or b"")
             except Unreadable as unreadable:
                 report(unreadable)
                 found[key] = None
@@ -200,7 +213,8 @@ class PostgresBatches:
             values = [None if value is None else str(value) for value in arguments]
             said = query if choosing.bytes_max is None else sql.within(query, choosing.bytes_max)
             (answer,) = await session.ask(Asked(said, values), seconds=deadline.left)
-            choosing.take([(str(row[0] or b"", "utf-8"),) for row in answer.rows])
+            # A text that is none is for whoever reads it to refuse.
+            choosing.take([(str(row[0] or b"", "utf-8", "surrogateescape"),) for row in answer.rows])
         return choosing.picked
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
@@ -76,6 +76,21 @@ _DURABLE = (
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
 )
 
+_BACKEND = (
+    "SELECT pid, extract(epoch FROM backend_start)::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+)
+_CANCEL = (
+    "SELECT pg_cancel_backend(pid) FROM pg_stat_activity "
+    "WHERE pid = $1 AND extract(epoch FROM backend_start)::text = $2"
+)
+
+
+class Backend(NamedTuple):
+    """The server's process on the other side: its number, and when it began, for numbers are used again."""
+
+    number: int
+    began: str
+
 
 class _Connection(asyncpg.Connection):  # pyright: ignore[reportMissingTypeArgument, reportUntypedBaseClass]
     """asyncpg's connection, which somebody else may take over."""
@@ -101,8 +116,6 @@ class Session(Protocol):
     def mourn(self, why: Exception | None) -> None:
         """Take note that a connection which was handed over is gone."""
         ...
-
-    def get_server_pid(self) -> int: ...
 
     def execute(self, query: str, *args: object, timeout: float | None = None) -> Awaitable[str]: ...
 
@@ -164,6 +177,16 @@ async def _connect_to(url: str, seconds: float, command_seconds: float) -> Sessi
         session.terminate()
         raise
     return session
+
+
+async def backend_of(session: Session) -> Backend:
+    """As the server itself knows it: what a pooler in between says is its own."""
+    return Backend(*(await session.fetch(_BACKEND))[0])
+
+
+async def cancel(session: Session, backend: Backend, seconds: float) -> None:
+    """Have another process of the server give up what it is at, if it is still the same."""
+    await session.fetch(_CANCEL, *backend, timeout=seconds)
 
 
 def error_of(fields: Mapping[str, str]) -> Exception:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from interlock.store.postgres_driver import SERVER_SAID_NO, Session, error_of
+from interlock.store.postgres_driver import SERVER_SAID_NO, Backend, Session, error_of
 
 Value = str | bytes | None
 Row = tuple[bytes | None, ...]
@@ -33,6 +33,7 @@ _SYNC: Final = b"S" + _LENGTH.pack(4)
 
 _DATA_ROW, _COMPLETE, _ERROR, _NOTICE, _PARSED, _READY = b"DCEN1Z"
 _IDLE: Final = b"I"
+_FAILED: Final = b"E"
 
 
 class Asked(NamedTuple):
@@ -54,6 +55,14 @@ class NotSent(ConnectionError):
     """The connection was gone before anything was sent on it."""
 
 
+class Lost(ConnectionResetError):
+    """The connection went before the exchange was over. `warning` is the last thing that the server warned of."""
+
+    def __init__(self, why: object, warning: str) -> None:
+        super().__init__(f"the connection is gone: {why}")
+        self.warning = warning
+
+
 class _Exchange:
     """Statements that were sent together, and what has come back so far."""
 
@@ -71,7 +80,8 @@ class _Exchange:
 class Pipeline(asyncio.Protocol):
     """A connection that carries one exchange at a time."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, backend: Backend) -> None:
+        self.backend = backend
         self._session = session
         self._transport = session.hand_over(self)
         self._statements: dict[str, bytes] = {}
@@ -80,7 +90,7 @@ class Pipeline(asyncio.Protocol):
         self._parts: list[bytes] = []
         self._missing = 5
         self._closed = self._transport.is_closing()
-        self._in_transaction = False
+        self._status = _IDLE
 
     # What a batch uses.
 
@@ -111,17 +121,18 @@ class Pipeline(asyncio.Protocol):
                     await done
 
     @property
-    def backend(self) -> int:
-        """The number of the server's process on the other side."""
-        return self._session.get_server_pid()
-
-    @property
     def is_busy(self) -> bool:
         """Whether the server is still at something that nobody waits for."""
         return self._exchange is not None
 
+    @property
     def is_in_transaction(self) -> bool:
-        return self._in_transaction
+        return self._status != _IDLE
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a transaction is open that can only be rolled back: none of it was, or ever will be, committed."""
+        return self._status == _FAILED
 
     def is_closed(self) -> bool:
         return self._closed or self._transport.is_closing()
@@ -140,10 +151,11 @@ class Pipeline(asyncio.Protocol):
         messages: list[bytes] = []
         unparsed: deque[str] = deque()
         for (sql, _), values in zip(asked, encoded, strict=True):
-            name = self._statements.get(sql)
+            name = self._statements.pop(sql, None)
             if name is None:
                 unparsed.append(sql)
                 name = self._prepare(sql, messages)
+            self._statements[sql] = name  # At the end: the one at the beginning is the next to go.
             messages += (_HEAD.pack(b"B", 5 + len(name) + len(values)), b"\0", name, values, _EXECUTE)
         messages.append(_SYNC)
         self._exchange = _Exchange(done, unparsed)
@@ -154,7 +166,7 @@ class Pipeline(asyncio.Protocol):
             oldest = self._statements.pop(next(iter(self._statements)))
             messages.append(_message(b"C", b"S" + oldest))
         self._prepared += 1
-        name = self._statements[sql] = b"s%d\0" % self._prepared
+        name = b"s%d\0" % self._prepared
         messages.append(_message(b"P", name + sql.encode() + b"\0\0\0"))
         return name
 
@@ -197,7 +209,7 @@ class Pipeline(asyncio.Protocol):
         elif kind == _PARSED:
             exchange.unparsed.popleft()
         elif kind == _READY:
-            self._in_transaction = data[at:end] != _IDLE
+            self._status = data[at:end]
             self._exchange = None
             for sql in exchange.unparsed:
                 self._statements.pop(sql, None)
@@ -222,7 +234,7 @@ class Pipeline(asyncio.Protocol):
         exchange, self._exchange = self._exchange, None
         if exchange is not None and not exchange.done.done():
             said = exchange.error or why or "no reason was given"
-            exchange.done.set_exception(ConnectionResetError(f"the connection is gone: {said}"))
+            exchange.done.set_exception(Lost(said, exchange.warning))
 
 
 def _give_up(done: asyncio.Future[list[Answer]]) -> None:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from functools import cache
-from typing import Any, Final, cast
+from functools import cache, lru_cache
+from typing import Any, Final, NamedTuple, cast
 
 from interlock.kernel.record import ColumnValue, Key, Kind, Record
 from interlock.kernel.world import Changes, Update
@@ -66,6 +66,14 @@ def within(query: str, bytes_max: int) -> str:
     return _WITHIN.format(query=query, bytes_max=bytes_max)
 
 
+class Group(NamedTuple):
+    """Keys of one kind that are loaded together."""
+
+    kind: Kind[Any]
+    keys: Sequence[Key]
+    lock: Lock
+
+
 class Form(StrEnum):
     """How a column of values travels: one value for all rows, one text with separators, or an array."""
 
@@ -85,19 +93,24 @@ def select_one(kind: Kind[Any]) -> str:
     return f"SELECT body FROM {kind.table} WHERE tenant = $1 AND id = $2"
 
 
-def load(own: Iterable[Key], see: Iterable[Key], lock: Lock) -> Asked:
-    """Lock and load every key: rows are (kind, how many, their bodies as one JSON array), the last one has the clock.
+def grouped(own: Iterable[Key], see: Iterable[Key], lock: Lock) -> list[Group]:
+    """The keys kind by kind, those to own before the others: the one global order in which locks are taken."""
+    return [*_by_kind(own, lock), *_by_kind(see, Lock.NONE)]
 
-    Locks are taken in one global order, kind by kind and then by key, and the clock is read after the
-    last of them: the parts of a UNION ALL run in order.
+
+def load(groups: Sequence[Group]) -> Asked:
+    """Lock and load every key: a row a group with (how many, their bodies as one JSON array), the last has the clock.
+
+    The clock is read after the last lock was taken: the parts of a UNION ALL run in order.
     """
-    groups = [*_by_kind(own, lock), *_by_kind(see, Lock.NONE)]
-    shape: list[tuple[Kind[Any], Lock, tuple[Form, Form]]] = []
+    shape: list[tuple[Kind[Any], Lock, Form, Form]] = []
     values: list[Value] = []
-    for kind, part, keys in groups:
-        forms = [_formed([key.tenant for key in keys]), _formed([key.id for key in keys], constant=False)]
-        shape.append((kind, part, (forms[0][0], forms[1][0])))
-        values += (forms[0][1], forms[1][1])
+    spare = _load_sql.cache_info().currsize < _WORDINGS_MAX
+    for group in groups:
+        tenants, tenant = _formed([key.tenant for key in group.keys], constant=spare)
+        ids, text = _formed([key.id for key in group.keys], constant=False)
+        shape.append((group.kind, group.lock, tenants, ids))
+        values += (tenant, text)
     return Asked(_load_sql(tuple(shape)), values)
 
 
@@ -105,7 +118,7 @@ def each(keys: Iterable[Key], lock: Lock) -> Asked:
     """Lock and load these keys row by row, whatever is in them: rows are (kind, tenant, id, body)."""
     parts: list[str] = []
     values: list[Value] = []
-    for kind, _, keys_of_kind in _by_kind(keys, lock):
+    for kind, keys_of_kind, _ in _by_kind(keys, lock):
         n = len(values)
         parts.append(
             f"SELECT * FROM (SELECT '{kind.name}', r.tenant, r.id, r.body "
@@ -121,7 +134,7 @@ def write(batch_id: str, changes: Changes, types: ColumnTypes) -> Asked:
     shape: list[tuple[Operation, Kind[Any], tuple[tuple[str, Form], ...]]] = []
     values: list[Value] = [batch_id, str(rows_expected(changes))]
     for operation, kind, columns in _by_operation(changes):
-        spare = len(columns[0]) == 1 or _write_sql.cache_info().currsize < _WORDINGS_MAX
+        spare = _write_sql.cache_info().currsize < _WORDINGS_MAX
         forms = [_formed(column, constant=spare) for column in columns]
         values += [value for _, value in forms]
         casts = _casts(operation, kind, types)
@@ -133,15 +146,15 @@ def _formed(values: Column, *, constant: bool = True) -> tuple[Form, Value]:
     """A column in the form that costs least: once if it is the same in every row, as one text, or as an array."""
     first = values[0]
     if isinstance(first, bytes):
-        return _formed_bodies(cast("Sequence[bytes]", values))
+        return _formed_bodies(cast("Sequence[bytes]", values), constant=constant)
     if constant and values.count(first) == len(values):
         return Form.ONE, None if first is None else str(first)
     text = _one_text(cast("Sequence[ColumnValue]", values))
     return (Form.ARRAY, _array(cast("Sequence[ColumnValue]", values))) if text is None else (Form.TEXT, text)
 
 
-def _formed_bodies(bodies: Sequence[bytes]) -> tuple[Form, Value]:
-    if len(bodies) == 1:
+def _formed_bodies(bodies: Sequence[bytes], *, constant: bool) -> tuple[Form, Value]:
+    if constant and len(bodies) == 1:
         return Form.ONE, bodies[0]
     text = _APART_BYTES.join(bodies)
     # JSON has no such characters, unless somebody put a text there that is none.
@@ -188,27 +201,24 @@ def rows_expected(changes: Changes) -> int:
     return len(changes.inserts) + len(changes.updates) + len(changes.deletes)
 
 
-def _by_kind(keys: Iterable[Key], lock: Lock) -> list[tuple[Kind[Any], Lock, list[Key]]]:
-    groups: dict[Kind[Any], list[Key]] = {}
+def _by_kind(keys: Iterable[Key], lock: Lock) -> list[Group]:
+    found: dict[Kind[Any], list[Key]] = {}
     for key in keys:
-        groups.setdefault(key.kind, []).append(key)
-    return [(kind, lock, groups[kind]) for kind in sorted(groups, key=lambda kind: kind.name)]
+        found.setdefault(key.kind, []).append(key)
+    return [Group(kind, found[kind], lock) for kind in sorted(found, key=lambda kind: kind.name)]
 
 
-@cache
-def _load_sql(shape: tuple[tuple[Kind[Any], Lock, tuple[Form, Form]], ...]) -> str:
+@lru_cache(maxsize=2 * _WORDINGS_MAX)
+def _load_sql(shape: tuple[tuple[Kind[Any], Lock, Form, Form], ...]) -> str:
     parts: list[str] = []
-    for n, (kind, lock, forms) in enumerate(shape):
-        rows = _rows([("tenant", "text", forms[0]), ("id", "text", forms[1])], 2 * n)
+    for n, (kind, lock, tenants, ids) in enumerate(shape):
+        rows = _rows([("tenant", "text", tenants), ("id", "text", ids)], 2 * n)
         parts.append(
             f"p{n} AS MATERIALIZED (SELECT r.body AS body FROM ({rows}) AS k "
             f"JOIN {kind.table} r ON r.tenant = k.tenant AND r.id = k.id ORDER BY r.tenant, r.id{lock})"
         )
-    unions = [
-        f"SELECT '{kind.name}', count(*), '[' || string_agg(body, ',') || ']' FROM p{n}"
-        for n, (kind, _, _) in enumerate(shape)
-    ]
-    unions.append(f"SELECT '', {CLOCK}, NULL")
+    unions = [f"SELECT count(*), '[' || string_agg(body, ',') || ']' FROM p{n}" for n in range(len(shape))]
+    unions.append(f"SELECT {CLOCK}, NULL")
     head = f"WITH {', '.join(parts)} " if parts else ""
     return head + " UNION ALL ".join(unions)
 
@@ -274,7 +284,7 @@ def _casts(operation: Operation, kind: Kind[Any], types: ColumnTypes) -> tuple[s
     return (*columns, "bigint") if operation is Operation.UPDATE else columns
 
 
-@cache
+@lru_cache(maxsize=2 * _WORDINGS_MAX)
 def _write_sql(shape: tuple[tuple[Operation, Kind[Any], tuple[tuple[str, Form], ...]], ...]) -> str:
     parts = [f"b AS ({BATCH_INSERT})"]
     used = 2

@@ -24,6 +24,8 @@ from interlock.store.postgres_driver import (
     RACED,
     SERVER_SAID_NO,
     Session,
+    backend_of,
+    cancel,
     connect,
     is_gone,
     throw_away,
@@ -32,10 +34,22 @@ from interlock.store.postgres_pipeline import Asked, Pipeline
 
 A = TypeVar("A")
 
+_SECONDS_MIN = 0.01
 _READERS_MAX = 4
 _READ_SECONDS_MIN = 0.05
 _ROLLBACK_SECONDS = 1.0
 _RETRY_SECONDS = (1.0, 30.0)
+
+
+class Deadline:
+    """A moment, and how long it is until then."""
+
+    def __init__(self, seconds: float) -> None:
+        self._at = asyncio.get_running_loop().time() + seconds
+
+    @property
+    def left(self) -> float:
+        return max(_SECONDS_MIN, self._at - asyncio.get_running_loop().time())
 
 
 class _Budget:
@@ -80,7 +94,7 @@ class Connections:
         try:
             if writer is None or writer.is_closed():
                 writer = None
-                writer = Pipeline(await self._connect(self._io_seconds))
+                writer = await self._open_writer()
             yield writer
             self._hear()
         except BaseException as error:
@@ -91,11 +105,11 @@ class Connections:
         finally:
             self._writers.put_nowait(writer)
 
-    async def interrupt(self, writer: Pipeline, seconds: float) -> None:
+    async def interrupt(self, writer: Pipeline, deadline: Deadline) -> None:
         """Have the server give up what it does for this writer, and wait until it has."""
-        async with self.fresh(seconds) as session:
-            await session.fetchval("SELECT pg_cancel_backend($1)", writer.backend, timeout=seconds)
-        await writer.hear_out(seconds)
+        async with self.fresh(deadline.left) as session:
+            await cancel(session, writer.backend, deadline.left)
+        await writer.hear_out(deadline.left)
 
     @contextlib.asynccontextmanager
     async def fresh(self, seconds: float) -> AsyncGenerator[Session]:
@@ -175,6 +189,14 @@ class Connections:
         self._heard_at, self._down_at = asyncio.get_running_loop().time(), None
         return answer
 
+    async def _open_writer(self) -> Pipeline:
+        session = await self._connect(self._io_seconds)
+        try:
+            return Pipeline(session, await backend_of(session))
+        except BaseException:
+            throw_away(session)
+            raise
+
     async def _connect(self, seconds: float) -> Session:
         try:
             async with asyncio.timeout(seconds):
@@ -210,7 +232,7 @@ async def _end_transaction(writer: Pipeline, error: BaseException) -> None:
     is_open = writer.is_busy or isinstance(error, CommitUnknown | CommitUnconfirmed) or is_gone(error)
     if isinstance(error, Exception) and not is_open and not writer.is_closed():
         with contextlib.suppress(Exception):
-            if writer.is_in_transaction():
+            if writer.is_in_transaction:
                 await writer.ask(Asked("ROLLBACK"), seconds=_ROLLBACK_SECONDS)
             return
     writer.terminate()
