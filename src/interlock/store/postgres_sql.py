@@ -4,8 +4,9 @@ Both are made once per shape of batch (which kinds, which operations, how their 
 a busy server uses a handful of them.
 
 A column that is the same in every row travels once. Others travel as one text with separators, which costs both sides
-half of what an array costs; values that the separators occur in go as arrays. What is loaded comes back as one JSON
-array a kind, which is read in one go.
+half of what an array costs; values that the separators occur in go as arrays. Keys by which rows are found never travel
+once: a plan that is made while a table is small would look through all rows of the one tenant. What is loaded comes
+back as one JSON array a kind, which is read in one go.
 """
 
 from __future__ import annotations
@@ -105,12 +106,11 @@ def load(groups: Sequence[Group]) -> Asked:
     """
     shape: list[tuple[Kind[Any], Lock, Form, Form]] = []
     values: list[Value] = []
-    spare = _load_sql.cache_info().currsize < _WORDINGS_MAX
-    for group in groups:
-        tenants, tenant = _formed([key.tenant for key in group.keys], constant=spare)
-        ids, text = _formed([key.id for key in group.keys], constant=False)
-        shape.append((group.kind, group.lock, tenants, ids))
-        values += (tenant, text)
+    for kind, keys, lock in groups:
+        tenants, tenant_text = _formed([key.tenant for key in keys], constant=False)
+        ids, id_text = _formed([key.id for key in keys], constant=False)
+        shape.append((kind, lock, tenants, ids))
+        values += (tenant_text, id_text)
     return Asked(_load_sql(tuple(shape)), values)
 
 
@@ -135,7 +135,8 @@ def write(batch_id: str, changes: Changes, types: ColumnTypes) -> Asked:
     values: list[Value] = [batch_id, str(rows_expected(changes))]
     for operation, kind, columns in _by_operation(changes):
         spare = _write_sql.cache_info().currsize < _WORDINGS_MAX
-        forms = [_formed(column, constant=spare) for column in columns]
+        keys = 0 if operation is Operation.INSERT else 2
+        forms = [_formed(column, constant=spare and n >= keys) for n, column in enumerate(columns)]
         values += [value for _, value in forms]
         casts = _casts(operation, kind, types)
         shape.append((operation, kind, tuple(zip(casts, (form for form, _ in forms), strict=True))))
