@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from interlock.admission.model import RUNS, Run, RunState
-from interlock.admission.rules import EndRun
-from interlock.workflows.rules import StartWorkflowRun
+from interlock.workflows.rules import EndWorkflowRun, StartWorkflowRun
 
 NOW = datetime.now(UTC)
 LATER = NOW + timedelta(hours=1)
@@ -17,8 +16,8 @@ def answered(command: Any) -> Run | None:
     """The run that the command would return, made of nothing but itself; None if it is not about runs."""
     if isinstance(command, StartWorkflowRun):
         return run_of(command.start.run_id)
-    if isinstance(command, EndRun):
-        return run_of(command.run_id, RunState.SUCCEEDED)
+    if isinstance(command, EndWorkflowRun):
+        return run_of(command.end.run_id, RunState.SUCCEEDED)
     return None
 
 

@@ -7,6 +7,7 @@ import pytest
 from interlock.kernel.record import Kind, Reads
 from interlock.kernel.storage import Loaded
 from interlock.kernel.world import Changes, Update
+from interlock.store import postgres_sql
 from tests.conformance.places import Place
 from tests.conformance.test_stores import carrying, changes
 from tests.kernel.counters import TENANT, Counter
@@ -29,9 +30,11 @@ AWKWARD = Kind(
         ("{", '"', "\\", "NULL"),
     ],
 )
+@pytest.mark.parametrize("wordings_max", [0, 256])
 async def test_texts_that_look_like_separators_stay_what_they_are(
-    place: Place, names: tuple[str, ...]
+    place: Place, names: tuple[str, ...], wordings_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(postgres_sql, "_WORDINGS_MAX", wordings_max)
     store = place.store()
     await store.open()
     try:

@@ -8,6 +8,7 @@ import pytest
 
 from interlock.kernel.command import Command
 from interlock.kernel.record import Key, Reads
+from interlock.kernel.refusal import CommandFailed
 from interlock.kernel.world import World
 from interlock.store.postgres_batch import Foresight, PostgresBatches
 from tests.conformance.places import PostgresPlace, serving
@@ -91,10 +92,28 @@ async def test_a_spoilt_row_that_is_foreseen_is_in_nobodys_way(postgres_place: P
         assert (await server.kernel.run(Raise(name="other"))).count == 1
 
 
+async def test_a_key_that_cannot_be_asked_for_fails_its_own_commands_only(
+    postgres_place: PostgresPlace,
+) -> None:
+    async with serving(postgres_place.store()) as server:
+        await server.outcomes(Raise(name="t"), Point(name="s", at="nul \0 inside"))
+        with pytest.raises(CommandFailed):
+            await server.kernel.run(Glimpse(name="s"))
+        assert [(await server.kernel.run(Raise(name="other"))).count for _ in range(3)] == [1, 2, 3]
+
+
+async def test_what_is_foreseen_and_cannot_be_loaded_is_forgotten(postgres_place: PostgresPlace) -> None:
+    store = postgres_place.store()
+    async with serving(store) as server:
+        for spoilt in ("nul \0 inside", "lone \ud800"):
+            store._batches._foresight.note([key(spoilt)])
+            assert (await server.kernel.run(Raise(name=repr(spoilt)))).count == 1
+
+
 def test_foresight_ends_and_is_bounded() -> None:
     foresight = Foresight()
     foresight.note([key("a")])
     seen = [foresight.keys(besides=()) for _ in range(65)]
     assert seen == [[key("a")]] * 64 + [[]]
-    foresight.note(key(str(n)) for n in range(100))
+    foresight.note(key(str(n)) for n in (98, *range(100)))
     assert foresight.keys(besides={key("99")}) == [key(str(n)) for n in range(84, 99)]

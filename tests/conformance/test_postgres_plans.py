@@ -43,6 +43,13 @@ def deleting(count: int) -> Asked:
     return sql.write("batch_1", Changes((), (), deletes, frozenset()), TYPES)
 
 
+def test_a_server_comes_to_know_a_bounded_number_of_wordings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql, "_WORDINGS_MAX", 0)
+    assert updating(1).sql == updating(3).sql
+    assert deleting(1).sql == deleting(3).sql
+    assert loading(1).sql == loading(3).sql
+
+
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("asking", [loading, updating, deleting])
 async def test_rows_are_found_by_their_whole_key_even_by_a_plan_for_an_empty_table(

@@ -187,3 +187,12 @@ def test_what_somebody_took_before_it_was_owned_is_no_longer_picked() -> None:
     assert set(wanted.own) == {CHORES.key_of(chore) for chore in seen}
     batch.decide(Loaded(START, {CHORES.key_of(taken): taken, CHORES.key_of(seen[1]): seen[1]}))
     assert batch.outcomes[member] == ("b",)
+
+
+def test_what_a_pick_finds_is_there_even_if_it_was_absent_a_moment_before() -> None:
+    world = World(START, str)
+    world.admit({CHORES.key(TENANT, "late"): None}, ())
+    pick = DueChores(limit=1, own=False)
+    chore = Chore(tenant=TENANT, id="late", due=1, version=1)
+    world.admit_pick(pick, [chore])
+    assert world.pick(pick) == (chore,)
