@@ -3,10 +3,8 @@
 Both are made once per shape of batch (which kinds, which operations, how their columns travel) and then prepared, so
 a busy server uses a handful of them.
 
-A column that is the same in every row travels once. Others travel as one text with separators, which costs both sides
-half of what an array costs; values that the separators occur in go as arrays. Keys by which rows are found never travel
-once: a plan that is made while a table is small would look through all rows of the one tenant. What is loaded comes
-back as one JSON array a kind, which is read in one go.
+Keys by which rows are found never travel once for all rows: a plan that is made while a table is small would look
+through all rows of the one tenant. What is loaded comes back as one JSON array a kind, which is read in one go.
 """
 
 from __future__ import annotations
@@ -14,21 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache, lru_cache
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
-from interlock.kernel.record import ColumnValue, Key, Kind, Record
+from interlock.kernel.record import Key, Kind, Record
 from interlock.kernel.world import Changes, Update
 from interlock.store import statements
+from interlock.store.postgres_columns import Column, Form, array, formed, rows_of
 from interlock.store.postgres_pipeline import Asked, Value
 
 # How many wordings a server may come to know before it stops looking for columns that are the same in every row.
 _WORDINGS_MAX: Final = 256
-_APART: Final = "\x1f"
-_NULL: Final = "\x1e"
-_APART_BYTES: Final = _APART.encode()
-_NULL_BYTES: Final = _NULL.encode()
-
-Column = Sequence[ColumnValue] | Sequence[bytes]
 ColumnTypes = Mapping[tuple[str, str], str]
 
 CLOCK = "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint"
@@ -75,14 +68,6 @@ class Group(NamedTuple):
     lock: Lock
 
 
-class Form(StrEnum):
-    """How a column of values travels: one value for all rows, one text with separators, or an array."""
-
-    ONE = "one"
-    TEXT = "text"
-    ARRAY = "array"
-
-
 class Operation(StrEnum):
     INSERT = "insert"
     UPDATE = "update"
@@ -107,8 +92,8 @@ def load(groups: Sequence[Group]) -> Asked:
     shape: list[tuple[Kind[Any], Lock, Form, Form]] = []
     values: list[Value] = []
     for kind, keys, lock in groups:
-        tenants, tenant_text = _formed([key.tenant for key in keys], constant=False)
-        ids, id_text = _formed([key.id for key in keys], constant=False)
+        tenants, tenant_text = formed([key.tenant for key in keys], constant=False)
+        ids, id_text = formed([key.id for key in keys], constant=False)
         shape.append((kind, lock, tenants, ids))
         values += (tenant_text, id_text)
     return Asked(_load_sql(tuple(shape)), values)
@@ -125,7 +110,7 @@ def each(keys: Iterable[Key], lock: Lock) -> Asked:
             f"FROM unnest(${n + 1}::text[], ${n + 2}::text[]) AS k(tenant, id) "
             f"JOIN {kind.table} r ON r.tenant = k.tenant AND r.id = k.id ORDER BY r.tenant, r.id{lock}) AS p{n}"
         )
-        values += (_array([key.tenant for key in keys_of_kind]), _array([key.id for key in keys_of_kind]))
+        values += (array([key.tenant for key in keys_of_kind]), array([key.id for key in keys_of_kind]))
     return Asked(" UNION ALL ".join(parts), values)
 
 
@@ -136,66 +121,11 @@ def write(batch_id: str, changes: Changes, types: ColumnTypes) -> Asked:
     for operation, kind, columns in _by_operation(changes):
         spare = _write_sql.cache_info().currsize < _WORDINGS_MAX
         keys = 0 if operation is Operation.INSERT else 2
-        forms = [_formed(column, constant=spare and n >= keys) for n, column in enumerate(columns)]
+        forms = [formed(column, constant=spare and n >= keys) for n, column in enumerate(columns)]
         values += [value for _, value in forms]
         casts = _casts(operation, kind, types)
         shape.append((operation, kind, tuple(zip(casts, (form for form, _ in forms), strict=True))))
     return Asked(_write_sql(tuple(shape)), values)
-
-
-def _formed(values: Column, *, constant: bool = True) -> tuple[Form, Value]:
-    """A column in the form that costs least: once if it is the same in every row, as one text, or as an array."""
-    first = values[0]
-    if isinstance(first, bytes):
-        return _formed_bodies(cast("Sequence[bytes]", values), constant=constant)
-    if constant and values.count(first) == len(values):
-        return Form.ONE, None if first is None else str(first)
-    text = _one_text(cast("Sequence[ColumnValue]", values))
-    return (Form.ARRAY, _array(cast("Sequence[ColumnValue]", values))) if text is None else (Form.TEXT, text)
-
-
-def _formed_bodies(bodies: Sequence[bytes], *, constant: bool) -> tuple[Form, Value]:
-    if constant and len(bodies) == 1:
-        return Form.ONE, bodies[0]
-    text = _APART_BYTES.join(bodies)
-    # JSON has no such characters, unless somebody put a text there that is none.
-    is_clear = text.count(_APART_BYTES) == len(bodies) - 1 and _NULL_BYTES not in text
-    return (Form.TEXT, text) if is_clear else (Form.ARRAY, _array([body.decode() for body in bodies]))
-
-
-def _one_text(values: Sequence[ColumnValue]) -> str | None:
-    """The values with separators between them; None if they could not be taken apart again."""
-    nulls = 0
-    try:
-        text = _APART.join(cast("Sequence[str]", values))
-    except TypeError:
-        nulls = values.count(None)
-        text = _APART.join([_NULL if value is None else str(value) for value in values])
-    # The empty text would come back as no element at all.
-    is_clear = text and text.count(_APART) == len(values) - 1 and text.count(_NULL) == nulls
-    return text if is_clear else None
-
-
-def _array(values: Iterable[ColumnValue]) -> str:
-    """The values as PostgreSQL writes an array."""
-    return "{" + ",".join([_element(value) for value in values]) + "}"
-
-
-def _element(value: ColumnValue) -> str:
-    if value is None:
-        return "NULL"
-    return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _column(number: int, cast_to: str, form: Form) -> str:
-    """How a statement says the column in one of its parameters, as an array or, if it is constant, as a value."""
-    match form:
-        case Form.ONE:
-            return f"${number}::{cast_to}"
-        case Form.TEXT:
-            return f"string_to_array(${number}, E'\\x1f', E'\\x1e')::{cast_to}[]"
-        case Form.ARRAY:
-            return f"${number}::{cast_to}[]"
 
 
 def rows_expected(changes: Changes) -> int:
@@ -213,7 +143,7 @@ def _by_kind(keys: Iterable[Key], lock: Lock) -> list[Group]:
 def _load_sql(shape: tuple[tuple[Kind[Any], Lock, Form, Form], ...]) -> str:
     parts: list[str] = []
     for n, (kind, lock, tenants, ids) in enumerate(shape):
-        rows = _rows([("tenant", "text", tenants), ("id", "text", ids)], 2 * n)
+        rows = rows_of([("tenant", "text", tenants), ("id", "text", ids)], 2 * n)
         parts.append(
             f"p{n} AS MATERIALIZED (SELECT r.body AS body FROM ({rows}) AS k "
             f"JOIN {kind.table} r ON r.tenant = k.tenant AND r.id = k.id ORDER BY r.tenant, r.id{lock})"
@@ -222,22 +152,6 @@ def _load_sql(shape: tuple[tuple[Kind[Any], Lock, Form, Form], ...]) -> str:
     unions.append(f"SELECT {CLOCK}, NULL")
     head = f"WITH {', '.join(parts)} " if parts else ""
     return head + " UNION ALL ".join(unions)
-
-
-def _rows(columns: Sequence[tuple[str, str, Form]], used: int) -> str:
-    """A query that gives the rows of these columns, whose parameters come after `used` others."""
-    numbered = [
-        (name, _column(used + n, cast_to, form), form)
-        for n, (name, cast_to, form) in enumerate(columns, start=1)
-    ]
-    selected = ", ".join(
-        f"{said if form is Form.ONE else f'u.{name}'} AS {name}" for name, said, form in numbered
-    )
-    arrays = [(name, said) for name, said, form in numbered if form is not Form.ONE]
-    if not arrays:
-        return f"SELECT {selected}"
-    unnested = ", ".join(said for _, said in arrays)
-    return f"SELECT {selected} FROM unnest({unnested}) AS u({', '.join(name for name, _ in arrays)})"
 
 
 def _by_operation(changes: Changes) -> list[tuple[Operation, Kind[Any], list[Column]]]:
@@ -292,7 +206,7 @@ def _write_sql(shape: tuple[tuple[Operation, Kind[Any], tuple[tuple[str, Form], 
     for n, (operation, kind, forms) in enumerate(shape):
         names = _NAMES[operation](kind)
         columns = [(name, *form) for name, form in zip(names, forms, strict=True)]
-        parts.append(f"w{n} AS ({_WORDING[operation](kind, _rows(columns, used))} RETURNING 1)")
+        parts.append(f"w{n} AS ({_WORDING[operation](kind, rows_of(columns, used))} RETURNING 1)")
         used += len(forms)
     counts = " + ".join(f"(SELECT count(*) FROM w{n})" for n in range(len(shape))) or "0"
     # One divided by none is an error, which keeps the COMMIT behind it from happening.
