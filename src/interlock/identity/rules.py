@@ -54,7 +54,7 @@ def require(world: World, caller: Caller, *roles: Role) -> Principal:
 
 
 def check_roles(principal: Principal, *roles: Role) -> None:
-    if roles and not any(role in principal.roles for role in roles):
+    if roles and set(roles).isdisjoint(principal.roles):
         raise Forbidden(principal.id, roles)
 
 

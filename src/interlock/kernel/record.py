@@ -25,12 +25,12 @@ PICKED_MAX = 1024
 _BEGINNING_CHARACTERS = 64
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 def micros(moment: datetime) -> int:
     """A moment as whole microseconds since the epoch, which is how columns keep and compare it."""
-    return (moment - _EPOCH) // _MICROSECOND
+    since = moment - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def from_micros(value: int) -> datetime:
