@@ -30,7 +30,7 @@ AWKWARD = Kind(
         ("{", '"', "\\", "NULL"),
     ],
 )
-@pytest.mark.parametrize("wordings_max", [0, 256])
+@pytest.mark.parametrize("wordings_max", [0, 128])
 async def test_texts_that_look_like_separators_stay_what_they_are(
     place: Place, names: tuple[str, ...], wordings_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,8 @@ from interlock.store.postgres_driver import SERVER_SAID_NO, Backend, Session, er
 Value = str | bytes | None
 Row = tuple[bytes | None, ...]
 
-_STATEMENTS_MAX: Final = 512
+# The server keeps a plan for each, which takes up to a few hundred kilobytes of it.
+_STATEMENTS_MAX: Final = 256
 
 _HEAD: Final = Struct("!cI")
 _LENGTH: Final = Struct("!i")

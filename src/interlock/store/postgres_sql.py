@@ -21,7 +21,7 @@ from interlock.store.postgres_columns import Column, Form, array, formed, rows_o
 from interlock.store.postgres_pipeline import Asked, Value
 
 # How many wordings a server may come to know before it stops looking for columns that are the same in every row.
-_WORDINGS_MAX: Final = 256
+_WORDINGS_MAX: Final = 128
 ColumnTypes = Mapping[tuple[str, str], str]
 
 CLOCK = "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint"
