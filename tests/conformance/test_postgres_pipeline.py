@@ -12,12 +12,11 @@ import pytest
 from interlock.kernel.storage import LockTimeout
 from interlock.store import postgres_pipeline
 from interlock.store.postgres_driver import backend_of, connect
-from interlock.store.postgres_pipeline import Asked, NotSent, Pipeline
+from interlock.store.postgres_pipeline import BEGIN, COMMIT, Asked, NotSent, Pipeline
 from tests.conformance.places import PostgresPlace
 from tests.conformance.test_postgres_reading import connected
 from tests.harness.proxy import PostgresProxy
 
-BEGIN, COMMIT = Asked("BEGIN"), Asked("COMMIT")
 BAD = Asked("SELECT 1 / 0")
 
 

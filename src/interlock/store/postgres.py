@@ -32,15 +32,13 @@ from interlock.store.clock import utc_now
 from interlock.store.contract import Row
 from interlock.store.migrations import pending
 from interlock.store.named_sql import named_sql
-from interlock.store.postgres_batch import ROLLBACK, Held, PostgresBatches
+from interlock.store.postgres_batch import Held, PostgresBatches
 from interlock.store.postgres_driver import LOCKED, MISCOUNTED, SERVER_SAID_NO, Session
 from interlock.store.postgres_hints import Hints
-from interlock.store.postgres_pipeline import Asked, Lost, NotSent, Pipeline
+from interlock.store.postgres_pipeline import COMMIT, ROLLBACK, Asked, Lost, NotSent, Pipeline
 from interlock.store.postgres_wire import Connections, Deadline
 
 R = TypeVar("R", bound=Record)
-
-COMMIT = Asked("COMMIT")
 
 _COMMIT_SECONDS_MIN = 1.0
 _OPENING_SECONDS = 30.0
@@ -163,7 +161,8 @@ async def _commit(writer: Pipeline, writing: Asked, seconds: float) -> None:
     except (NotSent, ValueError):
         raise
     except Exception as error:
-        if isinstance(error, Lost) and error.warning:
+        # A warning that came behind the writes is COMMIT's: it happened, and a standby did not confirm it.
+        if isinstance(error, Lost) and error.answered and error.warning:
             raise CommitUnconfirmed(error.warning) from error
         if not writer.has_failed:
             raise CommitUnknown(f"{type(error).__name__}: {error}") from error

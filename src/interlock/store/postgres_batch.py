@@ -14,7 +14,7 @@ from interlock.store import postgres_sql as sql
 from interlock.store.immutable import KeptImmutables
 from interlock.store.named_sql import named_sql
 from interlock.store.postgres_driver import LOCKED, SERVER_SAID_NO, Session
-from interlock.store.postgres_pipeline import Answer, Asked, Pipeline, Row
+from interlock.store.postgres_pipeline import BEGIN, ROLLBACK, Answer, Asked, Pipeline, Row
 from interlock.store.postgres_wire import Deadline
 from interlock.store.unreadable import Choosing, report
 
@@ -24,9 +24,6 @@ _LOCKS_SECONDS = 0.5
 # What second reads asked for is loaded with the first reads of so many batches, so many keys at most.
 _FORESEEN_BATCHES = 64
 _FORESEEN_MAX = 16
-
-BEGIN = Asked("BEGIN")
-ROLLBACK = Asked("ROLLBACK")
 
 
 class Held(Exception):

@@ -29,7 +29,7 @@ class Form(StrEnum):
     ARRAY = "array"
 
 
-def formed(values: Column, *, constant: bool = True) -> tuple[Form, Value]:
+def formed(values: Column, *, constant: bool) -> tuple[Form, Value]:
     """A column in the form that costs least: once if it is the same in every row, as one text, or as an array."""
     first = values[0]
     if isinstance(first, bytes):

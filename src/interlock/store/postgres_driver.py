@@ -100,7 +100,7 @@ class _Connection(asyncpg.Connection):  # pyright: ignore[reportMissingTypeArgum
         transport.set_protocol(protocol)
         return transport
 
-    def mourn(self, why: Exception | None) -> None:
+    def note_loss(self, why: Exception | None) -> None:
         protocol = cast("asyncio.Protocol | None", self._protocol)  # pyright: ignore[reportUnknownMemberType]
         if protocol is not None:
             protocol.connection_lost(why)
@@ -113,7 +113,7 @@ class Session(Protocol):
         """From now on `protocol` hears what the server says; all that is left for this side is to end it."""
         ...
 
-    def mourn(self, why: Exception | None) -> None:
+    def note_loss(self, why: Exception | None) -> None:
         """Take note that a connection which was handed over is gone."""
         ...
 
@@ -124,10 +124,6 @@ class Session(Protocol):
     def fetchval(self, query: str, *args: object, timeout: float | None = None) -> Awaitable[Any]: ...
 
     async def add_listener(self, channel: str, callback: Callable[..., None]) -> None: ...
-
-    def add_log_listener(self, callback: Callable[[Any, Any], None]) -> None: ...
-
-    def is_in_transaction(self) -> bool: ...
 
     def is_closed(self) -> bool: ...
 

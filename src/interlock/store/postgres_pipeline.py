@@ -52,15 +52,19 @@ class Answer(NamedTuple):
     warning: str
 
 
+BEGIN, COMMIT, ROLLBACK = Asked("BEGIN"), Asked("COMMIT"), Asked("ROLLBACK")
+
+
 class NotSent(ConnectionError):
     """The connection was gone before anything was sent on it."""
 
 
 class Lost(ConnectionResetError):
-    """The connection went before the exchange was over. `warning` is the last thing that the server warned of."""
+    """The connection went after so many statements were answered; `warning` is what the server said of the next."""
 
-    def __init__(self, why: object, warning: str) -> None:
+    def __init__(self, why: object, answered: int, warning: str) -> None:
         super().__init__(f"the connection is gone: {why}")
+        self.answered = answered
         self.warning = warning
 
 
@@ -141,7 +145,7 @@ class Pipeline(asyncio.Protocol):
     def terminate(self) -> None:
         """Cut the connection; whatever was under way on it is not waited for."""
         if self._transport.is_closing():
-            self._session.mourn(None)
+            self._session.note_loss(None)
         else:
             self._session.terminate()
         self._lose(None)
@@ -193,7 +197,7 @@ class Pipeline(asyncio.Protocol):
         self._missing = missing - len(rest)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._session.mourn(exc)
+        self._session.note_loss(exc)
         self._lose(exc)
 
     def _take(self, kind: int, data: bytes, at: int, end: int) -> None:
@@ -235,7 +239,7 @@ class Pipeline(asyncio.Protocol):
         exchange, self._exchange = self._exchange, None
         if exchange is not None and not exchange.done.done():
             said = exchange.error or why or "no reason was given"
-            exchange.done.set_exception(Lost(said, exchange.warning))
+            exchange.done.set_exception(Lost(said, len(exchange.answers), exchange.warning))
 
 
 def _give_up(done: asyncio.Future[list[Answer]]) -> None:

@@ -22,6 +22,7 @@ from interlock.store.postgres_pipeline import Asked, Value
 
 # How many wordings a server may come to know before it stops looking for columns that are the same in every row.
 _WORDINGS_MAX: Final = 128
+
 ColumnTypes = Mapping[tuple[str, str], str]
 
 CLOCK = "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint"
@@ -117,18 +118,18 @@ def each(keys: Iterable[Key], lock: Lock) -> Asked:
 def write(batch_id: str, changes: Changes, types: ColumnTypes) -> Asked:
     """Write the whole batch; fails with `MISCOUNTED` if a row that it changes is not there as it was."""
     shape: list[tuple[Operation, Kind[Any], tuple[tuple[str, Form], ...]]] = []
-    values: list[Value] = [batch_id, str(rows_expected(changes))]
+    values: list[Value] = [batch_id, str(_rows_expected(changes))]
     for operation, kind, columns in _by_operation(changes):
-        spare = _write_sql.cache_info().currsize < _WORDINGS_MAX
+        may_travel_once = _write_sql.cache_info().currsize < _WORDINGS_MAX
         keys = 0 if operation is Operation.INSERT else 2
-        forms = [formed(column, constant=spare and n >= keys) for n, column in enumerate(columns)]
+        forms = [formed(column, constant=may_travel_once and n >= keys) for n, column in enumerate(columns)]
         values += [value for _, value in forms]
         casts = _casts(operation, kind, types)
         shape.append((operation, kind, tuple(zip(casts, (form for form, _ in forms), strict=True))))
     return Asked(_write_sql(tuple(shape)), values)
 
 
-def rows_expected(changes: Changes) -> int:
+def _rows_expected(changes: Changes) -> int:
     return len(changes.inserts) + len(changes.updates) + len(changes.deletes)
 
 
@@ -165,11 +166,11 @@ def _by_operation(changes: Changes) -> list[tuple[Operation, Kind[Any], list[Col
     deletes: dict[Kind[Any], list[tuple[Key, int]]] = {}
     for key, version in changes.deletes:
         deletes.setdefault(key.kind, []).append((key, version))
-    grouped: list[tuple[Operation, Kind[Any], list[Column]]] = []
-    grouped += [(Operation.INSERT, kind, _columns(kind, records)) for kind, records in inserts.items()]
-    grouped += [(Operation.UPDATE, kind, _updated(kind, changed)) for kind, changed in updates.items()]
-    grouped += [(Operation.DELETE, kind, _deleted(gone)) for kind, gone in deletes.items()]
-    return sorted(grouped, key=lambda group: (group[1].name, group[0]))
+    found: list[tuple[Operation, Kind[Any], list[Column]]] = []
+    found += [(Operation.INSERT, kind, _columns(kind, records)) for kind, records in inserts.items()]
+    found += [(Operation.UPDATE, kind, _updated(kind, changed)) for kind, changed in updates.items()]
+    found += [(Operation.DELETE, kind, _deleted(gone)) for kind, gone in deletes.items()]
+    return sorted(found, key=lambda one: (one[1].name, one[0]))
 
 
 def _columns(kind: Kind[Any], records: Sequence[Record]) -> list[Column]:

@@ -30,7 +30,7 @@ from interlock.store.postgres_driver import (
     is_gone,
     throw_away,
 )
-from interlock.store.postgres_pipeline import Asked, Pipeline
+from interlock.store.postgres_pipeline import ROLLBACK, Pipeline
 
 A = TypeVar("A")
 
@@ -233,7 +233,7 @@ async def _end_transaction(writer: Pipeline, error: BaseException) -> None:
     if isinstance(error, Exception) and not is_open and not writer.is_closed():
         with contextlib.suppress(Exception):
             if writer.is_in_transaction:
-                await writer.ask(Asked("ROLLBACK"), seconds=_ROLLBACK_SECONDS)
+                await writer.ask(ROLLBACK, seconds=_ROLLBACK_SECONDS)
             return
     writer.terminate()
 
