@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from interlock.kernel.record import Key
+from interlock.kernel.record import Key, Kind
 from interlock.kernel.world import Changes, Update
 from interlock.store import postgres_sql as sql
-from interlock.store.postgres_driver import connect
+from interlock.store.named_sql import named_sql
+from interlock.store.postgres_driver import Session, connect
 from interlock.store.postgres_pipeline import Asked
+from interlock.store.rooms import kinds
 from tests.conformance.places import PostgresPlace, serving
 from tests.kernel.counters import COUNTERS, TENANT, Counter
 
@@ -68,6 +72,84 @@ async def test_rows_are_found_by_their_whole_key_even_by_a_plan_for_an_empty_tab
     assert len(found) == 1, plan
     assert "tenant = " in found[0]
     assert "id = " in found[0]
+
+
+@pytest.mark.parametrize("rows", [0, 400])
+async def test_a_key_is_found_by_its_own_index_however_few_rows_there_were(
+    postgres_place: PostgresPlace, rows: int
+) -> None:
+    async with serving(postgres_place.store()):
+        session = await connect(postgres_place.url, 10)
+        try:
+            for kind in kinds().values():
+                await _fill(session, kind, rows)
+            # Entries are only ever added, and read by their numbers.
+            looked_up = [kind for kind in kinds().values() if kind.table != "audit_entries"]
+            used = {name for kind in looked_up for name in await _indexes_used(session, kind)}
+            unique = await session.fetch("SELECT indexrelid::regclass::text FROM pg_index WHERE indisunique")
+        finally:
+            session.terminate()
+    assert len(used) == len(looked_up)
+    assert used <= {row[0] for row in unique}
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("approvals.due_jobs", "jobs_by_due"),
+        ("effects.overdue_effects", "effects_overdue"),
+        ("grants.open_grants", "grants_open"),
+        ("grants.overdue_grants", "grants_overdue"),
+        ("jobs.lost_jobs", "jobs_by_lease"),
+        ("jobs.runnable_jobs", "jobs_runnable"),
+        ("jobs.runnable_topics", "jobs_runnable"),
+        ("jobs.unclaimed_jobs", "jobs_by_offer"),
+        ("leases.exclusive_leases_under", "leases_live"),
+        ("leases.leases_under", "leases_live"),
+        ("leases.overdue_leases", "leases_overdue"),
+        ("outbox.events_after", "events_by_tenant"),
+        ("outbox.every_event_after", "events_by_position"),
+        ("targets.jobs_waiting_on", "jobs_waiting_on_target"),
+    ],
+)
+async def test_what_decisions_look_for_has_an_index_even_in_a_plan_for_an_empty_table(
+    postgres_place: PostgresPlace, name: str, index: str
+) -> None:
+    async with serving(postgres_place.store()):
+        session = await connect(postgres_place.url, 10)
+        try:
+            block = named_sql(name)
+            assert await _indexes(session, block.postgres, len(block.parameters)) == {index}
+        finally:
+            session.terminate()
+
+
+async def _indexes_used(session: Session, kind: Kind[Any]) -> set[str]:
+    asked = sql.load(sql.grouped((kind.key(TENANT, "k1"),), (), sql.Lock.WAIT))
+    return await _indexes(session, asked.sql, len(asked.values))
+
+
+async def _indexes(session: Session, statement: str, values: int) -> set[str]:
+    await session.execute(f"PREPARE it AS {statement}")
+    plan = await session.fetch(f"EXPLAIN EXECUTE it({', '.join(['NULL'] * values)})")
+    await session.execute("DEALLOCATE it")
+    lines = [row[0].split() for row in plan if "Index" in row[0] and " on " in row[0]]
+    return {words[words.index("using" if "using" in words else "on") + 1] for words in lines}
+
+
+async def _fill(session: Session, kind: Kind[Any], rows: int) -> None:
+    """Rows of one tenant that nobody has counted yet."""
+    columns = await session.fetch(
+        "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = $1 AND "
+        "is_identity = 'NO' AND is_generated = 'NEVER' AND column_default IS NULL AND is_nullable = 'NO'",
+        kind.table,
+    )
+    values = {name: "n" if of_type == "bigint" else "'k' || n" for name, of_type in columns}
+    values["tenant"] = f"'{TENANT}'"
+    await session.execute(
+        f"INSERT INTO {kind.table} ({', '.join(values)}) "
+        f"SELECT {', '.join(values.values())} FROM generate_series(1, {rows}) AS n"
+    )
 
 
 def _text(value: str | bytes) -> str:
