@@ -21,8 +21,10 @@ async def list_approvals(
     name, params = "list_approvals", {"tenant": tenant}
     if state is ApprovalState.EXPIRED:
         name, params = "list_expired_approvals", {"tenant": tenant, "now": micros(now)}
+    elif state is ApprovalState.PENDING:
+        name = "list_pending_approvals"
     elif state is not None:
-        name, params = "list_approvals_by_state", {"tenant": tenant, "state": state.value}
+        name, params = "list_decided_approvals", {"tenant": tenant, "state": state.value}
     return await page_of(
         store,
         JOBS,

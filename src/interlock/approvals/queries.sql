@@ -2,34 +2,37 @@
 -- A tenant's approval requests, newest first: from each state the newest, which their index has.
 SELECT body FROM (
   SELECT id, body FROM (
-    SELECT id, body FROM jobs WHERE tenant = :tenant AND approval_state = 'pending' AND id < :before
+    SELECT id, body FROM jobs WHERE tenant = :tenant AND state = 'APPROVAL' AND id < :before
     ORDER BY id DESC LIMIT :limit
   ) AS pending
   UNION ALL
   SELECT id, body FROM (
-    SELECT id, body FROM jobs WHERE tenant = :tenant AND approval_state = 'approved' AND id < :before
+    SELECT id, body FROM jobs
+    WHERE tenant = :tenant AND approval_state = 'approved' AND approval_state <> 'pending' AND id < :before
     ORDER BY id DESC LIMIT :limit
   ) AS approved
   UNION ALL
   SELECT id, body FROM (
-    SELECT id, body FROM jobs WHERE tenant = :tenant AND approval_state = 'rejected' AND id < :before
+    SELECT id, body FROM jobs
+    WHERE tenant = :tenant AND approval_state = 'rejected' AND approval_state <> 'pending' AND id < :before
     ORDER BY id DESC LIMIT :limit
   ) AS rejected
   UNION ALL
   SELECT id, body FROM (
-    SELECT id, body FROM jobs WHERE tenant = :tenant AND approval_state = 'expired' AND id < :before
+    SELECT id, body FROM jobs
+    WHERE tenant = :tenant AND approval_state = 'expired' AND approval_state <> 'pending' AND id < :before
     ORDER BY id DESC LIMIT :limit
   ) AS expired
-  UNION ALL
-  SELECT id, body FROM (
-    SELECT id, body FROM jobs WHERE tenant = :tenant AND approval_state = 'withdrawn' AND id < :before
-    ORDER BY id DESC LIMIT :limit
-  ) AS withdrawn
 ) AS every_state ORDER BY id DESC LIMIT :limit;
 
--- name: list_approvals_by_state
--- A tenant's approval requests in one state, newest first.
-SELECT body FROM jobs WHERE tenant = :tenant AND approval_state = :state AND id < :before
+-- name: list_pending_approvals
+-- A tenant's approval requests that wait for people, newest first.
+SELECT body FROM jobs WHERE tenant = :tenant AND state = 'APPROVAL' AND id < :before
+ORDER BY id DESC LIMIT :limit;
+
+-- name: list_decided_approvals
+-- A tenant's approval requests that were decided one way, newest first.
+SELECT body FROM jobs WHERE tenant = :tenant AND approval_state = :state AND approval_state <> 'pending' AND id < :before
 ORDER BY id DESC LIMIT :limit;
 
 -- name: list_expired_approvals
@@ -37,12 +40,13 @@ ORDER BY id DESC LIMIT :limit;
 WITH overdue AS MATERIALIZED (SELECT tenant, id FROM jobs WHERE due_at <= :now)
 SELECT body FROM (
   SELECT id, body FROM (
-    SELECT id, body FROM jobs WHERE tenant = :tenant AND approval_state = 'expired' AND id < :before
+    SELECT id, body FROM jobs
+    WHERE tenant = :tenant AND approval_state = 'expired' AND approval_state <> 'pending' AND id < :before
     ORDER BY id DESC LIMIT :limit
   ) AS swept
   UNION ALL
   SELECT id, body FROM (
-    SELECT id, body FROM jobs WHERE tenant = :tenant AND approval_state = 'pending' AND id IN (
+    SELECT id, body FROM jobs WHERE tenant = :tenant AND state = 'APPROVAL' AND id IN (
       SELECT id FROM overdue WHERE tenant = :tenant AND id < :before
     )
     ORDER BY id DESC LIMIT :limit
