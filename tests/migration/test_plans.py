@@ -108,6 +108,12 @@ def test_a_list_costs_the_same_however_much_is_under_way(name: str) -> None:
     assert many <= 1.5 * few + 500, f"{few} steps beside {FEW} rows, {many} beside {MANY}"
 
 
+@pytest.mark.parametrize("name", ["grants.list_grants_by_state", "grants.list_grants_by_task_and_state"])
+def test_expired_grants_cost_the_same_however_many_are_open(name: str) -> None:
+    few, many = (_steps(_database("live", rows, "default"), name, state="expired") for rows in (FEW, MANY))
+    assert many <= 1.5 * few + 500, f"{few} steps beside {FEW} rows, {many} beside {MANY}"
+
+
 @pytest.mark.parametrize("name", ["jobs.runnable_jobs", "jobs.runnable_topics"])
 def test_a_claim_costs_the_same_however_many_jobs_wait_for_their_time(name: str) -> None:
     few, many = (_steps(_database("delayed", rows, "default"), name) for rows in (FEW, MANY))
@@ -156,9 +162,14 @@ def _filler(name: str, tenant: str, kind: str, needed: int) -> str:
     return "n" if kind == "INTEGER" else "'{}'"
 
 
-def _steps(database: Any, name: str) -> int:
+def _steps(database: Any, name: str, state: str | None = None) -> int:
     block = named_sql(name)
-    asked = {**ASKED, "state": RARE_STATE.get(name.partition(".")[0]), "conflict_id": "c1", "grant_id": "g1"}
+    asked = {
+        **ASKED,
+        "state": state or RARE_STATE.get(name.partition(".")[0]),
+        "conflict_id": "c1",
+        "grant_id": "g1",
+    }
     if "seq <" in block.sqlite or "seq DESC" in block.sqlite:
         asked["before"] = 2**62
     if "position >" in block.sqlite:

@@ -32,20 +32,21 @@ ORDER BY id DESC LIMIT :limit;
 
 -- name: list_lost_runs
 -- A tenant's runs that are lost, noted or by now, newest first.
+WITH late AS MATERIALIZED (SELECT id FROM runs WHERE tenant = :tenant AND slot_expires_at <= :now)
 SELECT body FROM (
   SELECT id, body FROM (
     SELECT id, body FROM runs WHERE tenant = :tenant AND state = 'lost' AND id < :before
     ORDER BY id DESC LIMIT :limit
   ) AS noted
   UNION ALL
-  SELECT id, body FROM (
-    SELECT id, body FROM runs WHERE tenant = :tenant AND slot_expires_at <= :now AND id < :before
-    ORDER BY id DESC LIMIT :limit
+  SELECT id, (SELECT r.body FROM runs r WHERE r.tenant = :tenant AND r.id = overdue.id) FROM (
+    SELECT id FROM late WHERE id < :before ORDER BY id DESC LIMIT :limit
   ) AS overdue
 ) AS both_kinds ORDER BY id DESC LIMIT :limit;
 
 -- name: list_lost_runs_by_workflow
 -- A tenant's runs of one workflow that are lost, noted or by now, newest first.
+WITH late AS MATERIALIZED (SELECT workflow, id FROM runs WHERE tenant = :tenant AND slot_expires_at <= :now)
 SELECT body FROM (
   SELECT id, body FROM (
     SELECT id, body FROM runs
@@ -53,10 +54,8 @@ SELECT body FROM (
     ORDER BY id DESC LIMIT :limit
   ) AS noted
   UNION ALL
-  SELECT id, body FROM (
-    SELECT id, body FROM runs
-    WHERE tenant = :tenant AND slot_expires_at <= :now AND workflow = :workflow AND id < :before
-    ORDER BY id DESC LIMIT :limit
+  SELECT id, (SELECT r.body FROM runs r WHERE r.tenant = :tenant AND r.id = overdue.id) FROM (
+    SELECT id FROM late WHERE workflow = :workflow AND id < :before ORDER BY id DESC LIMIT :limit
   ) AS overdue
 ) AS both_kinds ORDER BY id DESC LIMIT :limit;
 

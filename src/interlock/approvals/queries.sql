@@ -37,7 +37,7 @@ ORDER BY id DESC LIMIT :limit;
 
 -- name: list_expired_approvals
 -- A tenant's expired approval requests and those that are due, which may be expired by now, newest first.
-WITH overdue AS MATERIALIZED (SELECT tenant, id FROM jobs WHERE due_at <= :now)
+WITH overdue AS MATERIALIZED (SELECT tenant, state, id FROM jobs WHERE due_at <= :now)
 SELECT body FROM (
   SELECT id, body FROM (
     SELECT id, body FROM jobs
@@ -45,10 +45,8 @@ SELECT body FROM (
     ORDER BY id DESC LIMIT :limit
   ) AS swept
   UNION ALL
-  SELECT id, body FROM (
-    SELECT id, body FROM jobs WHERE tenant = :tenant AND state = 'APPROVAL' AND id IN (
-      SELECT id FROM overdue WHERE tenant = :tenant AND id < :before
-    )
+  SELECT id, (SELECT j.body FROM jobs j WHERE j.tenant = :tenant AND j.id = due.id) FROM (
+    SELECT id FROM overdue WHERE tenant = :tenant AND state = 'APPROVAL' AND id < :before
     ORDER BY id DESC LIMIT :limit
   ) AS due
 ) AS both_kinds ORDER BY id DESC LIMIT :limit;

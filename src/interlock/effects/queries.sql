@@ -8,21 +8,23 @@ ORDER BY overdue_at, tenant, id LIMIT :limit;
 SELECT body FROM effects WHERE tenant = :tenant AND uid < :before ORDER BY uid DESC LIMIT :limit;
 
 -- name: list_effects_by_state
--- A tenant's effects in one state by now, the newest first: an overdue attempt is no longer in progress.
+-- A tenant's effects in one state by now (an overdue attempt is no longer in progress), newest first, as their index has.
 SELECT body FROM effects
-WHERE tenant = :tenant AND state = :state AND (overdue_at IS NULL OR overdue_at > :now) AND uid < :before
-ORDER BY uid DESC LIMIT :limit;
+WHERE tenant = :tenant AND state >= :state AND state <= :state
+  AND (overdue_at IS NULL OR overdue_at > :now) AND uid < :before
+ORDER BY state DESC, uid DESC LIMIT :limit;
 
 -- name: list_ambiguous_effects
 -- A tenant's effects whose outcome is unknown, noted or overdue by now, the newest first.
+WITH late AS MATERIALIZED (SELECT tenant, uid, id FROM effects WHERE overdue_at <= :now)
 SELECT body FROM (
   SELECT uid, body FROM (
-    SELECT uid, body FROM effects WHERE tenant = :tenant AND state = 'AMBIGUOUS' AND uid < :before
-    ORDER BY uid DESC LIMIT :limit
+    SELECT uid, body FROM effects
+    WHERE tenant = :tenant AND state >= 'AMBIGUOUS' AND state <= 'AMBIGUOUS' AND uid < :before
+    ORDER BY state DESC, uid DESC LIMIT :limit
   ) AS noted
   UNION ALL
-  SELECT uid, body FROM (
-    SELECT uid, body FROM effects WHERE overdue_at <= :now AND tenant = :tenant AND uid < :before
-    ORDER BY uid DESC LIMIT :limit
+  SELECT uid, (SELECT e.body FROM effects e WHERE e.tenant = :tenant AND e.id = overdue.id) FROM (
+    SELECT uid, id FROM late WHERE tenant = :tenant AND uid < :before ORDER BY uid DESC LIMIT :limit
   ) AS overdue
 ) AS both_kinds ORDER BY uid DESC LIMIT :limit;

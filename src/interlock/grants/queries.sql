@@ -23,6 +23,7 @@ SELECT body FROM grants WHERE tenant = :tenant AND task = :task AND id < :before
 
 -- name: list_grants_by_state
 -- Grants that count as being in one state now, newest first: an overdue one is expired, not open.
+WITH late AS MATERIALIZED (SELECT tenant, id FROM grants WHERE :state = 'expired' AND open_until <= :now)
 SELECT body FROM (
   SELECT id, body FROM (
     SELECT id, body FROM grants
@@ -30,15 +31,14 @@ SELECT body FROM (
     ORDER BY id DESC LIMIT :limit
   ) AS noted
   UNION ALL
-  SELECT id, body FROM (
-    SELECT id, body FROM grants
-    WHERE :state = 'expired' AND open_until <= :now AND tenant = :tenant AND id < :before
-    ORDER BY id DESC LIMIT :limit
+  SELECT id, (SELECT g.body FROM grants g WHERE g.tenant = :tenant AND g.id = overdue.id) FROM (
+    SELECT id FROM late WHERE tenant = :tenant AND id < :before ORDER BY id DESC LIMIT :limit
   ) AS overdue
 ) AS both_kinds ORDER BY id DESC LIMIT :limit;
 
 -- name: list_grants_by_task_and_state
 -- Grants of one task that count as being in one state now, newest first.
+WITH late AS MATERIALIZED (SELECT tenant, task, id FROM grants WHERE :state = 'expired' AND open_until <= :now)
 SELECT body FROM (
   SELECT id, body FROM (
     SELECT id, body FROM grants
@@ -47,10 +47,8 @@ SELECT body FROM (
     ORDER BY id DESC LIMIT :limit
   ) AS noted
   UNION ALL
-  SELECT id, body FROM (
-    SELECT id, body FROM grants
-    WHERE :state = 'expired' AND open_until <= :now AND tenant = :tenant AND task = :task AND id < :before
-    ORDER BY id DESC LIMIT :limit
+  SELECT id, (SELECT g.body FROM grants g WHERE g.tenant = :tenant AND g.id = overdue.id) FROM (
+    SELECT id FROM late WHERE tenant = :tenant AND task = :task AND id < :before ORDER BY id DESC LIMIT :limit
   ) AS overdue
 ) AS both_kinds ORDER BY id DESC LIMIT :limit;
 

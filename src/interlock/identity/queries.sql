@@ -10,10 +10,12 @@ SELECT 1 FROM api_keys LIMIT 1;
 
 -- name: list_keys
 -- Keys of a tenant, newest first.
-SELECT k.created_seq, k.body, p.body FROM api_keys k
-JOIN principals p ON p.tenant = k.tenant AND p.id = k.principal
-WHERE k.tenant = :tenant AND k.created_seq < :before
-ORDER BY k.created_seq DESC LIMIT :limit;
+SELECT created_seq, body, owner FROM (
+  SELECT k.created_seq, k.body,
+    (SELECT p.body FROM principals p WHERE p.tenant = k.tenant AND p.id = k.principal) AS owner
+  FROM api_keys k WHERE k.tenant = :tenant AND k.created_seq < :before
+  ORDER BY k.created_seq DESC LIMIT :limit
+) AS keys WHERE owner IS NOT NULL ORDER BY created_seq DESC LIMIT :limit;
 
 -- name: list_principals
 -- Principals of a tenant by name.

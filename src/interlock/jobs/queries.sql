@@ -18,22 +18,22 @@ SELECT body FROM jobs WHERE tenant = :tenant AND state = (:state || '') AND topi
 ORDER BY id DESC LIMIT :limit;
 
 -- name: list_expired_jobs
--- A tenant's expired jobs and those that are due, which may be expired by now, newest first.
+-- A tenant's expired jobs and those that are due, which may be expired by now, newest first. Few are due at any time.
+WITH overdue AS MATERIALIZED (SELECT tenant, id FROM jobs WHERE due_at <= :now)
 SELECT body FROM (
   SELECT id, body FROM (
     SELECT id, body FROM jobs WHERE tenant = :tenant AND state = 'EXPIRED' AND id < :before
     ORDER BY id DESC LIMIT :limit
   ) AS swept
   UNION ALL
-  SELECT id, body FROM (
-    SELECT id, body FROM jobs WHERE due_at <= :now AND tenant = :tenant AND id < :before
-    ORDER BY id DESC LIMIT :limit
+  SELECT id, (SELECT j.body FROM jobs j WHERE j.tenant = :tenant AND j.id = due.id) FROM (
+    SELECT id FROM overdue WHERE tenant = :tenant AND id < :before ORDER BY id DESC LIMIT :limit
   ) AS due
 ) AS both_kinds ORDER BY id DESC LIMIT :limit;
 
 -- name: list_expired_jobs_by_topic
--- A tenant's jobs of one topic that are expired or due, newest first. Few are due at any time, whatever the topic.
-WITH overdue AS MATERIALIZED (SELECT tenant, id FROM jobs WHERE due_at <= :now)
+-- A tenant's jobs of one topic that are expired or due, newest first.
+WITH overdue AS MATERIALIZED (SELECT tenant, topic, id FROM jobs WHERE due_at <= :now)
 SELECT body FROM (
   SELECT id, body FROM (
     SELECT id, body FROM jobs
@@ -41,10 +41,8 @@ SELECT body FROM (
     ORDER BY id DESC LIMIT :limit
   ) AS swept
   UNION ALL
-  SELECT id, body FROM (
-    SELECT id, body FROM jobs WHERE tenant = :tenant AND topic = :topic AND id IN (
-      SELECT id FROM overdue WHERE tenant = :tenant AND id < :before
-    )
+  SELECT id, (SELECT j.body FROM jobs j WHERE j.tenant = :tenant AND j.id = due.id) FROM (
+    SELECT id FROM overdue WHERE tenant = :tenant AND topic = :topic AND id < :before
     ORDER BY id DESC LIMIT :limit
   ) AS due
 ) AS both_kinds ORDER BY id DESC LIMIT :limit;
@@ -64,10 +62,13 @@ ORDER BY rank, runnable_at, id LIMIT :limit;
 -- name: runnable_topics
 -- Topics after a given one that have a job to claim by now, each with the turn of its first (null if none yet).
 WITH RECURSIVE topics (topic) AS (
-  SELECT min(topic) FROM jobs WHERE tenant = :tenant AND runnable_at IS NOT NULL AND topic > :after
+  SELECT (SELECT j.topic FROM jobs j
+          WHERE j.tenant = :tenant AND j.runnable_at IS NOT NULL AND j.topic > :after
+          ORDER BY j.topic LIMIT 1)
   UNION ALL
-  SELECT (SELECT min(j.topic) FROM jobs j
-          WHERE j.tenant = :tenant AND j.runnable_at IS NOT NULL AND j.topic > topics.topic)
+  SELECT (SELECT j.topic FROM jobs j
+          WHERE j.tenant = :tenant AND j.runnable_at IS NOT NULL AND j.topic > topics.topic
+          ORDER BY j.topic LIMIT 1)
   FROM topics WHERE topics.topic IS NOT NULL
 )
 SELECT t.topic,

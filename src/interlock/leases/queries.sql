@@ -41,9 +41,11 @@ ORDER BY id DESC LIMIT :limit;
 
 -- name: list_live_leases_by_resource
 -- Leases of one resource that hold it by now, newest first.
-SELECT body FROM leases WHERE tenant = :tenant AND resource = :resource AND live_until IS NOT NULL
-  AND live_until > :now AND id < :before
-ORDER BY id DESC LIMIT :limit;
+WITH live AS MATERIALIZED (
+  SELECT id FROM leases WHERE tenant = :tenant AND resource = :resource AND live_until IS NOT NULL AND live_until > :now
+)
+SELECT (SELECT l.body FROM leases l WHERE l.tenant = :tenant AND l.id = live.id)
+FROM live WHERE id < :before ORDER BY id DESC LIMIT :limit;
 
 -- name: list_live_leases_by_owner
 -- Leases of one owner that hold something by now, newest first.
@@ -53,9 +55,12 @@ ORDER BY id DESC LIMIT :limit;
 
 -- name: list_live_leases_by_resource_and_owner
 -- Leases of one resource and owner that hold it by now, newest first.
-SELECT body FROM leases WHERE tenant = :tenant AND resource = :resource AND owner = :owner
-  AND live_until IS NOT NULL AND live_until > :now AND id < :before
-ORDER BY id DESC LIMIT :limit;
+WITH live AS MATERIALIZED (
+  SELECT owner, id FROM leases
+  WHERE tenant = :tenant AND resource = :resource AND live_until IS NOT NULL AND live_until > :now
+)
+SELECT (SELECT l.body FROM leases l WHERE l.tenant = :tenant AND l.id = live.id)
+FROM live WHERE owner = :owner AND id < :before ORDER BY id DESC LIMIT :limit;
 
 -- name: list_checkpoints
 -- The last checkpoints of one lease, newest first.
