@@ -219,7 +219,10 @@ def _check_role(operation: Operation[C, S, Any, Any], caller: C) -> None:
 
 
 def _as_told_by(operation: Operation[Any, Any, Any, Any] | None, refused: Problem) -> Problem:
-    if operation is None or refused.code != "store_unavailable" or operation.unavailable == refused.code:
+    """Where not to know is an answer of its own, a store that is locked cannot be asked any more than a silent one."""
+    if operation is None or operation.unavailable == "store_unavailable":
+        return refused
+    if refused.code not in ("store_unavailable", "lock_busy"):
         return refused
     return problem(operation.unavailable, refused.detail, retry_after_ms=refused.retry_after_ms)
 

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from interlock.api.metrics import Registry
-from interlock.kernel.refusal import Overloaded
+from interlock.kernel.refusal import LockBusy, Overloaded
 from interlock.kernel.storage import StoreDown
 from interlock.kernel.wakes import Wakes
 from interlock.outbox import queries
@@ -151,7 +151,7 @@ class EventFeed:
             while True:
                 try:
                     pause = await self.read_once()
-                except (StoreDown, Overloaded) as down:
+                except (StoreDown, LockBusy, Overloaded) as down:
                     log.debug("events wait for the store: %s", down)
                     pause = _OUTAGE_SECONDS
                 except Exception:

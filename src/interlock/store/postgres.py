@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from interlock.kernel.record import Kind, Params, Record, micros
+from interlock.kernel.refusal import LockBusy
 from interlock.kernel.storage import (
     CommitUnconfirmed,
     CommitUnknown,
@@ -120,8 +121,9 @@ class PostgresStore:
             block = named_sql(name)
             arguments = block.arguments(values)
             try:
-                gone += len(await self._connections.read(f"{block.postgres} RETURNING 1", arguments))
-            except WriteConflict as held:
+                deleting = f"{block.postgres} RETURNING 1"
+                gone += len(await self._connections.read(deleting, arguments, lock_seconds=0))
+            except LockBusy as held:
                 raise LockTimeout("somebody uses a row that could go; prune again later") from held
         return gone
 

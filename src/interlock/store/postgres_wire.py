@@ -5,7 +5,8 @@ never reused.
 
 A read that spends its budget in line for a reading connection found the readers busy or the server silent. Which
 of the two, the answers to everybody else say: if one came in the latter half of its wait, the server works and has
-too much to do (`Overloaded`); if none did, it does not answer (`StoreDown`).
+too much to do (`Overloaded`); if none did, it does not answer (`StoreDown`). One that meets a table that somebody
+has locked asks again until it has waited as long as a decision does for a record (`LockBusy`).
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, TypeVar
 
-from interlock.kernel.refusal import Overloaded
+from interlock.kernel.refusal import LockBusy, Overloaded
 from interlock.kernel.storage import CommitUnconfirmed, CommitUnknown, StoreDown, WriteConflict
 from interlock.store.postgres_driver import (
     CUT,
     GONE,
+    LOCKED,
     RACED,
     SERVER_SAID_NO,
     Session,
@@ -37,6 +39,7 @@ A = TypeVar("A")
 _SECONDS_MIN = 0.01
 _READERS_MAX = 4
 _READ_SECONDS_MIN = 0.05
+_LOCKED_SECONDS = 2.0
 _ROLLBACK_SECONDS = 1.0
 _RETRY_SECONDS = (1.0, 30.0)
 
@@ -123,18 +126,25 @@ class Connections:
         finally:
             throw_away(session)
 
-    async def read(self, sql: str, arguments: Sequence[Any], seconds: float | None = None) -> list[Any]:
+    async def read(
+        self,
+        sql: str,
+        arguments: Sequence[Any],
+        seconds: float | None = None,
+        *,
+        lock_seconds: float = _LOCKED_SECONDS,
+    ) -> list[Any]:
         """Run one statement by itself; a connection that went stale while idle is replaced once."""
         budget = _Budget(seconds or self._io_seconds)
         session = await self._free_reader(budget)
         try:
             if session is not None:
                 with contextlib.suppress(*CUT):
-                    return self._hear(await session.fetch(sql, *arguments, timeout=budget.left))
+                    return await self._fetch(session, sql, arguments, budget, lock_seconds)
                 throw_away(session)
                 session = None
             session = await self._connect(budget.left)
-            return self._hear(await session.fetch(sql, *arguments, timeout=budget.left))
+            return await self._fetch(session, sql, arguments, budget, lock_seconds)
         except BaseException as error:
             if session is not None and is_gone(error):
                 throw_away(session)
@@ -163,6 +173,21 @@ class Connections:
             session = self._readers.get_nowait()
             if session is not None:
                 throw_away(session)
+
+    async def _fetch(
+        self, session: Session, sql: str, arguments: Sequence[Any], budget: _Budget, lock_seconds: float
+    ) -> list[Any]:
+        while True:
+            try:
+                return self._hear(await session.fetch(sql, *arguments, timeout=budget.left))
+            except LOCKED as error:
+                # The server waited a little for the lock before it said so.
+                self._hear()
+                if budget.spent >= lock_seconds or budget.left <= 2 * _READ_SECONDS_MIN:
+                    raise LockBusy(
+                        "another actor has locked a table and did not let go of it in time; retry after the given time",
+                        retry_after_seconds=budget.spent,
+                    ) from error
 
     async def _free_reader(self, budget: _Budget) -> Session | None:
         try:
