@@ -55,7 +55,7 @@ _IDLE_IN_TRANSACTION_MS = 2000
 _STATEMENTS_KEPT = 512
 _HOST_SECONDS_MAX = 2.0
 
-# Plans are made once and must stay good: batches touch rows by key only, so an index is always right.
+# Plans are made once and must stay good: an index is always right, and its condition says for whom (decision 0033).
 _SETTINGS = {
     "application_name": "interlock",
     "lock_timeout": str(_LOCK_TIMEOUT_MS),
