@@ -88,11 +88,16 @@ class JobExpired(DecisionRefused):
 
 
 class NotActionable(DecisionRefused):
-    def __init__(self, job_id: str, state: str, verb: str) -> None:
+    """`by` and `at` say who did it before, if somebody did."""
+
+    def __init__(
+        self, job_id: str, state: str, verb: str, *, by: str | None = None, at: datetime | None = None
+    ) -> None:
+        first = f": {by} was first" if by else ""
         super().__init__(
-            f"{job_id} is {state}, so there is nothing to {verb}; read it with GET /api/v1/jobs/{job_id}"
+            f"{job_id} is {state}, so there is nothing to {verb}{first}; read it with GET /api/v1/jobs/{job_id}"
         )
-        self.state = state
+        self.state, self.by, self.at = state, by, at
 
 
 class SubmitterUnknown(DecisionRefused):

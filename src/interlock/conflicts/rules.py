@@ -159,7 +159,7 @@ class ResolveConflict(Command[Conflict], frozen=True, kw_only=True):
         state = TRANSITIONS.get((conflict.state, "resolve"))
         if state is None:
             settled = conflict.resolution.value if conflict.resolution else ""
-            raise AlreadyResolved(conflict.id, conflict.resolved_by or "", settled)
+            raise AlreadyResolved(conflict.id, conflict.resolved_by or "", conflict.resolved_at, settled)
         for _, step in self.steps:
             step.decide(world)
         settled = msgspec.structs.replace(

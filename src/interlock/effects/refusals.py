@@ -54,11 +54,17 @@ class EffectFenceStale(Refusal):
 
 
 class EffectNotActionable(Refusal):
-    def __init__(self, action_id: str, state: str, verb: str) -> None:
+    """`by` and `at` say who settled it, if somebody did."""
+
+    def __init__(
+        self, action_id: str, state: str, verb: str, *, by: str | None = None, at: datetime | None = None
+    ) -> None:
+        who = f", as {by} said" if by else ""
         super().__init__(
-            f"{action_id} is {state}, so there is nothing to {verb}; read it with GET /api/v1/effects/{action_id}"
+            f"{action_id} is {state}{who}, so there is nothing to {verb}; "
+            f"read it with GET /api/v1/effects/{action_id}"
         )
-        self.state = state
+        self.state, self.by, self.at = state, by, at
 
 
 class Superseded(Refusal):

@@ -44,7 +44,14 @@ class ResolveEffect(Command[Effect], frozen=True, kw_only=True):
             return self._resolve(world, effect, by)
         if effect.resolved is not None and effect.resolved.outcome is self.outcome:
             return effect
-        raise EffectNotActionable(effect.id, effect.state.value, "resolve")
+        said = effect.resolved
+        raise EffectNotActionable(
+            effect.id,
+            effect.state.value,
+            "resolve",
+            by=said.by if said else None,
+            at=said.at if said else None,
+        )
 
     def _resolve(self, world: World, effect: Effect, by: Principal) -> Effect:
         happened = self.outcome is Outcome.COMMITTED

@@ -89,13 +89,14 @@ class RetryJob(Command[Job], frozen=True, kw_only=True):
         job = find_own_job(world, self.caller, self.job_id)
         after = TRANSITIONS.get((job.state, "retry"))
         if after is None:
-            raise NotActionable(job.id, job.state.value, "retry")
+            raise NotActionable(job.id, job.state.value, "retry", by=job.retried_by, at=job.retried_at)
         if job.is_over_at(world.now):
             # Put back it would expire at once, and be a dead letter no more.
             raise PermissionMissing(job.id, job.state.value, "its time to begin has passed")
         waiting = msgspec.structs.replace(
-            job, state=after, attempt=0, not_before=world.now, finished_at=None, updated_at=world.now
-        )
+            job, state=after, attempt=0, not_before=world.now, finished_at=None, updated_at=world.now,
+            retried_by=self.caller.principal, retried_at=world.now,
+        )  # fmt: skip
         stored = world.put(JOBS, waiting)
         record_change(world, stored, self.caller, "retry", reason=self.reason)
         announce_job(world, stored, "job.retried", by=self.caller.principal)

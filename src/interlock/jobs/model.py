@@ -191,6 +191,8 @@ class Job(Record, frozen=True, kw_only=True):
     finished_at: datetime | None = None
     offered: int = 0
     offered_at: datetime | None = None
+    retried_by: str | None = None
+    retried_at: datetime | None = None
 
     @property
     def is_intact(self) -> bool:

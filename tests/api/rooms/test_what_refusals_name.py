@@ -29,6 +29,60 @@ async def test_a_decision_that_comes_too_late_names_state_and_winner(durable: St
     assert late_no.document["decided_by"] == late_yes.document["decided_by"] == "ada"
 
 
+async def test_who_retries_too_late_learns_who_was_first(durable: Stage) -> None:
+    await durable.policy(ASK)
+    bot, ada, bob = (
+        await durable.agent(),
+        await durable.person("ada", "operate"),
+        await durable.person("bob", "operate"),
+    )
+    worker = await durable.key("w", "worker", "work")
+    job = await durable.submit(bot, topic="read", max_attempts=1)
+    [claimed] = (await durable.call("POST", "jobs/claim", worker, {"topics": ["read"]})).document["jobs"]
+    dead = {"fence": claimed["fence"], "error": "no", "retryable": False}
+    await durable.call("POST", f"jobs/{job}/fail", worker, dead)
+    assert (await durable.call("POST", f"jobs/{job}/retry", ada, {})).status == 200
+
+    late = await durable.call("POST", f"jobs/{job}/retry", bob, {})
+
+    assert named(late) == (409, "not_actionable", "PENDING")
+    assert late.document["decided_by"] == "ada"
+    assert "ada was first" in late.document["detail"]
+
+
+async def test_who_resolves_an_effect_too_late_learns_who_did(durable: Stage) -> None:
+    bot, ada, bob = (
+        await durable.agent(roles="work"),
+        await durable.person("ada"),
+        await durable.person("bob"),
+    )
+    begun = await durable.call("POST", "effects/refund-1/begin", bot, {"request_hash": "sha256:0"})
+    doubt = {"fence": begun.document["fence"], "error": "cut off", "safe_to_retry": False}
+    await durable.call("POST", "effects/refund-1/fail", bot, doubt)
+    said = {"outcome": "committed", "evidence": "seen"}
+    assert (await durable.call("POST", "effects/refund-1/resolve", ada, said)).status == 200
+
+    late = await durable.call("POST", "effects/refund-1/resolve", bob, {**said, "outcome": "not_committed"})
+
+    assert named(late) == (409, "not_actionable", "COMMITTED")
+    assert late.document["decided_by"] == "ada"
+
+
+async def test_who_resolves_a_conflict_too_late_learns_who_did(durable: Stage) -> None:
+    bot, ada, bob = await durable.agent(), await durable.person("ada"), await durable.person("bob")
+    await durable.call("POST", "leases", bot, {"resource": "doc"})
+    await durable.call("POST", "targets/doc/touch", ada, {"version": "2"})
+    [conflict] = (await durable.get("conflicts", ada))["items"]
+    path, said = f"conflicts/{conflict['id']}/resolve", {"resolution": "keep_second", "note": "newer"}
+    assert (await durable.call("POST", path, ada, said)).status == 200
+
+    late = await durable.call("POST", path, bob, said)
+
+    assert named(late) == (409, "conflict", "resolved")
+    assert late.document["decided_by"] == "ada"
+    assert late.document["decided_at"]
+
+
 async def test_drift_names_the_state_of_the_job(stage: Stage) -> None:
     await stage.policy(ASK)
     bot, ada = await stage.agent(), await stage.person("ada")
