@@ -22,6 +22,7 @@ from interlock.store.contract import Row
 from interlock.store.migrations import pending
 from interlock.store.named_sql import named_sql
 from interlock.store.sqlite_batch import SqliteBatches, rows_of, select
+from interlock.store.sqlite_checkpoints import Checkpoints
 from interlock.store.sqlite_driver import (
     FAILED,
     FULL,
@@ -58,6 +59,7 @@ class SqliteStore:
         self._reader: Database | None = None
         self._aside = Aside()
         self._queries = QueryThreads(self._path)
+        self._checkpoints = Checkpoints(self._path)
         self._lock: WriterLock | None = None
         self._heard: Heard | None = None
         self._seen_version: int | None = None
@@ -87,6 +89,7 @@ class SqliteStore:
                 await self._watcher
         await self._aside.close()
         await asyncio.to_thread(self._queries.close)
+        await asyncio.to_thread(self._checkpoints.close)
         self._is_open = False
         self._disconnect()
         forking.unwatch(self.let_fork)
@@ -95,9 +98,11 @@ class SqliteStore:
         """Have the file closed while another thread forks; whoever asks for it next opens it again."""
         async with self._turn:
             self._queries.close()
+            self._checkpoints.close()
             self._disconnect()
             still.stand()
             self._queries = QueryThreads(self._path)
+            self._checkpoints = Checkpoints(self._path)
 
     async def transact(self, transaction: Transaction) -> None:
         async with self._turn:
@@ -197,6 +202,7 @@ class SqliteStore:
 
     def _connect(self) -> tuple[Database, SqliteBatches, WriterLock]:
         self._writer = writer = connect_durably(self._path)
+        self._checkpoints.watch(writer)
         self._batches = batches = SqliteBatches(writer, self._clock)
         self._lock = lock = WriterLock(writer, self._path)
         return writer, batches, lock

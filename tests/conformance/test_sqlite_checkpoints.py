@@ -1,0 +1,101 @@
+"""SQLite's log is copied back beside the commits, stays short, and never makes a COMMIT fail."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from interlock.store import sqlite_checkpoints
+from interlock.store.sqlite_driver import copy_back
+from tests.conformance.places import SqlitePlace, serving
+from tests.kernel.counters import Raise
+
+PAGE = 4096 + 24
+COMMITS = 120
+
+
+def log_pages(place: SqlitePlace) -> int:
+    """How long the log has ever been."""
+    return Path(f"{place.path}-wal").stat().st_size // PAGE
+
+
+def copied_by(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Which connections copied the log back."""
+    copied: list[Any] = []
+
+    def noted(database: Any) -> None:
+        copied.append(database)
+        copy_back(database)
+
+    monkeypatch.setattr(sqlite_checkpoints, "copy_back", noted)
+    return copied
+
+
+async def commit(server: Any, times: int = COMMITS) -> None:
+    for number in range(times):
+        await server.kernel.run(Raise(name=f"c{number}"))
+
+
+async def test_the_log_is_copied_while_others_commit_and_begins_again(
+    sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_checkpoints, "_PAGES_MIN", 20)
+    copied = copied_by(monkeypatch)
+    store = sqlite_place.store()
+    async with serving(store) as server:
+        await commit(server)
+        copying: Any = store._checkpoints._copying
+        await asyncio.wrap_future(copying)
+        await commit(server, 1)
+        await asyncio.wrap_future(store._checkpoints._copying or copying)
+        grown = log_pages(sqlite_place)
+        await commit(server, 10)
+        assert log_pages(sqlite_place) == grown
+        assert copied
+        assert store._writer not in copied  # no COMMIT had to
+
+
+async def test_a_log_that_became_too_long_is_copied_by_a_commit(
+    sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_checkpoints, "_PAGES_MIN", 50)
+    monkeypatch.setattr(sqlite_checkpoints, "WAL_PAGES_MAX", 50)
+    copied = copied_by(monkeypatch)
+    store = sqlite_place.store()
+    async with serving(store) as server:
+        await commit(server)
+        assert set(copied) == {store._writer}
+        assert log_pages(sqlite_place) < 3 * COMMITS
+
+
+async def test_a_reader_who_needs_the_log_keeps_it_and_fails_nobody(
+    sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_checkpoints, "_PAGES_MIN", 20)
+    monkeypatch.setattr(sqlite_checkpoints, "WAL_PAGES_MAX", 60)
+    async with serving(sqlite_place.store()) as server:
+        reader = apsw.Connection(str(sqlite_place.path))
+        reader.execute("BEGIN; SELECT count(*) FROM batches").fetchall()
+        await commit(server)
+        grown = log_pages(sqlite_place)
+        assert grown >= COMMITS
+        reader.execute("COMMIT")
+        reader.close()
+        await commit(server)
+        assert log_pages(sqlite_place) < 2 * grown
+
+
+async def test_a_copy_that_fails_is_not_the_failure_of_a_commit(
+    sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_checkpoints, "_PAGES_MIN", 1)
+    store = sqlite_place.store()
+    async with serving(store) as server:
+        beside: Any = store._checkpoints
+        await asyncio.wrap_future(beside._thread.submit(beside._database.close))
+        await commit(server, 10)
+        assert (await server.kernel.run(Raise(name="c0"))).count == 2
