@@ -119,7 +119,7 @@ def _refused(prepared: Prepared, reason: str) -> Failed:
 def _tell_asking(reason: str) -> None:
     from interlock.cli.output import warn
 
-    warn(f"no grant was claimed ({reason}); asking for an approval")
+    warn(f"no grant was claimed ({reason}); asking the policy instead")
 
 
 def _again(execution_id: str, prepared: Prepared) -> str:
