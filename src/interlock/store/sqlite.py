@@ -2,6 +2,7 @@
 
 One connection writes. Its statements are short and run on the event loop; only what waits runs on a thread: COMMIT
 for the disk (decisions 0003 and 0026), and BEGIN for another process that has the file's one writer lock (0025).
+Beside them another thread copies the log back into the file (0034).
 """
 
 from __future__ import annotations
