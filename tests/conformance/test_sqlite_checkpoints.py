@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,14 @@ from tests.kernel.counters import Raise
 
 PAGE = 4096 + 24
 COMMITS = 120
+# SQLite's WAL_CKPT_LOCK is one byte of the file that processes share.
+HOLD = """
+import fcntl, sys
+file = open(sys.argv[1], "r+b")
+fcntl.lockf(file, fcntl.LOCK_EX, 1, 121)
+print("held", flush=True)
+sys.stdin.read()
+"""
 
 
 def log_pages(place: SqlitePlace) -> int:
@@ -33,6 +45,19 @@ def copied_by(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(sqlite_checkpoints, "copy_back", noted)
     return copied
+
+
+@contextmanager
+def copying_elsewhere(place: SqlitePlace) -> Generator[None]:
+    """Hold the lock of whoever copies the log, which makes every other attempt `SQLITE_BUSY`."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, f"{place.path}-shm"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdin
+        assert holder.stdout
+        assert holder.stdout.readline() == b"held\n"
+        yield
+        holder.stdin.close()
 
 
 async def commit(server: Any, times: int = COMMITS) -> None:
@@ -92,10 +117,13 @@ async def test_a_reader_who_needs_the_log_keeps_it_and_fails_nobody(
 async def test_a_copy_that_fails_is_not_the_failure_of_a_commit(
     sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_checkpoints, "_PAGES_MIN", 1)
+    monkeypatch.setattr(sqlite_checkpoints, "WAL_PAGES_MAX", 1)
+    copied = copied_by(monkeypatch)
     store = sqlite_place.store()
     async with serving(store) as server:
-        beside: Any = store._checkpoints
-        await asyncio.wrap_future(beside._thread.submit(beside._database.close))
-        await commit(server, 10)
-        assert (await server.kernel.run(Raise(name="c0"))).count == 2
+        await commit(server, 1)
+        writer: Any = store._writer
+        with copying_elsewhere(sqlite_place):
+            # Not through the kernel, which would find out that the COMMIT happened after all.
+            writer.execute("CREATE TABLE noted (n)")
+        assert copied[-1] is writer
