@@ -22,13 +22,14 @@ async def has_any_key(store: Store) -> bool:
 async def list_keys(
     store: Store, tenant: str, *, before: int | None = None, limit: int
 ) -> tuple[list[tuple[ApiKey, Principal]], str | None]:
-    """Keys with their principals, newest first, and where to go on."""
+    """Keys with their principals, newest first, and where to go on; not those of principals who were forgotten."""
     position = _NEWEST if before is None else before
     rows = await store.query("identity.list_keys", {"tenant": tenant, "before": position, "limit": limit + 1})
     page, cursor = cut(rows, limit, lambda row: str(row[0]))
     found = [
         (key, principal)
         for _, known, whose in page
+        if whose is not None
         for key in readable(API_KEYS, (known,))
         for principal in readable(PRINCIPALS, (whose,))
     ]

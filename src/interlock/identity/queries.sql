@@ -9,13 +9,10 @@ WHERE k.id = :key_id LIMIT 1;
 SELECT 1 FROM api_keys LIMIT 1;
 
 -- name: list_keys
--- Keys of a tenant, newest first.
-SELECT created_seq, body, owner FROM (
-  SELECT k.created_seq, k.body,
-    (SELECT p.body FROM principals p WHERE p.tenant = k.tenant AND p.id = k.principal) AS owner
-  FROM api_keys k WHERE k.tenant = :tenant AND k.created_seq < :before
-  ORDER BY k.created_seq DESC LIMIT :limit
-) AS keys WHERE owner IS NOT NULL ORDER BY created_seq DESC LIMIT :limit;
+-- Keys of a tenant, newest first, each with its principal, or null if that was forgotten.
+SELECT k.created_seq, k.body, (SELECT p.body FROM principals p WHERE p.tenant = k.tenant AND p.id = k.principal)
+FROM api_keys k WHERE k.tenant = :tenant AND k.created_seq < :before
+ORDER BY k.created_seq DESC LIMIT :limit;
 
 -- name: list_principals
 -- Principals of a tenant by name.
