@@ -17,6 +17,7 @@ from bench.line import Line, Refused
 from interlock.kernel.ids import new_id
 
 CLIENT = "client:"
+BARE = "bare:"
 
 
 class Claimed(NamedTuple):
@@ -39,6 +40,8 @@ def _way_to(task: str, place: str, key: str) -> Callable[[float], Claimed]:
         return _through_service(task, place, key)
     if place.startswith(CLIENT):
         return _through_client(task, place.removeprefix(CLIENT))
+    if place.startswith(BARE):
+        return _bare(task, place.removeprefix(BARE))
     return _embedded(task, place) if place.startswith("sqlite") else _lock_file(task, Path(place))
 
 
@@ -65,6 +68,15 @@ def _embedded(task: str, place: str) -> Callable[[float], Claimed]:
         return isinstance(store.run(command), GrantUse)
 
     return lambda seconds: _until(seconds, claim, Fault)
+
+
+def _bare(task: str, place: str) -> Callable[[float], Claimed]:
+    """The same statements on the same file, and nothing decided."""
+    from bench.bare_claim import BareClaim
+    from interlock.kernel.storage import LockTimeout
+
+    bare = BareClaim(Path(place.removeprefix("sqlite:///")), task)
+    return lambda seconds: _until(seconds, bare.claim, LockTimeout)
 
 
 def _through_client(task: str, place: str) -> Callable[[float], Claimed]:

@@ -3,6 +3,7 @@
 Beside them, in turns, a design with a lock file that scans its log (`bench/lock_file.py`). On two quiet cores one
 like it was measured with 110 to 230 claims a second at 100 records of history, 9 to 19 at 5,000, and 3 to 8 % of
 the claims timing out. Every claim of either is synced, so on a busy disk the two come closer at a short history.
+What eight processes on one file can do at most is told too: the statements of a claim, with nothing decided.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from bench import lock_file
-from bench.claimant import CLIENT, Claimed
+from bench.claimant import BARE, CLIENT, Claimed
 from bench.report import figure, quantile, ratio, title
 from bench.scene import folder
 from interlock.grants.claiming import ClaimGrant, use_id
@@ -57,18 +58,25 @@ def _measure(
 ) -> bool:
     ours: Contests = {history: [] for history in stores}
     theirs: Contests = {history: [] for history in LOCK_FILE}
+    bare: Contests = {history: [] for history in LOCK_FILE}
     for _ in range(ROUNDS):
         for history, store in stores.items():
             _supply(store)
             ours[history].append(contest(store))
-            if history in theirs:
+            if history in LOCK_FILE:
                 theirs[history].append(_rivals(here / "rival.log", history))
-    return _told(how, ours, theirs)
+                _supply(store)
+                bare[history].append(_bare(store))
+    return _told(how, ours, theirs, bare)
 
 
 def _rivals(log: Path, history: int) -> list[Claimed]:
     lock_file.write(log, TASK, history)
     return _claimed(str(log))
+
+
+def _bare(store: str) -> list[Claimed]:
+    return _claimed(f"{BARE}{store}")
 
 
 def _embedded(store: str) -> list[Claimed]:
@@ -173,7 +181,7 @@ def _copy(store: str, grant_id: str, count: int, use: GrantUse | None = None) ->
 # What is told.
 
 
-def _told(how: str, ours: Contests, theirs: Contests) -> bool:
+def _told(how: str, ours: Contests, theirs: Contests, bare: Contests) -> bool:
     title(f"Claims of grants by {PROCESSES} processes {how}")
     rates = {history: statistics.median(map(_rate, contests)) for history, contests in ours.items()}
     met = True
@@ -183,6 +191,7 @@ def _told(how: str, ours: Contests, theirs: Contests) -> bool:
             f"beside {history:,}: Jain fairness", statistics.median(map(_fairness, contests)), 0.95, unit=" "
         )
         if history in theirs:
+            _show(f"raw: one claim's statements a commit beside {history:,}", bare[history])
             _show(f"a lock file beside {history:,}", theirs[history])
             rival = statistics.median(map(_rate, theirs[history]))
             met &= ratio(
