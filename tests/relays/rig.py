@@ -16,7 +16,7 @@ from interlock.kernel.ids import new_id
 from interlock.kernel.record import Kind, Reads, Record
 from interlock.kernel.world import World
 from interlock.outbox import queries as outbox
-from interlock.outbox.queries import Placed
+from interlock.outbox.model import Placed
 from interlock.outbox.rules import announce
 from interlock.relays.model import RELAYS, WEBHOOKS, Relay, Webhook
 from interlock.relays.posting import Resolve

@@ -21,7 +21,7 @@ from interlock.kernel.storage import StoreDown
 from interlock.outbox import queries
 from interlock.outbox.cloud import PREFIX, CloudEvent, cloud_event, cloud_json
 from interlock.outbox.filtering import BadTypes, read_types, wants
-from interlock.outbox.queries import Placed
+from interlock.outbox.model import Placed
 from interlock.runtime.feeding import Reader
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from interlock.kernel.record import Kind, Record, micros
 
 
@@ -15,6 +17,13 @@ class Event(Record, frozen=True, kw_only=True):
     type: str
     subject: str
     data: dict[str, Any] = {}
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """An event and its place among all events."""
+
+    position: int
+    event: Event
 
 
 EVENTS = Kind(

@@ -8,18 +8,11 @@ from datetime import datetime
 import msgspec
 
 from interlock.kernel.record import Key, micros
-from interlock.outbox.model import EVENTS, Event
+from interlock.outbox.model import EVENTS, Placed
 from interlock.store.contract import Row, Store
 from interlock.store.unreadable import readable
 
 BUSY = -1
-
-
-class Placed(msgspec.Struct, frozen=True):
-    """An event and its place among all events."""
-
-    position: int
-    event: Event
 
 
 class News(msgspec.Struct, frozen=True):

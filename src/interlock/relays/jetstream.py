@@ -17,7 +17,7 @@ from urllib.parse import quote
 import msgspec
 
 from interlock.outbox.cloud import MEDIA_TYPE, cloud_json
-from interlock.outbox.queries import Placed
+from interlock.outbox.model import Placed
 from interlock.relays.model import BrokerMark
 
 log = logging.getLogger(__name__)

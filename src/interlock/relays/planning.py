@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from interlock.outbox.cloud import cloud_json
-from interlock.outbox.queries import Placed
+from interlock.outbox.model import Placed
 from interlock.relays.leasing import Trouble
 from interlock.relays.model import Delivery, DeliveryState, Relay, delivery_id
 

@@ -20,7 +20,8 @@ from interlock.kernel.storage import StoreDown
 from interlock.kernel.wakes import Wakes
 from interlock.outbox import queries
 from interlock.outbox.filtering import wants
-from interlock.outbox.queries import News, Placed
+from interlock.outbox.model import Placed
+from interlock.outbox.queries import News
 from interlock.outbox.rules import EVENTS_TOPIC, POSITIONS_TOPIC, events_topic
 from interlock.store.contract import Store
 

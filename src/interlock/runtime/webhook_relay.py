@@ -15,7 +15,7 @@ from interlock.kernel.wakes import Wakes
 from interlock.outbox import queries as outbox
 from interlock.outbox.cloud import MEDIA_TYPE
 from interlock.outbox.filtering import wants
-from interlock.outbox.queries import Placed
+from interlock.outbox.model import Placed
 from interlock.outbox.rules import events_topic
 from interlock.relays import planning, queries
 from interlock.relays.model import WEBHOOKS, Delivery, DeliveryState, Webhook, relay_topic

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.outbox.filtering import TYPES_MAX, BadTypes, read_types, wants
-from interlock.outbox.model import Event
-from interlock.outbox.queries import Placed
+from interlock.outbox.model import Event, Placed
 from interlock.relays.jetstream import has_lost
 from interlock.relays.model import BrokerMark, Delivery, DeliveryState, Relay
 from interlock.relays.planning import (
