@@ -86,6 +86,10 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: str | None = None
     steps_announced: int = 0
 
+    def after(self, verb: str) -> ApprovalState:
+        """The state that this verb leads to."""
+        return TRANSITIONS[self.state, verb]
+
     def state_at(self, now: datetime) -> ApprovalState:
         """The state by the clock: a request past its time is expired even if no sweep has run."""
         overdue = self.state is ApprovalState.PENDING and now >= self.ends_at

@@ -127,9 +127,7 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
         )
 
     def _release(self, world: World, job: Job, voted: Approval, count: int) -> Decided:
-        approval = _settled(
-            world, voted, ApprovalState.APPROVED, self.caller.principal, self.reason, self.note
-        )
+        approval = _settled(world, voted, "approve", self.caller.principal, self.reason, self.note)
         labels = {**job.system_labels, GRANTED_LABEL: "true"}
         stored = _move(world, job, "approve", approval, labels)
         record_change(
@@ -169,9 +167,7 @@ class RejectJob(Command[Decided], frozen=True, kw_only=True):
             return _already(job, approval, Outcome.ALREADY_REJECTED)
         if approval.state is ApprovalState.APPROVED:
             raise AlreadyApproved(job.id, job.state.value, *_winner(approval))
-        settled = _settled(
-            world, approval, ApprovalState.REJECTED, self.caller.principal, self.reason, self.note
-        )
+        settled = _settled(world, approval, "reject", self.caller.principal, self.reason, self.note)
         settled = msgspec.structs.replace(settled, code=self.code)
         stored = _move(world, job, "reject", settled, job.system_labels)
         record_change(
@@ -219,12 +215,10 @@ def _record_collision(world: World, caller: Caller, job_id: str, refusal: Refusa
         record_collision(world, caller, job, refusal)
 
 
-def _settled(
-    world: World, approval: Approval, state: ApprovalState, by: str, reason: str, note: str
-) -> Approval:
+def _settled(world: World, approval: Approval, verb: str, by: str, reason: str, note: str) -> Approval:
     return msgspec.structs.replace(
         approval,
-        state=state,
+        state=approval.after(verb),
         decision_id=world.new_id("dec"),
         decided_by=by,
         decided_at=world.now,

@@ -52,7 +52,12 @@ def honour_standing(
         if misfit(world, grant, proposal.action.topic, payload) is None:
             use = world.add(GRANT_USES, consume(world, caller, grant, payload, job_id))
             ref = GrantRef(grant_id=grant.id, use=use.use, job_hash=job_hash, requirement=requirement)
-            return msgspec.structs.replace(placed, state=JobState.PENDING, approval=None, grant_use=ref)
+            return Placed(
+                state=JobState.PENDING,
+                verdict=placed.verdict,
+                policy_snapshot=placed.policy_snapshot,
+                grant_use=ref,
+            )
     return placed
 
 

@@ -68,7 +68,7 @@ def _settle(world: World, job: Job) -> None:
 
 def _expire(world: World, job: Job, approval: Approval | None) -> None:
     if approval:
-        approval = msgspec.structs.replace(approval, state=ApprovalState.EXPIRED)
+        approval = msgspec.structs.replace(approval, state=approval.after("expire"))
     changed = msgspec.structs.replace(
         job,
         state=TRANSITIONS[job.state, "expire"],

@@ -27,10 +27,9 @@ def end_applying(world: World, effect: Effect) -> None:
     lease = _lease_of(world, effect)
     if lease is None:
         return
-    state = TRANSITIONS.get((lease.state, "applied"))
+    # A conflict that the effect did not answer is still there for the owner's next renewal.
+    state = TRANSITIONS.get((lease.state, "applied_in_conflict" if lease.conflict_id else "applied"))
     if lease.is_live_at(world.now) and state is not None:
-        # A conflict that the effect did not answer is still there for the owner's next renewal.
-        state = LeaseState.CONFLICT_DETECTED if lease.conflict_id else state
         world.put(LEASES, msgspec.structs.replace(lease, state=state))
     record_outlived(world, effect)
 

@@ -214,9 +214,9 @@ def _record_stale_job(world: World, caller: Caller, action_id: str, refusal: Job
     if job is None:
         return
     late = Competing(actor=caller.principal, at=world.now, what=f"began {action_id} at fence {refusal.fence}")
-    holder = job.lease.worker if job.lease and job.lease.ended is None else "nobody"
-    now = Competing(actor=holder, at=job.updated_at, what=f"holds it at fence {job.fence}")
-    sides, affected = (now, late), Affected(job=job.id, effect=action_id)
+    holder = job.lease.worker if job.lease and job.lease.ended is None else "interlock"
+    stands = Competing(actor=holder, at=job.updated_at, what=f"{job.state.value} at fence {job.fence}")
+    sides, affected = (stands, late), Affected(job=job.id, effect=action_id)
     refusal.conflict_id = record_repeat(world, _stale_job(caller, job), sides, affected)
 
 

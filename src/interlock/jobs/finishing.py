@@ -1,4 +1,4 @@
-"""How work on a job ends: done, to be tried again, or for good; and how a dead letter comes back."""
+"""How work on a job ends: done, to be tried again, for good or taken back; and how a dead letter comes back."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from interlock.approvals.model import ApprovalState
 from interlock.approvals.recording import announce_job, record_change, record_refusal
 from interlock.approvals.refusals import NotActionable
 from interlock.codec.canonical import canonical
@@ -105,6 +106,25 @@ class RetryJob(Command[Job], frozen=True, kw_only=True):
     def refused(self, world: World, refusal: Refusal) -> None:
         if isinstance(refusal, NotActionable | PermissionMissing):
             record_refusal(world, self.caller, "retry", self.job_id, refusal)
+
+
+def cancel(world: World, job: Job, by: Caller | None, reason: str) -> Job:
+    """Take a job back that is not done. A worker that holds it is told at its next call, and nobody gets it again."""
+    approval = job.approval
+    if approval and approval.state is ApprovalState.PENDING:
+        approval = msgspec.structs.replace(approval, state=approval.after("withdraw"))
+    gone = msgspec.structs.replace(
+        job,
+        state=TRANSITIONS[job.state, "cancel"],
+        approval=approval,
+        lease=end_lease(job, LeaseEnd.CANCELLED) if job.lease_until else job.lease,
+        updated_at=world.now,
+        finished_at=world.now,
+    )
+    stored = world.put(JOBS, gone)
+    record_change(world, stored, by, "cancel", reason=reason)
+    announce_job(world, stored, "job.cancelled")
+    return stored
 
 
 def _is_same(kept: Any, said: Any) -> bool:

@@ -83,7 +83,7 @@ def requeue(
         job,
         state=TRANSITIONS[job.state, "requeue"],
         attempt=job.attempt + 1,
-        lease=_ended(job, end),
+        lease=end_lease(job, end),
         not_before=at,
         error=error,
         updated_at=world.now,
@@ -100,7 +100,7 @@ def give_up(world: World, job: Job, by: Caller | None, action: str, end: LeaseEn
     dead = msgspec.structs.replace(
         job,
         state=TRANSITIONS[job.state, "give_up"],
-        lease=_ended(job, end),
+        lease=end_lease(job, end),
         error=error,
         finished_at=world.now,
         updated_at=world.now,
@@ -113,7 +113,7 @@ def give_up(world: World, job: Job, by: Caller | None, action: str, end: LeaseEn
 
 def end_lease(job: Job, end: LeaseEnd) -> JobLease | None:
     """The job's lease, marked with how it ended; a repeat of what ended it is then told from a latecomer."""
-    return _ended(job, end)
+    return msgspec.structs.replace(job.lease, ended=end) if job.lease else None
 
 
 class HolderCommand(Command[Job], frozen=True, kw_only=True):
@@ -190,7 +190,7 @@ class ReleaseJob(HolderCommand, frozen=True, kw_only=True):
         released = msgspec.structs.replace(
             job,
             state=TRANSITIONS[job.state, "release"],
-            lease=_ended(job, LeaseEnd.RELEASED),
+            lease=end_lease(job, LeaseEnd.RELEASED),
             not_before=world.now,
             checkpoint=job.checkpoint if self.checkpoint is None else self.checkpoint,
             updated_at=world.now,
@@ -220,10 +220,6 @@ def _leased(
         retry_at=None if is_last else expires_at + backoff.after(job),
     )
     return msgspec.structs.replace(job, lease=lease)
-
-
-def _ended(job: Job, end: LeaseEnd) -> JobLease | None:
-    return msgspec.structs.replace(job.lease, ended=end) if job.lease else None
 
 
 def _text(moment: datetime) -> str:

@@ -47,6 +47,7 @@ TRANSITIONS: Mapping[tuple[JobState, str], JobState] = {
     (JobState.PENDING, "deny"): JobState.DENIED,
     (JobState.PENDING, "ask"): JobState.APPROVAL,
     (JobState.PENDING, "claim"): JobState.RUNNING,
+    (JobState.PENDING, "answer"): JobState.SUCCEEDED,
     (JobState.RUNNING, "complete"): JobState.SUCCEEDED,
     (JobState.RUNNING, "release"): JobState.PENDING,
     (JobState.RUNNING, "requeue"): JobState.PENDING,
@@ -284,7 +285,6 @@ _COLUMNS = (
     "target", "target_version",
 )  # fmt: skip
 JOBS = Kind("job", Job, table="jobs", columns=_COLUMNS, values=_values)
-
 
 # What the loop that advances workflow runs listens on.
 ADVANCE_TOPIC = "workflow-runs"

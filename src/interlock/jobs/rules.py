@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-import msgspec
-
-from interlock.approvals.model import ApprovalState
 from interlock.approvals.placing import Placed, Proposal, place, placing_reads
 from interlock.approvals.recording import (
     DECISION_REFUSALS,
@@ -19,8 +16,7 @@ from interlock.approvals.standing import honour_standing, standing_more, standin
 from interlock.audit.rules import Note, note
 from interlock.identity.model import Caller, Principal, Role
 from interlock.identity.rules import caller_reads, require
-from interlock.jobs.holds import LeaseEnd
-from interlock.jobs.leasing import end_lease
+from interlock.jobs.finishing import cancel
 from interlock.jobs.model import JOBS, TRANSITIONS, Action, Evidence, Job, JobState, Priority
 from interlock.jobs.recording import find_own_job
 from interlock.kernel.command import Command
@@ -136,24 +132,10 @@ class CancelJob(Command[Job], frozen=True, kw_only=True):
         if job.state is JobState.CANCELLED:
             return job
         state = job.state_at(world.now)
-        after = TRANSITIONS.get((state, "cancel"))
-        if after is None:
+        if (state, "cancel") not in TRANSITIONS:
             raise NotActionable(job.id, state.value, "cancel")
-        return self._cancel(world, job, after)
+        return cancel(world, job, self.caller, self.reason)
 
     def refused(self, world: World, refusal: Refusal) -> None:
         if isinstance(refusal, DECISION_REFUSALS):
             record_refusal(world, self.caller, "cancel", self.job_id, refusal)
-
-    def _cancel(self, world: World, job: Job, after: JobState) -> Job:
-        approval = job.approval
-        if approval and approval.state is ApprovalState.PENDING:
-            approval = msgspec.structs.replace(approval, state=ApprovalState.WITHDRAWN)
-        lease = end_lease(job, LeaseEnd.CANCELLED) if job.lease_until else job.lease
-        changed = msgspec.structs.replace(
-            job, state=after, approval=approval, lease=lease, updated_at=world.now
-        )
-        stored = world.put(JOBS, changed)
-        record_change(world, stored, self.caller, "cancel", reason=self.reason)
-        announce_job(world, stored, "job.cancelled")
-        return stored

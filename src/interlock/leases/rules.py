@@ -148,11 +148,9 @@ class ResumeLease(OwnLease[Lease], frozen=True, kw_only=True):
 
     def decide(self, world: World) -> Lease:
         lease = self.current(world)
-        state = _next_state(lease, "resume")
-        if lease.suspended_at is None:
+        state = TRANSITIONS.get((lease.state, "resume_in_conflict" if lease.conflict_id else "resume"))
+        if state is None or lease.suspended_at is None:
             raise LeaseNotActionable(lease.id, lease.state.value, "resume")
-        if lease.conflict_id is not None:
-            state = LeaseState.CONFLICT_DETECTED
         stored = world.put(LEASES, going_on(msgspec.structs.replace(lease, state=state), world.now))
         record(world, self.caller, "resume", stored)
         return stored

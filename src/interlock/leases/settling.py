@@ -10,7 +10,7 @@ from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.world import World
 from interlock.leases.ending import end_lease, ending_reads
-from interlock.leases.model import LEASES, TRANSITIONS, Lease, LeaseState
+from interlock.leases.model import LEASES, TRANSITIONS, Lease
 from interlock.leases.recording import record
 from interlock.leases.refusals import LeaseNotActionable
 from interlock.leases.rules import find_lease
@@ -46,9 +46,7 @@ class SettleLease(_LeaseInConflict, frozen=True, kw_only=True):
 
     def decide(self, world: World) -> Lease:
         lease = self._found(world, "be settled")
-        state = TRANSITIONS[lease.state, "settle"]
-        if state is LeaseState.LEASED and lease.suspended_at is not None:
-            state = LeaseState.WAITING_ON_REVIEW
+        state = TRANSITIONS[lease.state, "settle" if lease.suspended_at is None else "settle_suspended"]
         stored = world.put(LEASES, msgspec.structs.replace(lease, state=state, conflict_id=None))
         record(world, self.caller, "settle", stored)
         facts = {

@@ -24,10 +24,11 @@ from interlock.kernel.world import World
 from interlock.policy.model import HEAD_ID, HEADS
 from interlock.policy.refusals import PolicyThrottled, PolicyUnavailable
 from interlock.policy.rules import bucket_keys, policy_in_force
-from interlock.workflows.ending import as_left, changed, job_reads, stopped
+from interlock.workflows.ending import as_left, ended, job_reads, stopped
 from interlock.workflows.model import (
     PROGRESS,
     SLOT,
+    TRANSITIONS,
     Progress,
     Step,
     StepKind,
@@ -95,15 +96,14 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
         steps = {step.id: step for step in progress.steps}
         for definition in ready_steps(progress.definition, progress.steps):
             if actor is None:
-                steps[definition.id] = changed(
-                    steps[definition.id], state=StepState.FAILED, why="its starter is gone"
-                )
+                steps[definition.id] = ended(world, steps[definition.id], "fail", "its starter is gone")
                 continue
             placed = self._job(world, run, progress, definition, actor)
             step = steps[definition.id]
-            steps[step.id] = (
-                changed(step, why=placed) if isinstance(placed, str) else _begun(world, step, placed)
-            )
+            if isinstance(placed, str):
+                steps[step.id] = msgspec.structs.replace(step, why=placed)
+            else:
+                steps[step.id] = _begun(world, step, placed)
         return msgspec.structs.replace(progress, steps=tuple(steps[step.id] for step in progress.steps))
 
     def _job(self, world: World, run: Run, progress: Progress, step: Step, actor: Principal) -> Job | str:
@@ -180,15 +180,10 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
 
 
 def _begun(world: World, step: StepRun, job: Job) -> StepRun:
-    failed = job.state is JobState.DENIED
-    return changed(
-        step,
-        state=StepState.FAILED if failed else StepState.RUNNING,
-        job_id=job.id,
-        started_at=world.now,
-        ended_at=world.now if failed else None,
-        why="the policy denies it" if failed else "",
-    )
+    begun = msgspec.structs.replace(step, job_id=job.id, started_at=world.now, why="")
+    if job.state is JobState.DENIED:
+        return ended(world, begun, "fail", "the policy denies it")
+    return msgspec.structs.replace(begun, state=TRANSITIONS[step.state, "start"])
 
 
 def _has_failed(progress: Progress) -> bool:

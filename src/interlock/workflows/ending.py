@@ -10,12 +10,12 @@ from interlock.admission.model import Run
 from interlock.approvals.model import ApprovalState
 from interlock.approvals.recording import announce_job, record_change
 from interlock.identity.model import Principal, Role
-from interlock.jobs.holds import LeaseEnd
-from interlock.jobs.leasing import end_lease
-from interlock.jobs.model import JOBS, TRANSITIONS, Job, JobState
+from interlock.jobs.finishing import cancel
+from interlock.jobs.model import JOBS, Job, JobState
+from interlock.jobs.model import TRANSITIONS as JOB_TRANSITIONS
 from interlock.kernel.record import Reads
 from interlock.kernel.world import World
-from interlock.workflows.model import Progress, Step, StepKind, StepRun, StepState
+from interlock.workflows.model import TRANSITIONS, Progress, Step, StepKind, StepRun, StepState
 
 _ENDED = "its workflow step ended"
 _OVER = {JobState.FAILED, JobState.DENIED, JobState.CANCELLED, JobState.EXPIRED}
@@ -44,27 +44,11 @@ def stopped(world: World, progress: Progress) -> Progress:
     return msgspec.structs.replace(progress, steps=steps, is_over=True)
 
 
-def withdraw(world: World, job: Job, why: str) -> None:
-    """Take a job back that is not done. A worker that holds it is told at its next call, and nobody gets it again."""
-    approval = job.approval
-    if approval and approval.state is ApprovalState.PENDING:
-        approval = msgspec.structs.replace(approval, state=ApprovalState.WITHDRAWN)
-    gone = msgspec.structs.replace(
-        job,
-        state=TRANSITIONS[job.state, "cancel"],
-        approval=approval,
-        lease=end_lease(job, LeaseEnd.CANCELLED) if job.lease_until else job.lease,
-        updated_at=world.now,
-        finished_at=world.now,
+def ended(world: World, step: StepRun, verb: str, why: str = "") -> StepRun:
+    """A step that is over by this verb."""
+    return msgspec.structs.replace(
+        step, state=TRANSITIONS[step.state, verb], ended_at=world.now, why=why or step.why
     )
-    stored = world.put(JOBS, gone)
-    record_change(world, stored, None, "cancel", reason=why)
-    announce_job(world, stored, "job.cancelled")
-
-
-def changed(step: StepRun, **fields: object) -> StepRun:
-    """A step with some fields changed."""
-    return msgspec.structs.replace(step, **fields)  # pyright: ignore[reportArgumentType]
 
 
 def _seen(world: World, tenant: str, step: StepRun, definition: Step) -> StepRun:
@@ -73,27 +57,26 @@ def _seen(world: World, tenant: str, step: StepRun, definition: Step) -> StepRun
         return step
     if definition.kind is StepKind.APPROVAL and _is_agreed(job):
         _close_question(world, job)
-        return changed(step, state=StepState.SUCCEEDED, ended_at=world.now)
+        return ended(world, step, "succeed")
     if job.state is JobState.SUCCEEDED:
-        return changed(step, state=StepState.SUCCEEDED, ended_at=world.now)
+        return ended(world, step, "succeed")
     if job.state in _OVER:
-        why = f"the job is {job.state.value}"
-        return changed(step, state=StepState.FAILED, ended_at=world.now, why=why)
+        return ended(world, step, "fail", f"the job is {job.state.value}")
     if step.started_at and world.now >= step.started_at + timedelta(seconds=definition.timeout_seconds):
-        withdraw(world, job, _ENDED)
-        return changed(step, state=StepState.FAILED, ended_at=world.now, why="it took too long")
+        cancel(world, job, None, _ENDED)
+        return ended(world, step, "fail", "it took too long")
     return step
 
 
 def _stopped(world: World, tenant: str, step: StepRun) -> StepRun:
     if step.state is StepState.WAITING:
-        return changed(step, state=StepState.SKIPPED, ended_at=world.now)
+        return ended(world, step, "skip")
     if step.state is not StepState.RUNNING:
         return step
     job = world.get(JOBS, tenant, step.job_id) if step.job_id else None
     if job is not None:
-        withdraw(world, job, _ENDED)
-    return changed(step, state=StepState.CANCELLED, ended_at=world.now)
+        cancel(world, job, None, _ENDED)
+    return ended(world, step, "cancel")
 
 
 def _is_agreed(job: Job) -> bool:
@@ -103,5 +86,8 @@ def _is_agreed(job: Job) -> bool:
 
 
 def _close_question(world: World, job: Job) -> None:
-    done = msgspec.structs.replace(job, state=JobState.SUCCEEDED, updated_at=world.now, finished_at=world.now)
-    announce_job(world, world.put(JOBS, done), "job.succeeded")
+    state = JOB_TRANSITIONS[job.state, "answer"]
+    done = msgspec.structs.replace(job, state=state, updated_at=world.now, finished_at=world.now)
+    stored = world.put(JOBS, done)
+    record_change(world, stored, None, "answer")
+    announce_job(world, stored, "job.succeeded")

@@ -35,14 +35,10 @@ class StepState(StrEnum):
 TRANSITIONS: Mapping[tuple[StepState, str], StepState] = {
     (StepState.WAITING, "start"): StepState.RUNNING,
     (StepState.WAITING, "skip"): StepState.SKIPPED,
-    (StepState.WAITING, "cancel"): StepState.CANCELLED,
+    (StepState.WAITING, "fail"): StepState.FAILED,
     (StepState.RUNNING, "succeed"): StepState.SUCCEEDED,
     (StepState.RUNNING, "fail"): StepState.FAILED,
     (StepState.RUNNING, "cancel"): StepState.CANCELLED,
-    (StepState.SUCCEEDED, "rerun"): StepState.WAITING,
-    (StepState.FAILED, "rerun"): StepState.WAITING,
-    (StepState.CANCELLED, "rerun"): StepState.WAITING,
-    (StepState.SKIPPED, "rerun"): StepState.WAITING,
 }
 
 

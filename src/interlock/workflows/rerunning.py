@@ -12,12 +12,13 @@ from interlock.admission.model import RUNS, Run
 from interlock.admission.rules import StartRun
 from interlock.identity.refusals import NotFound
 from interlock.identity.rules import identify
+from interlock.jobs.finishing import cancel
 from interlock.jobs.model import ADVANCE_TOPIC, JOBS, JobState
 from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
-from interlock.workflows.ending import job_reads, may_take_back, withdraw
+from interlock.workflows.ending import job_reads, may_take_back
 from interlock.workflows.model import PROGRESS, Progress, StepKind, StepRun, StepState
 from interlock.workflows.ordering import after
 from interlock.workflows.refusals import StepNotRerunnable
@@ -108,7 +109,7 @@ class RerunFrom(Command[Run], frozen=True, kw_only=True):
         for step in old.steps:
             job = world.get(JOBS, old.tenant, step.job_id) if step.id in again and step.job_id else None
             if job is not None and job.state is JobState.FAILED:
-                withdraw(world, job, f"its step goes on in run {run_id}")
+                cancel(world, job, None, f"its step goes on in run {run_id}")
 
 
 def _questions(progress: Progress) -> list[StepRun]:

@@ -41,3 +41,14 @@ async def test_a_refresh_of_a_question_clears_its_votes(stage: Stage) -> None:
     assert (shown["drift"]["policy_changed"], shown["drift"]["submitted_under"]) == (False, now_in_force)
     assert (first.word, first.document["votes"]) == ("vote_recorded", 1)
     assert (await stage.approve(question, ada)).word == "approved"
+
+
+async def test_that_a_question_was_answered_is_in_the_audit(stage: Stage) -> None:
+    question = await ask(stage)
+    for name in ("ada", "bob"):
+        await stage.approve(question, await stage.person(name))
+
+    await stage.service.workflows.advance_all()
+
+    assert (await stage.get(f"jobs/{question}"))["state"] == "SUCCEEDED"
+    assert (await stage.audit(question))[-2:] == [("approve", "done"), ("answer", "done")]

@@ -67,11 +67,11 @@ async def test_who_comes_without_the_job_and_who_holds_it_are_named(actors: Acto
         for conflict in reversed(await actors.conflicts(kind="stale_fence"))
     ]
 
-    holds = ("worker", f"holds it at fence {held['fence']}")
+    holds = ("worker", f"RUNNING at fence {held['fence']}")
     assert told == [
         [holds, ("bot", "began a at fence None")],
         [holds, ("other", "began a at fence None")],
-        [("nobody", "holds it at fence 0"), ("bot", "began b at fence None")],
+        [("interlock", "APPROVAL at fence 0"), ("bot", "began b at fence None")],
     ]
 
 

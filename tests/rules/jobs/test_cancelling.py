@@ -22,6 +22,7 @@ async def test_the_submitter_withdraws_what_waits_or_was_released(stage: Stage, 
     seen = await cancel(stage, job, bot)
 
     assert (seen.status, seen.document["state"]) == (200, "CANCELLED")
+    assert seen.document["finished_at"] == seen.document["updated_at"]
     assert (await stage.events(job))[-1] == "job.cancelled"
     assert (await stage.audit(job))[-1] == ("cancel", "done")
 
