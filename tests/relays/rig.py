@@ -146,7 +146,13 @@ async def rigged(
     rig = Rig(
         service,
         Relaying(
-            service.kernel, service.store, service.feed, service.relay_measures, configured, resolve=resolve
+            service.kernel,
+            service.store,
+            service.feed,
+            service.relay_measures,
+            configured,
+            now=service.now,
+            resolve=resolve,
         ),
     )
     if feeding:

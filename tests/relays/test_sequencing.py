@@ -11,6 +11,7 @@ import pytest
 
 from interlock.kernel.refusal import CommandFailed
 from interlock.outbox import queries
+from interlock.outbox.model import Placed
 from tests.harness.soak import dose
 from tests.relays.rig import TENANT, Rig, Tell, rigged
 
@@ -150,12 +151,12 @@ async def passed_on(rig: Rig, position: int) -> None:
             await asyncio.sleep(0.005)
 
 
-async def taken(reader: object, count: int) -> list[queries.Placed]:
+async def taken(reader: object, count: int) -> list[Placed]:
     """The first `count` events of a reader."""
     from interlock.runtime.feeding import Reader
 
     assert isinstance(reader, Reader)
-    found: list[queries.Placed] = []
+    found: list[Placed] = []
     async with asyncio.timeout(30):
         while len(found) < count:
             found += await reader.take(1.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any
 
 import msgspec
@@ -139,7 +139,7 @@ async def _end(call: Asked[None, Any], verb: str, fence: int | None, **outcome: 
 
 
 async def listed(call: Asked[RunsQuery, None]) -> Reply:
-    query, now = call.query, datetime.now(UTC)
+    query, now = call.query, call.services.now()
     found = await queries.list_runs(
         call.services.store,
         call.caller.tenant,
@@ -172,7 +172,7 @@ async def _counted(call: Asked[StatsQuery, None]) -> list[StatsRow]:
     """By workflow, what this server has counted, and what the others have handed in."""
     service, tenant, seconds = call.services, call.caller.tenant, duration_seconds(call.query.window)
     counted = service.admission_stats.of(tenant, seconds)
-    since = datetime.now(UTC) - timedelta(seconds=min(seconds, _WINDOW_SECONDS_MAX))
+    since = service.now() - timedelta(seconds=min(seconds, _WINDOW_SECONDS_MAX))
     server = service.admission_stats.server
     for tally in await queries.tallies_since(service.store, tenant, since, but=server, limit=_TALLIES_MAX):
         for row in tally.rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -77,7 +77,7 @@ class ApprovalItem(JobView, frozen=True, kw_only=True):
 
 
 async def listed(call: Asked[ApprovalsQuery, None]) -> Reply:
-    query, now = call.query, datetime.now(UTC)
+    query, now = call.query, call.services.now()
     store, tenant = call.services.store, call.caller.tenant
     state = ApprovalState(query.state) if query.state else None
     found = await queries.list_approvals(
@@ -89,7 +89,7 @@ async def listed(call: Asked[ApprovalsQuery, None]) -> Reply:
 
 async def read(call: Asked[None, None]) -> Reply:
     job, approval = await _request(call.services, call.caller.tenant, call.path["job_id"])
-    store, now = call.services.store, datetime.now(UTC)
+    store, now = call.services.store, call.services.now()
     world = await queries.world_of_request(store, job, now)
     named = job.action.target
     target = await read_target(store, job.tenant, named.key) if named else None

@@ -98,7 +98,7 @@ async def _claim_later(
 async def _claim_now(call: Asked[None, ClaimBody], signer: Signer) -> tuple[Answer | None, bool]:
     """What there is now, or None, and then whether something was in the way that no longer is."""
     service, body = call.services, call.body
-    topics = await topics_to_claim(service.store, call.caller.tenant, body.topics)
+    topics = await topics_to_claim(service.store, call.caller.tenant, body.topics, service.now())
     # Under a key the kernel is asked even so: it knows whether this was answered before.
     if not topics and call.idempotency_key is None:
         return None, False

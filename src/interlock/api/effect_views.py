@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from urllib.parse import quote
 
 import msgspec
@@ -77,12 +77,12 @@ class ResultView(msgspec.Struct, frozen=True, kw_only=True):
     result: msgspec.Raw
 
 
-def effect_view(effect: Effect, *, replayed: bool = False) -> EffectView:
-    """An effect as it stands by this server's clock, which is only for showing."""
+def effect_view(effect: Effect, now: datetime | None = None, *, replayed: bool = False) -> EffectView:
+    """An effect as it was decided or, if it was only read, as it stands `now`."""
     target, said = effect.target, effect.resolved
     return EffectView(
         action_id=effect.id,
-        state=effect.state_at(datetime.now(UTC)).value,
+        state=(effect.state_at(now) if now else effect.state).value,
         fence=effect.fence,
         downstream_key=effect.downstream_key,
         request_hash=effect.request_hash,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -82,7 +81,7 @@ async def resolve(call: Asked[None, ResolveBody]) -> Answer:
 
 
 async def read(call: Asked[None, None]) -> Reply:
-    return Reply(200, effect_view(await _read(call)))
+    return Reply(200, effect_view(await _read(call), call.services.now()))
 
 
 async def result(call: Asked[None, None]) -> Reply:
@@ -96,16 +95,17 @@ async def result(call: Asked[None, None]) -> Reply:
 
 
 async def listed(call: Asked[EffectsQuery, None]) -> Reply:
-    query = call.query
+    query, now = call.query, call.services.now()
     found = await queries.list_effects(
         call.services.store,
         call.caller.tenant,
         state=query.state,
-        now=datetime.now(UTC),
+        now=now,
         before=id_cursor(query.cursor),
         limit=query.limit,
     )
-    return Reply(200, Page(items=[effect_view(each) for each in found.items], next_cursor=found.next_cursor))
+    items = [effect_view(effect, now) for effect in found.items]
+    return Reply(200, Page(items=items, next_cursor=found.next_cursor))
 
 
 def _own(call: Asked[None, Any]) -> dict[str, Any]:

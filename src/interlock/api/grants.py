@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -127,7 +127,7 @@ async def issue(call: Asked[None, IssueBody]) -> Answer:
 
 async def revoke(call: Asked[None, RevokeBody]) -> Answer:
     command = RevokeGrant(caller=caller_of(call), grant_id=call.path["grant_id"], reason=call.body.reason)
-    return await decide(call, command, lambda grant: Reply(200, grant_view(grant, _now())))
+    return await decide(call, command, lambda grant: Reply(200, grant_view(grant, call.services.now())))
 
 
 async def claim(call: Asked[None, ClaimBody]) -> Answer:
@@ -149,7 +149,7 @@ async def claim(call: Asked[None, ClaimBody]) -> Answer:
 
 
 async def listed(call: Asked[GrantsQuery, None]) -> Reply:
-    query, now = call.query, _now()
+    query, now = call.query, call.services.now()
     found = await queries.list_grants(
         call.services.store,
         call.caller.tenant,
@@ -170,7 +170,7 @@ async def read(call: Asked[None, None]) -> Reply:
     claims = await queries.list_uses(
         call.services.store, call.caller.tenant, grant.id, before=None, limit=CLAIMS_SHOWN_MAX
     )
-    return Reply(200, grant_view(grant, _now(), claims.items))
+    return Reply(200, grant_view(grant, call.services.now(), claims.items))
 
 
 async def uses(call: Asked[PageQuery, None]) -> Reply:
@@ -183,9 +183,13 @@ async def uses(call: Asked[PageQuery, None]) -> Reply:
 
 
 async def ledger(call: Asked[PageQuery, None]) -> Reply:
-    query = call.query
+    query, service = call.query, call.services
     found = await queries.read_ledger(
-        call.services.store, call.caller.tenant, now=_now(), before=id_cursor(query.cursor), limit=query.limit
+        service.store,
+        call.caller.tenant,
+        now=service.now(),
+        before=id_cursor(query.cursor),
+        limit=query.limit,
     )
     return Reply(200, ledger_view(found))
 
@@ -223,10 +227,6 @@ def _limits(body: IssueBody) -> tuple[SpendLimit, ...]:
         if not is_path(path):
             raise invalid(Fault("/limits", f"{path!r} {NOT_A_PATH}"))
     return tuple(SpendLimit(path=limit.path, total_max=limit.total_max) for limit in given)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 _TAG = "Grants"

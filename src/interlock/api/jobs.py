@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -212,11 +212,11 @@ def denied(job: Job) -> Answer:
 
 async def read(call: Asked[JobQuery, None]) -> Reply:
     job = await _awaited(call.services, call.caller.tenant, call.path["job_id"], call.query)
-    return Reply(200, whole_view(job, datetime.now(UTC)))
+    return Reply(200, whole_view(job, call.services.now()))
 
 
 async def listed(call: Asked[JobsQuery, None]) -> Reply:
-    query, now = call.query, datetime.now(UTC)
+    query, now = call.query, call.services.now()
     jobs = await queries.list_jobs(
         call.services.store,
         call.caller.tenant,
@@ -251,16 +251,16 @@ async def _awaited(service: Service, tenant: str, job_id: str, query: JobQuery) 
             if job is None:
                 raise NotFound("job", job_id)
             left = deadline - loop.time()
-            if left <= 0 or service.is_stopping or _is_over(job, query.until):
+            if left <= 0 or service.is_stopping or _is_over(job, query.until, service.now()):
                 return job
             await woken.wait(min(left, _POLL_SECONDS))
 
 
-def _is_over(job: Job, until: str) -> bool:
+def _is_over(job: Job, until: str, now: datetime) -> bool:
     waiting = {JobState.APPROVAL}
     if until == "finished":
         waiting |= {JobState.PENDING, JobState.RUNNING}
-    return job.state_at(datetime.now(UTC)) not in waiting
+    return job.state_at(now) not in waiting
 
 
 READERS = ("submit", "work", "review", "operate", "audit", "admin")

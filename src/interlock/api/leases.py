@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from interlock.api.jobs import READERS
@@ -92,7 +91,7 @@ async def read(call: Asked[None, None]) -> Reply:
     before = None
     if lease.predecessor:
         before = await queries.read_lease(call.services.store, lease.tenant, lease.predecessor)
-    return Reply(200, shown_view(lease, datetime.now(UTC), before))
+    return Reply(200, shown_view(lease, call.services.now(), before))
 
 
 async def checkpoints(call: Asked[None, None]) -> Reply:
@@ -105,7 +104,7 @@ async def checkpoints(call: Asked[None, None]) -> Reply:
 
 
 async def listed(call: Asked[LeasesQuery, None]) -> Reply:
-    query, now = call.query, datetime.now(UTC)
+    query, now = call.query, call.services.now()
     found = await queries.list_leases(
         call.services.store,
         call.caller.tenant,
@@ -120,7 +119,7 @@ async def listed(call: Asked[LeasesQuery, None]) -> Reply:
 
 
 async def waiting(call: Asked[None, None]) -> Reply:
-    now = datetime.now(UTC)
+    now = call.services.now()
     nodes = await queries.list_lines(call.services.store, call.caller.tenant, limit=_LINES_MAX)
     items = [
         WaiterView(

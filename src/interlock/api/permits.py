@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -42,22 +42,22 @@ class RotateBody(Body, frozen=True, kw_only=True):
 
 
 async def keys(call: Asked[None, None]) -> Reply:
-    return Reply(200, _view(await call.services.permits.ring()))
+    return Reply(200, _view(await call.services.permits.ring(), call.services.now()))
 
 
 async def rotate(call: Asked[None, RotateBody]) -> Answer:
     permits, body = call.services.permits, call.body
     command = permits.rotation(by=caller_of(call), lead_seconds=body.lead_seconds, revoke=body.revoke)
-    answer = await decide(call, command, lambda ring: Reply(200, _view(ring)))
+    answer = await decide(call, command, lambda ring: Reply(200, _view(ring, call.services.now())))
     permits.forget()
     return answer
 
 
-def _view(ring: KeyRing) -> KeysView:
+def _view(ring: KeyRing, now: datetime) -> KeysView:
     return KeysView(
         keys=[
             KeyView(kid=key.kid, x=key.public, signs_from=key.signs_from, published_until=key.published_until)
-            for key in ring.published(datetime.now(UTC))
+            for key in ring.published(now)
         ]
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -25,7 +25,6 @@ from interlock.policy.model import PolicyHead, PolicySnapshot
 from interlock.policy.rules import NO_POLICY, ActivatePolicy, RollBackPolicy
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
-from interlock.store.contract import Store
 
 _SIMULATE_MAX = 1000
 _TEXTS = (
@@ -153,7 +152,7 @@ async def evaluated(call: Asked[None, EvaluateBody]) -> Reply:
 async def simulated(call: Asked[None, SimulateBody]) -> Reply:
     candidate = await read_candidate(call.body.policy)
     store, last = call.services.store, call.body.last
-    jobs = _latest_jobs(store, call.caller.tenant, last)
+    jobs = _latest_jobs(call.services, call.caller.tenant, last)
     result = await simulate(candidate, jobs, store, last=last, clock=time.monotonic)
     return Reply(
         200,
@@ -166,12 +165,12 @@ async def simulated(call: Asked[None, SimulateBody]) -> Reply:
     )
 
 
-async def _latest_jobs(store: Store, tenant: str, last: int) -> AsyncGenerator[Job]:
+async def _latest_jobs(service: Service, tenant: str, last: int) -> AsyncGenerator[Job]:
     """A page at a time: all of them may be more than there is memory for."""
-    now, cursor = datetime.now(UTC), None
+    now, cursor = service.now(), None
     while last > 0:
         page = await job_queries.list_jobs(
-            store, tenant, state=None, topic=None, now=now, before=cursor, limit=min(LIMIT_MAX, last)
+            service.store, tenant, state=None, topic=None, now=now, before=cursor, limit=min(LIMIT_MAX, last)
         )
         for job in page.items:
             yield job

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -77,7 +76,7 @@ def _terms_view(call: Asked[None, Any], kept: GrantTerms) -> TermsView:
         tenant=call.caller.tenant,
         approver=call.caller.principal,
         nonce=new_id("gnt"),
-        now=datetime.now(UTC),
+        now=call.services.now(),
     )
 
 

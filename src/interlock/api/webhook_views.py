@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
@@ -95,8 +95,8 @@ def without_secret(webhook: Webhook) -> SecretView:
     return SecretView(id=webhook.id, url=webhook.url, types=list(webhook.types), version=webhook.version)
 
 
-def progress_of(relay: Relay, head: int) -> Progress:
-    is_held = not relay.is_free_at(datetime.now(UTC))
+def progress_of(relay: Relay, head: int, now: datetime) -> Progress:
+    is_held = not relay.is_free_at(now)
     return Progress(
         state="failing" if relay.failures else "delivering" if is_held else "unattended",
         position=relay.position,

@@ -153,7 +153,9 @@ async def relays(call: Asked[None, None]) -> Reply:
     service = call.services
     head = await outbox.head(service.store)
     broker = await service.store.get(RELAYS, DEPLOYMENT, BROKER)
-    return Reply(200, RelaysView(position=head, broker=progress_of(broker, head) if broker else None))
+    return Reply(
+        200, RelaysView(position=head, broker=progress_of(broker, head, service.now()) if broker else None)
+    )
 
 
 async def _shown(call: Asked[Any, Any], command: AddWebhook | RotateSecret, secret: str) -> Answer:
@@ -188,7 +190,7 @@ async def _view(service: Service, webhook: Webhook) -> WebhookView:
     relay = await store.get(RELAYS, tenant, webhook.id)
     return msgspec.structs.replace(
         plain_view(webhook),
-        progress=progress_of(relay, await outbox.head(store)) if relay else None,
+        progress=progress_of(relay, await outbox.head(store), service.now()) if relay else None,
         waiting=await queries.count_deliveries(store, tenant, webhook.id, DeliveryState.WAITING),
         dead=await queries.count_deliveries(store, tenant, webhook.id, DeliveryState.DEAD),
     )

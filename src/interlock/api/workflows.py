@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -84,7 +83,7 @@ async def read(call: Asked[None, None]) -> Reply:
     if run is None:
         raise NotFound("run", call.path["run_id"])
     progress = await queries.read_progress(call.services.store, run.tenant, run.id)
-    shown = msgspec.structs.asdict(run_view(run, datetime.now(UTC)))
+    shown = msgspec.structs.asdict(run_view(run, call.services.now()))
     return Reply(200, RunWithSteps(**shown, steps=steps_view(progress)))
 
 

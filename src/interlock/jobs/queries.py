@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from interlock.jobs.model import JOBS, Job, JobState
 from interlock.kernel.record import micros
@@ -52,7 +52,9 @@ async def list_observed(store: Store, tenant: str, *, before: str | None, limit:
     return await page_of(store, JOBS, "jobs.list_observed", {"tenant": tenant}, before, limit)
 
 
-async def topics_to_claim(store: Store, tenant: str, patterns: Sequence[str]) -> tuple[str, ...]:
+async def topics_to_claim(
+    store: Store, tenant: str, patterns: Sequence[str], now: datetime
+) -> tuple[str, ...]:
     """The exact topics that a claim should look at: a few exact ones as they are, else those with work.
 
     Globs become the topics that have work now, those whose first job is next in turn first. A topic that gets
@@ -64,18 +66,18 @@ async def topics_to_claim(store: Store, tenant: str, patterns: Sequence[str]) ->
     turns: list[tuple[bool, int, str]] = []
     after = ""
     for _ in range(_TOPIC_PAGES_MAX):
-        params = {"tenant": tenant, "after": after, "now": _soon(), "limit": _TOPIC_PAGE}
+        params = {
+            "tenant": tenant,
+            "after": after,
+            "now": micros(now) + _CLOCK_SLACK_MICROS,
+            "limit": _TOPIC_PAGE,
+        }
         rows = await store.query("jobs.runnable_topics", params)
         turns += [(turn is None, int(turn or 0), topic) for topic, turn in rows if wanted(topic)]
         if len(rows) < _TOPIC_PAGE:
             break
         after = rows[-1][0]
     return tuple(topic for _, _, topic in sorted(turns)[:_TOPICS_MAX])
-
-
-def _soon() -> int:
-    # Only a hint of what to look at first; the claim itself goes by the store's clock.
-    return micros(datetime.now(UTC)) + _CLOCK_SLACK_MICROS
 
 
 async def count_dead(store: Store) -> int:

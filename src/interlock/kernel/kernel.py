@@ -31,6 +31,7 @@ from interlock.kernel.observe import BatchObserver, Unobserved
 from interlock.kernel.pending import Pending, Waiting
 from interlock.kernel.refusal import CommandFailed, Overloaded, Refusal, StoreUnavailable
 from interlock.kernel.storage import BatchStore
+from interlock.kernel.store_time import StoreTime
 from interlock.kernel.trouble import Trouble
 from interlock.kernel.wakes import Wakes
 from interlock.kernel.world import NewId
@@ -62,6 +63,7 @@ class Kernel:
         new_id: NewId,
         limits: KernelLimits | None = None,
         observer: BatchObserver | None = None,
+        store_time: StoreTime | None = None,
     ) -> None:
         self.store = store
         self.wakes = Wakes()
@@ -80,6 +82,7 @@ class Kernel:
             trouble=self._trouble,
             wakes=self.wakes,
             observer=self._observer,
+            store_time=store_time or StoreTime(),
             new_id=new_id,
             batch_max=self.limits.batch_max,
             settle_seconds=self.limits.settle_seconds,

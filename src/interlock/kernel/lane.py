@@ -14,16 +14,19 @@ import msgspec
 from interlock.kernel.batch import Batch
 from interlock.kernel.observe import BatchObserver
 from interlock.kernel.pending import Pending, Waiting
+from interlock.kernel.record import Reads
 from interlock.kernel.refusal import CommandFailed, Fault, OutcomeUnknown
 from interlock.kernel.storage import (
     BatchStore,
     CommitUnconfirmed,
     CommitUnknown,
+    Loaded,
     LockTimeout,
     StoreDown,
     Transaction,
     WriteConflict,
 )
+from interlock.kernel.store_time import StoreTime
 from interlock.kernel.trouble import Trouble
 from interlock.kernel.wakes import Wakes
 from interlock.kernel.world import NewId
@@ -51,6 +54,7 @@ class LaneParts(msgspec.Struct, frozen=True, kw_only=True):
     trouble: Trouble
     wakes: Wakes
     observer: BatchObserver
+    store_time: StoreTime
     new_id: NewId
     batch_max: int
     settle_seconds: float
@@ -126,9 +130,14 @@ class Lane:
         left = min(member.deadline for member in batch.members) - self._departed_at
         acquire = max(_ACQUIRE_SECONDS_MIN, min(_ACQUIRE_SECONDS_MAX, left))
         began = time.time()
+
+        def more(loaded: Loaded) -> Reads:
+            self._shared.store_time.heard(loaded.now)
+            return batch.more(loaded)
+
         try:
             await self._shared.store.transact(
-                Transaction(batch.id, batch.reads(), batch.more, batch.decide, acquire)
+                Transaction(batch.id, batch.reads(), more, batch.decide, acquire)
             )
         except CommitUnknown as lost:
             await self._settle(batch, lost, began)

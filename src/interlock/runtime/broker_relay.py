@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -36,6 +37,7 @@ class BrokerParts(msgspec.Struct, frozen=True, kw_only=True):
     wakes: Wakes
     target: BrokerTarget
     measures: RelayMeasures
+    now: Callable[[], datetime]
 
 
 class BrokerRelay:
@@ -92,7 +94,7 @@ class BrokerRelay:
         """Publish one page; whether there was anything."""
         position = self._held.relay.position
         page = await outbox.every_event_after(self._parts.store, position, limit=PAGE)
-        age = (datetime.now(UTC) - page[0].event.at).total_seconds() if page else 0.0
+        age = (self._parts.now() - page[0].event.at).total_seconds() if page else 0.0
         self._parts.measures.at(BROKER, position, age)
         if not page:
             return False
@@ -112,7 +114,7 @@ class BrokerRelay:
         log.info("the broker takes no events: %s; trying again in %.1f s", why, seconds)
         self._parts.measures.deliveries.add("broker", "refused")
         trouble = Trouble(
-            failures=failures, error=why, retry_at=datetime.now(UTC) + timedelta(seconds=seconds)
+            failures=failures, error=why, retry_at=self._parts.now() + timedelta(seconds=seconds)
         )
         await self._held.advance(relay.position, relay.mark, trouble)
         await asyncio.sleep(seconds)

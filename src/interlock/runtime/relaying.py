@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 from interlock.kernel.kernel import Kernel
@@ -67,6 +68,7 @@ class Relaying:
         measures: RelayMeasures,
         settings: Settings,
         *,
+        now: Callable[[], datetime],
         resolve: Resolve | None = None,
     ) -> None:
         self.holder = f"server_{uuid4().hex}"
@@ -75,6 +77,7 @@ class Relaying:
         self._feed = feed
         self._settings = settings
         self._measures = measures
+        self._now = now
         self._webhooks = WebhookParts(
             store=store,
             wakes=kernel.wakes,
@@ -87,6 +90,7 @@ class Relaying:
             measures=measures,
             secret=settings.secret,
             gives_way=self._gives_way,
+            now=now,
         )
         self._running: dict[Target, asyncio.Task[None]] = {}
         self._waiting = 0
@@ -146,7 +150,7 @@ class Relaying:
 
     async def tidy_once(self) -> None:
         """Forget events and deliveries that are old enough and that no relay needs."""
-        before = datetime.now(UTC) - timedelta(days=self._settings.event_days)
+        before = self._now() - timedelta(days=self._settings.event_days)
         up_to = await self.settled_up_to(before)
         forgotten = _TIDY_MAX
         while forgotten == _TIDY_MAX:
@@ -201,6 +205,7 @@ class Relaying:
                 wakes=self._kernel.wakes,
                 target=target,
                 measures=self._measures,
+                now=self._now,
             ),
             held,
         )

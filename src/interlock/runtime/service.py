@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from interlock.api.metrics import Registry
 from interlock.kernel.ids import new_id
 from interlock.kernel.kernel import Kernel
+from interlock.kernel.store_time import StoreTime
 from interlock.runtime.admission_stats import AdmissionStats
 from interlock.runtime.feeding import EventFeed
 from interlock.runtime.keyring import Keyring
@@ -34,11 +36,13 @@ class Service:
         self.settings = settings
         self.registry = Registry()
         self.measures = Measures(self.registry)
+        self._store_time = StoreTime()
         self.kernel = Kernel(
             store,
             new_id=new_id,
             limits=settings.kernel_limits(),
             observer=KernelMeasures(self.registry, lambda: self.kernel.queue_depth),
+            store_time=self._store_time,
         )
         self.keyring = Keyring(store)
         self.permits = PermitSigner(self.kernel, store, settings.secret)
@@ -63,6 +67,10 @@ class Service:
         if relaying and self.settings.relay:
             self._start_relaying()
 
+    def now(self) -> datetime:
+        """The time by which what is shown is judged: the store's, as far as it is known."""
+        return self._store_time.now()
+
     def stop_waiting(self) -> None:
         """Answer every long poll with what is known now: the server wants to stop."""
         self.is_stopping = True
@@ -84,7 +92,9 @@ class Service:
         # Imported here, so that a command that opens the store for a moment does not pay for HTTP clients.
         from interlock.runtime.relaying import Relaying
 
-        self._relaying = Relaying(self.kernel, self.store, self.feed, self.relay_measures, self.settings)
+        self._relaying = Relaying(
+            self.kernel, self.store, self.feed, self.relay_measures, self.settings, now=self.now
+        )
         self._relaying.start()
 
     def _heard(self, topics: frozenset[str] | None) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
@@ -44,6 +44,7 @@ class WebhookParts(msgspec.Struct, frozen=True, kw_only=True):
     backoff: Backoff
     measures: RelayMeasures
     gives_way: Callable[[], bool]
+    now: Callable[[], datetime]
     secret: str = ""
 
 
@@ -79,7 +80,7 @@ class WebhookRelay:
         waiting = await queries.deliveries(
             self._parts.store, webhook.tenant, webhook.id, DeliveryState.WAITING, limit=planning.WAITING_MAX
         )
-        now = datetime.now(UTC)
+        now = self._parts.now()
         scanned, fresh = await self._fresh(webhook, waiting, now)
         age = (now - scanned[0].event.at).total_seconds() if scanned else 0.0
         self._parts.measures.at(webhook.id, self._position, age)
@@ -136,13 +137,12 @@ class WebhookRelay:
     async def _post(self, webhook: Webhook, delivery: Delivery) -> None:
         """Post one event, if there is time enough to do it before another server may."""
         await self._until_safe()
-        now = datetime.now(UTC)
         body = delivery.body.encode()
         try:
-            secrets = signing_secrets(webhook, now, self._parts.secret)
+            secrets = signing_secrets(webhook, self._parts.now(), self._parts.secret)
         except CannotUnseal as why:
             raise Refused(str(why)) from None
-        headers = signed_headers(secrets, delivery.event_id, int(now.timestamp()), body)
+        headers = signed_headers(secrets, delivery.event_id, int(time.time()), body)
         await self._poster_for(webhook.url).post(
             {"content-type": MEDIA_TYPE, "user-agent": USER_AGENT, **headers}, body
         )
@@ -157,7 +157,7 @@ class WebhookRelay:
         backoff = self._parts.backoff
         rest = backoff.rest(delivery.attempts + 1, random.random())
         rest = max(rest, min(why.retry_after_seconds, backoff.most_seconds))
-        kept = planning.refused(delivery, str(why), datetime.now(UTC), rest, backoff.attempts_max)
+        kept = planning.refused(delivery, str(why), self._parts.now(), rest, backoff.attempts_max)
         is_dead = kept.state is DeliveryState.DEAD
         tally.kept.append(kept)
         tally.refused += 1
@@ -168,7 +168,7 @@ class WebhookRelay:
     async def _settle(
         self, position: int, tally: Tally, waiting: Sequence[Delivery], tried: Sequence[Delivery]
     ) -> None:
-        now = datetime.now(UTC)
+        now = self._parts.now()
         relay = self._held.relay
         if tally.taken and relay.failures >= planning.OUTAGE_ROUNDS:
             tally.kept.extend(planning.hastened(waiting, tried, now))
