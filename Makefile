@@ -45,9 +45,10 @@ bench: $(DEV) .venv-rivals ## side-by-side benchmarks, printed as ratios
 	@$(BIN)/python -m bench $(ARGS)
 
 # Other systems, for `make bench` to measure beside ours; they are no part of the product.
-.venv-rivals:
-	@$(PYTHON) -m venv $@
-	@$@/bin/python -m pip --disable-pip-version-check install --quiet ctrlrun dbos procrastinate 'psycopg[binary]'
+.venv-rivals: requirements/rivals.txt
+	@$(PYTHON) -m venv --clear $@
+	@$@/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps -r requirements/rivals.txt
+	@touch $@
 
 docs: $(DEV) ## write the generated pages again
 	@$(BIN)/python -m tools.states

@@ -13,3 +13,4 @@ compile() {
 compile runtime pyproject.toml --all-extras "$@"
 compile build requirements/build.in "$@"
 compile dev requirements/dev.in --constraint requirements/runtime.txt --constraint requirements/build.txt "$@"
+compile rivals requirements/rivals.in "$@"
