@@ -158,7 +158,7 @@ def test_a_broker_without_its_client_is_refused_before_anything_listens(terminal
     without = {"PYTHONPATH": str(terminal.folder)}
     said = terminal.process("serve", "--port", "0", "--nats-url", "nats://127.0.0.1:1", env=without)
     assert (said.code, said.out) == (2, "")
-    assert "pip install 'interlock[nats]'" in said.err
+    assert "pip install '.[nats]'" in said.err
 
 
 def test_a_port_in_use_is_said_in_one_line(terminal: Terminal) -> None:

@@ -75,7 +75,7 @@ def _check(settings: Settings) -> None:
 
         read_policy(settings.policy)
     if settings.nats_url and settings.relay and find_spec("nats") is None:
-        advice = "install it with: pip install 'interlock[nats]', or leave --nats-url out"
+        advice = "in the clone: pip install '.[nats]'; or leave --nats-url out"
         raise Failed(f"the NATS client is not installed; {advice}", Exit.USAGE, name="bad_setting")
 
 

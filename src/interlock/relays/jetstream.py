@@ -114,9 +114,7 @@ async def connect(target: BrokerTarget) -> Broker:
     try:
         nats: Any = import_module("nats")
     except ImportError:
-        raise BrokerDown(
-            "the NATS client is not installed; install it with: pip install 'interlock[nats]'"
-        ) from None
+        raise BrokerDown("the NATS client is not installed; in the clone: pip install '.[nats]'") from None
 
     async def note(error: Exception) -> None:
         log.debug("the broker's connection: %s", error)

@@ -32,6 +32,6 @@ def _postgres(url: str, lanes: int) -> Store:
         from interlock.store.postgres import PostgresStore
     except ImportError as error:
         raise BadStoreUrl(
-            "the PostgreSQL driver is not installed; install it with: pip install 'interlock[postgres]'"
+            "the PostgreSQL driver is not installed; in the clone: pip install '.[postgres]'"
         ) from error
     return PostgresStore(url, lanes=lanes)
