@@ -125,7 +125,7 @@ def _say_commands() -> int:
             print(f"  {known.name:<12}{known.summary}")
         print()
     print(
-        "`interlock COMMAND --help` says more. New here? `interlock demo` takes a minute and leaves no trace."
+        "`interlock COMMAND --help` says more. New here? `interlock demo` takes about 15 seconds and leaves no trace."
     )
     return Exit.DONE
 

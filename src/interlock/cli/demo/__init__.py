@@ -13,7 +13,7 @@ def declare_demo() -> Parser:
     parser = Parser(
         "interlock demo",
         description="Start a server on a temporary store, play a few scenes against it with real clients,\n"
-        "and check what Interlock promises. Takes less than a minute and leaves nothing behind.\n"
+        "and check what Interlock promises. Takes about 15 seconds and leaves nothing behind.\n"
         "Exit code 1 if a promise was not kept.",
     )
     parser.set_defaults(run=run_demo)
