@@ -6,7 +6,7 @@ from interlock.kernel.refusal import Fault, Refusal
 
 
 class GateFull(Refusal):
-    """Evaluated, and there is no room: 429. `waiting` stand in line ahead of the caller."""
+    """Evaluated, and there is no room. `waiting` stand in line ahead of the caller."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class GateFull(Refusal):
 
 
 class GateUnavailable(Fault):
-    """The gate could not be evaluated: 503. Nothing was created."""
+    """The gate could not be evaluated. Nothing was created."""
 
 
 class RunFenceStale(Refusal):

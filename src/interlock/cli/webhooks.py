@@ -1,4 +1,4 @@
-"""`interlock webhooks add|list|show|test|rotate|remove|letters|redeliver`: where events are posted."""
+"""`interlock webhooks add|list|test|rotate|remove|letters|redeliver`: where events are posted."""
 
 from __future__ import annotations
 
