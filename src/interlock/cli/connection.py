@@ -37,7 +37,7 @@ PAGE_MAX = 200
 
 @contextlib.contextmanager
 def connected(args: Namespace) -> Generator[Interlock]:
-    """A client for what `--url`, `--store`, `--key` and the environment say."""
+    """A client for what `--url`, `--store`, `--api-key` and the environment say."""
     with translated(args), _client(args) as client:
         yield client
 

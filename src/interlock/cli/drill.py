@@ -28,7 +28,7 @@ def declare_drill() -> Parser:
         "never changes the policy, and takes back what it made. Exit code 1 if a claim did not hold.",
         examples=(
             "interlock drill approvals",
-            "interlock drill admission --url http://127.0.0.1:8700 --key KEY --json",
+            "interlock drill admission --url http://127.0.0.1:8700 --api-key KEY --json",
             "interlock drill outage --store postgresql://… --pid 4711",
             "interlock drill retries --clients 200 --outage 30s",
         ),

@@ -118,7 +118,7 @@ def _leading(words: list[str]) -> tuple[Namespace | None, list[str]]:
 
 def _say_commands() -> int:
     print("interlock: who may act, on exactly what, exactly once\n")
-    print("usage: interlock [--url URL] [--key KEY] [--store URL] COMMAND …\n")
+    print("usage: interlock [--url URL] [--api-key KEY] [--store URL] COMMAND …\n")
     for section in SECTIONS:
         print(f"{section.title}:")
         for known in section.entries:

@@ -98,7 +98,7 @@ def connecting(
     group = parser.add_argument_group("where and as whom")
     absent = argparse.SUPPRESS  # so that the same option before the command's name is not overwritten
     group.add_argument("--url", metavar="URL", default=absent, help="a server, such as http://127.0.0.1:8700")
-    names = dict.fromkeys((key_option, "--api-key"))
+    names = dict.fromkeys(("--api-key", key_option))
     group.add_argument(*names, dest="api_key", metavar="KEY", default=absent, help="the key to act with")
     if not otherwise:
         group.add_argument("--store", metavar="URL", default=absent, help="a store to open in this process")
