@@ -14,6 +14,17 @@ if TYPE_CHECKING:
     from interlock.runtime.operating import IssuedKey
     from interlock.runtime.settings import Settings
 
+_METAVARS = {
+    "host": "HOST",
+    "log_format": "json|text",
+    "log_level": "LEVEL",
+    "nats_url": "URL",
+    "policy": "FILE",
+    "secret": "SECRET",
+    "store": "URL",
+    "webhook_allow_private": "NETWORKS",
+}
+
 
 def declare_serve() -> Parser:
     """The options of `interlock serve`: the fields of `Settings`."""
@@ -131,13 +142,14 @@ def _meaning(hint: Any) -> str:
 
 
 def _metavar(name: str, hint: Any) -> str:
-    words = {"policy": "FILE", "store": "URL", "host": "HOST"}
-    kinds = {int: "N", float: "SECONDS"}
-    return words.get(name) or kinds.get(get_args(hint)[0], "WORD")
+    kinds = {int: "N", float: "SECONDS", bool: "true|false"}
+    return _METAVARS.get(name) or kinds.get(get_args(hint)[0], "NAME")
 
 
 def _default(name: str) -> str:
     from interlock.runtime.settings import Settings
 
     value: object = getattr(Settings(), name)
+    if isinstance(value, bool):
+        return str(value).lower()
     return str(value) if value != "" else "none"

@@ -47,7 +47,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         300.0
     )
     secret: Annotated[
-        str, msgspec.Meta(description="seals what signs permits and webhooks; the same on all servers")
+        str,
+        msgspec.Meta(
+            description="seals what signs permits and webhooks; the same on all servers. "
+            "INTERLOCK_SECRET is the better place for it: `ps` shows options to everybody"
+        ),
     ] = ""
     relay: Annotated[bool, msgspec.Meta(description="deliver events to webhooks and the broker")] = True
     relay_lease_seconds: Annotated[
