@@ -29,7 +29,7 @@ def declare_approval() -> Parser:
     """The options of `interlock approval`."""
     parser = Parser(
         "interlock approval",
-        description="Show everything needed to decide on one action.",
+        description="Show everything needed to decide on one job.",
         examples=("interlock approvals", "interlock approval job_…"),
     )
     parser.add_argument("id", metavar="ID", help="the job's id")

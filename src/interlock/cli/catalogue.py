@@ -25,27 +25,27 @@ class Section(NamedTuple):
 
 SECTIONS: tuple[Section, ...] = (
     Section(
-        "Propose and follow actions",
+        "Submit and follow jobs",
         (
-            Entry("submit", "submitting", "propose an action; policy, and people where it asks, decide"),
-            Entry("jobs", "jobs", "list proposed actions"),
-            Entry("job", "jobs", "show one action, and what happened to it"),
-            Entry("cancel", "jobs", "withdraw an action that has not run"),
-            Entry("retry", "work", "put an action that failed for good back to work"),
+            Entry("submit", "submitting", "submit a job; policy, and people where it asks, decide on it"),
+            Entry("jobs", "jobs", "list jobs"),
+            Entry("job", "jobs", "show one job, and what happened to it"),
+            Entry("cancel", "jobs", "withdraw a job that is not done"),
+            Entry("retry", "work", "put a job that failed for good back to work"),
         ),
     ),
     Section(
         "Decide",
         (
             Entry("approvals", "approvals", "list what waits for people"),
-            Entry("approval", "approvals", "show everything needed to decide on one action"),
+            Entry("approval", "approvals", "show everything needed to decide on one job"),
             Entry("approve", "deciding", "say yes to exactly one request"),
             Entry("reject", "deciding", "say no, and why"),
             Entry("refresh", "deciding", "put a request back on the policy now in force"),
             Entry("edit", "deciding", "change a request; votes are cleared"),
             Entry("grant", "grants", "permit a task, so many times, until a moment"),
-            Entry("grants", "grants", "list permissions, or show one with its uses"),
-            Entry("revoke", "grants", "end what is left of a permission"),
+            Entry("grants", "grants", "list grants, or show one with its uses"),
+            Entry("revoke", "grants", "end what is left of a grant"),
         ),
     ),
     Section(
@@ -54,7 +54,7 @@ SECTIONS: tuple[Section, ...] = (
             Entry("board", "board", "watch who owns what, what waits and what collided"),
             Entry("leases", "leases", "list who owns what"),
             Entry("lease", "leases", "take a resource, keep it, hand it on"),
-            Entry("checkpoint", "leases", "record how far work under a lease has come"),
+            Entry("checkpoint", "leases", "show or record how far work under a lease has come"),
             Entry("effects", "effects", "list side effects and what became of them"),
             Entry("effect", "effects", "begin one that must happen once, and say what became of it"),
             Entry("touch", "touch", "report files or other targets that you changed"),
@@ -75,7 +75,7 @@ SECTIONS: tuple[Section, ...] = (
             Entry("events", "events", "show what happens, as it happens"),
             Entry("webhooks", "webhooks", "send events to an address, signed"),
             Entry("key", "keys", "create, list and revoke keys"),
-            Entry("signer", "signers", "register the keys that people sign permissions with"),
+            Entry("signer", "signers", "register the keys that people sign grants with"),
             Entry("keys", "work", "show or rotate the keys that sign permits"),
         ),
     ),
@@ -84,7 +84,7 @@ SECTIONS: tuple[Section, ...] = (
         (
             Entry("serve", "serve", "run the server"),
             Entry("exec", "exec", "run a command once, under a grant or an approval"),
-            Entry("worker", "worker", "run a command for each approved action"),
+            Entry("worker", "worker", "run a command for each job that may run"),
             Entry("doctor", "doctor", "look for trouble, and say what to do about it"),
             Entry("runs", "runs", "list runs; take a slot, keep it, give it back"),
             Entry("run", "runs", "show one run"),

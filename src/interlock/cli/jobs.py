@@ -14,7 +14,7 @@ def declare_jobs() -> Parser:
     """The options of `interlock jobs`."""
     parser = Parser(
         "interlock jobs",
-        description="List proposed actions, newest first.",
+        description="List jobs, newest first.",
         examples=("interlock jobs --state APPROVAL", "interlock jobs --topic finance.payment.execute --json"),
     )
     parser.add_argument("--state", type=str.upper, choices=STATES, metavar="STATE", help=", ".join(STATES))
@@ -30,7 +30,7 @@ def declare_job() -> Parser:
     """The options of `interlock job`."""
     parser = Parser(
         "interlock job",
-        description="Show one action, and how far it got.",
+        description="Show one job, and how far it got.",
         examples=("interlock job job_…", "interlock job job_… --history"),
     )
     parser.add_argument("id", metavar="ID", help="the id that submitting it printed")
@@ -45,7 +45,7 @@ def declare_cancel() -> Parser:
     """The options of `interlock cancel`."""
     parser = Parser(
         "interlock cancel",
-        description="Withdraw an action that has not run.",
+        description="Withdraw a job that is not done.",
         examples=("interlock cancel job_… --reason 'asked for twice'",),
     )
     parser.add_argument("id", metavar="ID", help="the id that submitting it printed")

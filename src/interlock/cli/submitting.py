@@ -26,7 +26,7 @@ def declare_submit() -> Parser:
     """The options of `interlock submit`."""
     parser = Parser(
         "interlock submit",
-        description="Propose an action. The policy decides at once: it may run, people must decide, or no.",
+        description="Submit a job. The policy decides at once: it may run, people must decide, or no.",
         examples=(
             "interlock submit knowledge.read --payload '{\"page\": 7}'",
             "interlock submit finance.payment.execute --env production --payload @payment.json --wait 10m",

@@ -13,7 +13,7 @@ def declare_retry() -> Parser:
     """The options of `interlock retry`."""
     parser = Parser(
         "interlock retry",
-        description="Put an action that failed for good back to work, with all its attempts before it again.",
+        description="Put a job that failed for good back to work, with all its attempts before it again.",
         examples=("interlock jobs --state FAILED", "interlock retry job_0190…"),
     )
     parser.add_argument("id", metavar="ID", help="the id of a job in state FAILED")
