@@ -65,7 +65,9 @@ def test_every_setting_is_an_option_a_variable_and_has_its_default_in_the_help(t
     text = " ".join(terminal("serve", "--help").out.split())
     for name in Settings.__struct_fields__:
         assert f"--{name.replace('_', '-')} " in text
-        assert f"INTERLOCK_{name.upper()}; default: {getattr(Settings(), name) or 'none'}" in text
+        value = getattr(Settings(), name) or "none"
+        default = str(value).lower() if value is True else value
+        assert f"INTERLOCK_{name.upper()}; default: {default}" in text
 
 
 def test_the_first_start_announces_an_address_and_one_admin_key(
@@ -155,7 +157,7 @@ def test_a_bad_policy_is_refused_before_anything_listens(terminal: Terminal) -> 
 def test_a_broker_without_its_client_is_refused_before_anything_listens(terminal: Terminal) -> None:
     # Python reads this first, and then cannot import it: as if it were not installed.
     terminal.file("sitecustomize.py", "import sys; sys.modules['nats'] = None")
-    without = {"PYTHONPATH": str(terminal.folder)}
+    without = {"PYTHONPATH": os.pathsep.join((str(terminal.folder), *sys.path))}
     said = terminal.process("serve", "--port", "0", "--nats-url", "nats://127.0.0.1:1", env=without)
     assert (said.code, said.out) == (2, "")
     assert "pip install '.[nats]'" in said.err
