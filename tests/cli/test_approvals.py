@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.cli.ageing import age
 from tests.cli.terminal import POLICY, Terminal
 
 
@@ -65,6 +66,17 @@ def test_the_page_warns_when_the_policy_moved_on(house: Terminal) -> None:
     assert "the policy changed since this was asked" in page
     assert f"interlock refresh {job['id']}" in page
     assert "interlock approve" not in page
+
+
+def test_a_request_that_expired_is_asked_anew_unless_the_jobs_own_time_is_over(house: Terminal) -> None:
+    asked, late = house.submit(), house.submit("finance.payment.execute", 500, "--expires-in", "26h")
+    age(house.folder, "jobs", hours=25)
+    assert f"interlock refresh {late['id']}" in house("approval", late["id"]).out
+    age(house.folder, "jobs", hours=2)
+    assert "submit it again" in house("approval", late["id"]).out
+    assert house("refresh", late["id"]).code == 3
+    assert f"`interlock refresh {asked['id']}`" in house("approve", asked["id"]).err
+    assert house("refresh", asked["id"]).code == 0
 
 
 def test_nothing_that_was_submitted_can_pose_as_interlock(house: Terminal) -> None:

@@ -100,15 +100,16 @@ STATE_CODES = (
         "approval_expired",
         409,
         "Approval expired",
-        "Nobody decided in time.",
-        "Submit the job again.",
+        "Nobody decided in time, or the job's own time (`expires_in`) is over.",
+        "Ask again with `POST /approvals/{job_id}/refresh`. If the job's own time is over, submit it again; if a workflow "
+        "asked, run the step again.",
     ),
     CodeInfo(
         "not_actionable",
         409,
         "Not actionable",
-        "The job is cancelled or finished, so there is nothing left to decide.",
-        "Read the job's `state`.",
+        "The state it is in does not allow this.",
+        "Read `state` in the answer; the detail names the next step.",
     ),
     CodeInfo(
         "fence_stale",

@@ -65,13 +65,15 @@ class TargetChanged(DecisionRefused):
 
 
 class ApprovalExpired(DecisionRefused):
+    """Nobody decided in time. It can be asked again, but for a workflow's question, which ended its step."""
+
     state = "EXPIRED"
 
     def __init__(self, job_id: str, at: datetime, now: datetime) -> None:
         ago = int((now - at).total_seconds())
         super().__init__(
-            f"the approval of {job_id} expired {ago} s ago; ask for a new one with "
-            f"POST /api/v1/approvals/{job_id}/refresh"
+            f"the approval of {job_id} expired {ago} s ago; ask again with POST /api/v1/approvals/{job_id}/refresh, "
+            "or run the step again if a workflow asked"
         )
         self.at = at
 
@@ -83,7 +85,7 @@ class JobExpired(DecisionRefused):
 
     def __init__(self, job_id: str, at: datetime, now: datetime) -> None:
         ago = int((now - at).total_seconds())
-        super().__init__(f"{job_id} was to be done by {ago} s ago; submit it again with POST /api/v1/jobs")
+        super().__init__(f"the time of {job_id} was over {ago} s ago; submit it again with POST /api/v1/jobs")
         self.at = at
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from interlock.cli.job_page import decision_text, say_payload, target_text, waiting_for
@@ -126,10 +127,19 @@ def _say_drift(request: ApprovalRequest) -> None:
         )
 
 
+def _ask_anew(job: Job, approval: Approval) -> str:
+    """What is left to do about a request that nobody decided in time."""
+    if approval.binding == "workflow":
+        return f"its step ended with it; begin there with: interlock workflow rerun {job.run_id} --from STEP"
+    if job.expires_at is not None and job.expires_at <= datetime.now(UTC):
+        return "the job's own time is over, too; submit it again"
+    return f"ask anew with: interlock refresh {job.id}"
+
+
 def _say_next(request: ApprovalRequest) -> None:
     job_id = request.job_id
     if request.state == "expired":
-        say("", f"ask anew with: interlock refresh {job_id}")
+        say("", _ask_anew(request.job, request.approval))
     if request.state != "pending":
         return
     drift = request.drift
