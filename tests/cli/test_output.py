@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from interlock.cli.output import Cell, Column, say_fields, say_table, text_width, warn
-from interlock.cli.spelling import as_commands
 from interlock.cli.wording import counted, lasting, pretty, safe, when
 from tests.cli.terminal import Terminal
 from tests.harness.server import clean_env
@@ -169,20 +168,6 @@ def test_counting_knows_one_from_many() -> None:
         "2 votes",
         "0 people",
     )
-
-
-@pytest.mark.parametrize(
-    ("said", "shown"),
-    [
-        ("see POST /api/v1/approvals/job_1/refresh.", "see `interlock refresh job_1`."),
-        ("GET /api/v1/jobs/job_1/history; x", "`interlock job job_1 --history`; x"),
-        ("read it with GET /api/v1/jobs/job_1", "read it with `interlock job job_1`"),
-        ("POST /api/v1/policy/evaluate", "`interlock policy evaluate`"),
-        ("no route here", "no route here"),
-    ],
-)
-def test_routes_in_advice_become_commands(said: str, shown: str) -> None:
-    assert as_commands(said) == shown
 
 
 def _on_a_terminal(house: Terminal, env: dict[str, str], *words: str) -> str:

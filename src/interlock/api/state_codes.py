@@ -101,8 +101,8 @@ STATE_CODES = (
         409,
         "Approval expired",
         "Nobody decided in time, or the job's own time (`expires_in`) is over.",
-        "Ask again with `POST /approvals/{job_id}/refresh`. If the job's own time is over, submit it again; if a workflow "
-        "asked, run the step again.",
+        "Ask again with `POST /approvals/{job_id}/refresh`. If the job's own time is over, submit it again; "
+        "if a workflow asked, run the step again.",
     ),
     CodeInfo(
         "not_actionable",

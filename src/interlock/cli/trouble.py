@@ -10,6 +10,7 @@ from interlock.cli.exits import Exit, Failed
 
 def explained(error: Exception) -> Failed | None:
     """How a command ends that met this error; None for one that nobody expected."""
+    from interlock.cli.spelling import as_commands
     from interlock.kernel.refusal import Fault, LockBusy, Refusal
     from interlock.kernel.storage import LockTimeout, StoreDown
     from interlock.runtime.settings import BadSetting
@@ -27,7 +28,7 @@ def explained(error: Exception) -> Failed | None:
             return Failed(f"{error}; try again", Exit.BUSY, name="lock_busy")
         case Refusal() | Fault():
             code = Exit.ERROR if isinstance(error, Refusal) else Exit.UNAVAILABLE
-            return Failed(error.detail, code, name=_word(type(error).__name__))
+            return Failed(as_commands(error.detail), code, name=_word(type(error).__name__))
         case ValueError() if "store URL" in str(error) or "driver is not installed" in str(error):
             return Failed(str(error), Exit.USAGE, name="bad_store_url")
         case OSError():

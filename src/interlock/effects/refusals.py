@@ -95,7 +95,7 @@ class GrantMissing(Refusal):
     def __init__(self, task: str, reason: str, *, execution_id: str, grant_id: str | None) -> None:
         super().__init__(
             f"nothing was begun and no grant consumed, because none permits {task}: {reason}; have a person issue "
-            f"one that fits with `interlock grant {task}`, then begin again"
+            "one that fits with POST /api/v1/grants, then begin again"
         )
         self.task, self.reason = task, reason
         self.execution_id, self.grant_id = execution_id, grant_id

@@ -10,7 +10,7 @@ class BadSignature(Refusal):
 
     def __init__(self, why: str) -> None:
         super().__init__(
-            f"the grant was not issued ({why}); register the key with `interlock signer add`, or sign again"
+            f"the grant was not issued ({why}); register the key with POST /api/v1/signers, or sign again"
         )
 
 
@@ -19,7 +19,7 @@ class SignatureRequired(Refusal):
 
     def __init__(self, task: str) -> None:
         super().__init__(
-            f"the grant was not issued: {task} needs a signed one; sign it with `interlock grant --sign-with KEYFILE`"
+            f"the grant was not issued: {task} needs a signed one; send its signature with POST /api/v1/grants"
         )
 
 
@@ -44,7 +44,9 @@ class GrantOver(Refusal):
     """A grant that is spent or expired stays so: revoking it would hide what became of it."""
 
     def __init__(self, grant_id: str, state: str) -> None:
-        super().__init__(f"grant {grant_id} is {state}; there is nothing left to revoke")
+        super().__init__(
+            f"grant {grant_id} is {state}; there is nothing left to revoke. Read it with GET /api/v1/grants/{grant_id}"
+        )
         self.state = state
 
 

@@ -28,7 +28,7 @@ class HeldElsewhere(Refusal):
     def __init__(self, job_id: str, holder: str, expires_at: datetime) -> None:
         super().__init__(
             f"{holder} is working on {job_id}, until {expires_at:%Y-%m-%dT%H:%M:%SZ} unless it renews; "
-            f"wait for it with GET /api/v1/jobs/{job_id}?until=finished&wait_seconds=30"
+            f"follow it with GET /api/v1/jobs/{job_id}?until=finished&wait_seconds=30"
         )
         self.state, self.holder, self.lease_expires_at = "RUNNING", holder, expires_at
 
