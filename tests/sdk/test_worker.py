@@ -225,15 +225,14 @@ def test_a_thread_is_told_when_its_job_is_lost(il: Interlock) -> None:
 
     @watched.worker.handler("a")
     def watch(work: Work) -> None:
-        il.cancel(job.id)
-        told.append(work.lost.wait(HANG_SECONDS))
+        told.append((bool(work.lost), il.cancel(job.id).state, work.lost.wait(HANG_SECONDS), bool(work.lost)))
         try:
             work.checkpoint(1)
         except LeaseLost as lost:
             told.append(type(lost))
 
     assert watched.run() == [Settled.LOST]
-    assert told == [True, LeaseLost]
+    assert told == [(False, "CANCELLED", True, True), LeaseLost]
 
 
 def test_a_worker_without_the_role_ends_with_the_reason(il: Interlock) -> None:

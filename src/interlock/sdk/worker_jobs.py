@@ -22,13 +22,20 @@ if TYPE_CHECKING:
 RENEW_SHARE = 1 / 3
 
 
+class Lost(threading.Event):
+    """True once it is set: `if work.lost:` must not be taken for a question and always be answered with yes."""
+
+    def __bool__(self) -> bool:
+        return self.is_set()
+
+
 class Hold:
     """The hold on one job: renewed in the background until it is let go or lost."""
 
     def __init__(self, client: AsyncInterlock, job: HeldJob, *, sent_at: float, lease_seconds: int) -> None:
         self.job = job
         self.permit = job.permit
-        self.lost = threading.Event()
+        self.lost = Lost()
         self._client = client
         self._lease = lease_seconds
         self._sent_at = sent_at
@@ -124,8 +131,8 @@ class _Work:
         return self._hold.permit
 
     @property
-    def lost(self) -> threading.Event:
-        """Set once the job is not ours any more; look at it before anything that cannot be undone."""
+    def lost(self) -> Lost:
+        """True, and set, once the job is not ours any more; look at it before anything that cannot be undone."""
         return self._hold.lost
 
     @property
