@@ -11,33 +11,15 @@ from interlock.api.jobs import READERS, GivenReason
 from interlock.api.listing import Page, PageQuery, id_cursor
 from interlock.api.operations import Answer, Body, Operation, Query, Reply
 from interlock.api.service_calls import Asked, caller_of, decide
-from interlock.approvals.renewing import RefreshApproval
-from interlock.codec.canonical import canonical
 from interlock.conflicts import queries
-from interlock.conflicts.model import (
-    SAFEST,
-    Conflict,
-    ConflictKind,
-    ConflictState,
-    FollowUp,
-    Resolution,
-    follow_up_of,
-)
+from interlock.conflicts.model import SAFEST, Conflict, ConflictKind, ConflictState, Resolution
 from interlock.conflicts.patterns import Pattern, patterns_of
 from interlock.conflicts.rules import ResolveConflict
-from interlock.effects.model import Effect, Outcome
 from interlock.effects.queries import read_effect
-from interlock.effects.resolving import ResolveEffect
-from interlock.identity.model import Caller
 from interlock.identity.refusals import NotFound
-from interlock.jobs.finishing import RetryJob
-from interlock.jobs.model import Job
 from interlock.jobs.queries import read_job
-from interlock.jobs.rules import CancelJob
-from interlock.kernel.command import Command
-from interlock.leases.model import Lease, LeaseState
+from interlock.jobs.resolving import Concerned, Settlement, steps_of
 from interlock.leases.queries import read_lease
-from interlock.leases.settling import EndLeaseInConflict, SettleLease
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
 
@@ -136,13 +118,14 @@ async def read(call: Asked[None, None]) -> Reply:
 
 
 async def resolve(call: Asked[None, ResolveBody]) -> Answer:
-    conflict, body = await _read(call), call.body
+    conflict = await _read(call)
+    said = Settlement(by=caller_of(call), resolution=call.body.resolution, note=call.body.note)
     command = ResolveConflict(
-        caller=caller_of(call),
+        caller=said.by,
         conflict_id=conflict.id,
-        resolution=body.resolution,
-        note=body.note,
-        steps=await _steps(call, conflict),
+        resolution=said.resolution,
+        note=said.note,
+        steps=steps_of(conflict, said, await _concerned(call, conflict), datetime.now(UTC)),
     )
     return await decide(call, command, lambda resolved: Reply(200, conflict_view(resolved)))
 
@@ -155,48 +138,12 @@ async def patterns(call: Asked[PatternsQuery, None]) -> Reply:
     return Reply(200, PatternsView(examined=len(found.items), items=items))
 
 
-async def _steps(
-    call: Asked[None, ResolveBody], conflict: Conflict
-) -> tuple[tuple[FollowUp, Command[Any]], ...]:
-    """What the resolution means for what is affected, as it stands now; each command checks that again."""
+async def _concerned(call: Asked[Any, Any], conflict: Conflict) -> Concerned:
     store, tenant, affected = call.services.store, call.caller.tenant, conflict.affected
-    now = datetime.now(UTC)
-    kind, resolution, by = conflict.kind, call.body.resolution, caller_of(call)
-    steps: list[tuple[FollowUp, Command[Any]]] = []
-    for job_id in affected.every_job:
-        job = await read_job(store, tenant, job_id)
-        follow_up = follow_up_of(kind, resolution, "job", job.state_at(now).value) if job else None
-        if job and follow_up:
-            steps.append((follow_up, _about_job(follow_up, by, job, call.body.note)))
-    if affected.effect and (effect := await read_effect(store, tenant, affected.effect)):
-        follow_up = follow_up_of(kind, resolution, "effect", effect.state_at(now).value)
-        if follow_up and conflict.has_seen(effect.begun_at):
-            steps.append((follow_up, _about_effect(by, effect, conflict.id, call.body.note)))
-    for lease_id in affected.every_lease:
-        lease = await read_lease(store, tenant, lease_id)
-        if lease is None or not lease.is_in_conflict_at(now, conflict.id):
-            continue
-        if follow_up := follow_up_of(kind, resolution, "lease", LeaseState.CONFLICT_DETECTED):
-            steps.append((follow_up, _about_lease(follow_up, by, lease, conflict.id)))
-    return tuple(steps)
-
-
-def _about_job(follow_up: FollowUp, by: Caller, job: Job, note: str) -> Command[Job]:
-    if follow_up is FollowUp.RETRY_JOB:
-        return RetryJob(caller=by, job_id=job.id, reason=note)
-    if follow_up is FollowUp.ASK_AGAIN:
-        return RefreshApproval(caller=by, job_id=job.id, submitter=job.submitted_by)
-    return CancelJob(caller=by, job_id=job.id, reason=note)
-
-
-def _about_effect(by: Caller, effect: Effect, conflict_id: str, note: str) -> Command[Effect]:
-    evidence = msgspec.Raw(canonical({"conflict": conflict_id, "note": note}))
-    return ResolveEffect(caller=by, action_id=effect.id, outcome=Outcome.NOT_COMMITTED, evidence=evidence)
-
-
-def _about_lease(follow_up: FollowUp, by: Caller, lease: Lease, conflict_id: str) -> Command[Lease]:
-    command = EndLeaseInConflict if follow_up is FollowUp.END_LEASE else SettleLease
-    return command(caller=by, lease_id=lease.id, resource=lease.resource, conflict_id=conflict_id)
+    jobs = [await read_job(store, tenant, job_id) for job_id in affected.every_job]
+    effect = await read_effect(store, tenant, affected.effect) if affected.effect else None
+    leases = [await read_lease(store, tenant, lease_id) for lease_id in affected.every_lease]
+    return Concerned(jobs=tuple(filter(None, jobs)), effect=effect, leases=tuple(filter(None, leases)))
 
 
 async def _read(call: Asked[Any, Any]) -> Conflict:
