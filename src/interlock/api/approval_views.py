@@ -35,7 +35,8 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a reviewer needs to decide. `touches` are the last changes of what the job would change.
 
-    `votes_needed` counts on those votes alone that still count. `on_approve` is what a yes would do now.
+    `votes_needed` counts on those votes alone that still count. `people_able` counts those who may decide, whether
+    they voted or not; null once it no longer waits. `on_approve` is what a yes would do now.
     """
 
     job_id: str
@@ -50,11 +51,18 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     drift: Drift
     touches: list[TouchView]
     votes_needed: int
+    people_able: int | None
     on_approve: str
 
 
 def request_view(
-    job: Job, approval: Approval, foreseen: Foreseen, drift: Drift, target: Target | None, now: datetime
+    job: Job,
+    approval: Approval,
+    foreseen: Foreseen,
+    drift: Drift,
+    target: Target | None,
+    people_able: int | None,
+    now: datetime,
 ) -> RequestView:
     """A request as it stands."""
     shown = approval_view(approval, now)
@@ -71,6 +79,7 @@ def request_view(
         drift=drift,
         touches=touch_views(target),
         votes_needed=foreseen.votes_needed,
+        people_able=people_able,
         on_approve=_on_approve(job, approval, foreseen),
     )
 

@@ -93,8 +93,9 @@ async def read(call: Asked[None, None]) -> Reply:
     world = await queries.world_of_request(store, job, now)
     named = job.action.target
     target = await read_target(store, job.tenant, named.key) if named else None
-    drift = drift_view(world, job, approval, target)
-    return Reply(200, request_view(job, approval, foresee(world, job, approval), drift, target, now))
+    drift, foreseen = drift_view(world, job, approval, target), foresee(world, job, approval)
+    able = await queries.count_people_able(store, world, job, approval)
+    return Reply(200, request_view(job, approval, foreseen, drift, target, able, now))
 
 
 async def approve(call: Asked[None, ApproveBody]) -> Answer:

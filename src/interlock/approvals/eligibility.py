@@ -7,6 +7,8 @@ A vote counts for as long as its voter may still decide.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from interlock.approvals.model import Approval
 from interlock.approvals.refusals import NotEligible, SelfApproval
 from interlock.identity.model import PRINCIPALS, Caller, Principal, PrincipalKind, Role
@@ -48,23 +50,43 @@ def check_eligible(world: World, job: Job, approval: Approval, reviewer: Princip
 
 def people_who_agree(world: World, job: Job, approval: Approval) -> tuple[frozenset[str], ...]:
     """The distinct people who voted yes and may still decide, each as all the names that are theirs."""
-    people: list[frozenset[str]] = []
+    agreed: list[frozenset[str]] = []
     for vote in approval.votes:
         voter = world.get(PRINCIPALS, job.tenant, vote.principal)
         if voter is None:
             continue
         names = names_of(world, voter, vote.person)
         if _counts(world, job, approval, voter, names):
-            same = [person for person in people if person & names]
-            people = [person for person in people if not person & names]
-            people.append(names.union(*same))
-    return tuple(people)
+            agreed.append(names)
+    return _distinct(agreed)
+
+
+def people_able(
+    world: World, job: Job, approval: Approval, principals: Iterable[Principal]
+) -> tuple[frozenset[str], ...]:
+    """The distinct people among these who may decide, whether they voted or not, each as all their names.
+
+    The world must know `eligibility_reads` of the job, and the owners of these principals.
+    """
+    named = ((each, names_of(world, each, each.person)) for each in principals)
+    return _distinct([names for each, names in named if _counts(world, job, approval, each, names)])
 
 
 def names_of(world: World, principal: Principal, owner: str) -> frozenset[str]:
     """A principal's names, with those of its owner, who may have got an owner after it did."""
     known = None if owner == principal.id else world.get(PRINCIPALS, principal.tenant, owner)
     return principal.people | known.people if known else principal.people
+
+
+def _distinct(named: Sequence[frozenset[str]]) -> tuple[frozenset[str], ...]:
+    """People by their names; any that share a name are one."""
+    if len(named) < 2:
+        return tuple(named)
+    whose: dict[str, frozenset[str]] = {}
+    for names in named:
+        person = names.union(*(whose[name] for name in names if name in whose))
+        whose.update(dict.fromkeys(person, person))
+    return tuple(dict.fromkeys(whose.values()))
 
 
 def _counts(world: World, job: Job, approval: Approval, voter: Principal, names: frozenset[str]) -> bool:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from interlock.approvals.eligibility import people_able
 from interlock.approvals.foreseeing import foresight_reads
-from interlock.approvals.model import ApprovalState
+from interlock.approvals.model import Approval, ApprovalState
+from interlock.identity.model import PRINCIPALS
+from interlock.identity.queries import list_people
 from interlock.jobs.model import JOBS, Job, JobState
 from interlock.kernel.ids import new_id
 from interlock.kernel.record import micros
 from interlock.kernel.world import World
 from interlock.store.contract import Store
 from interlock.store.paging import Records, page_of
+
+PEOPLE_MAX = 10_000
 
 
 async def list_approvals(
@@ -41,6 +46,21 @@ async def world_of_request(store: Store, job: Job, now: datetime) -> World:
     world = World(now, new_id)
     world.admit({key: await store.get(*key) for key in foresight_reads(job).see}, owned=())
     return world
+
+
+async def count_people_able(store: Store, world: World, job: Job, approval: Approval) -> int | None:
+    """How many people may decide a request, those who voted among them; None if it no longer waits for them.
+
+    `world` is that of the request, and learns of the tenant's people.
+    """
+    if job.state_at(world.now) is not JobState.APPROVAL:
+        return None
+    people = await list_people(store, job.tenant, limit=PEOPLE_MAX)
+    world.admit({PRINCIPALS.key_of(each): each for each in people}, owned=())
+    # An owner is a person, so one who is not among them is not a principal here.
+    owners = {PRINCIPALS.key(job.tenant, each.person) for each in people}
+    world.admit({key: None for key in owners if not world.knows(key)}, owned=())
+    return len(people_able(world, job, approval, people))
 
 
 def _state_at(job: Job, now: datetime) -> ApprovalState | None:

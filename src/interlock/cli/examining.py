@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from shlex import quote
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -12,7 +12,7 @@ import msgspec
 from interlock.cli.connection import listing, typed
 from interlock.cli.wording import counted, listed, safe
 from interlock.sdk.models import Approval, Job, Policy
-from interlock.sdk.outcomes import Forbidden
+from interlock.sdk.outcomes import Conflict, Forbidden, NotFound, UnexpectedAnswer
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
@@ -40,28 +40,18 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     kind: str
     roles: tuple[str, ...]
-    groups: tuple[str, ...]
     owner: str | None = None
     keys_live: int = 0
     created_at: datetime | None = None
 
-    @property
-    def person(self) -> str:
-        """Two principals of one owner are one person."""
-        return self.owner or self.name
-
-    @property
-    def can_act(self) -> bool:
-        """Has a key, or is the embedded store's own user."""
-        return self.keys_live > 0 or self.name.startswith("local:")
-
 
 class Examined(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read; `members` is None for a caller who may not see them."""
+    """What was read; `people_able` by job, `members` None for a caller who may not see them."""
 
     now: datetime
     policy: Policy
     waiting: tuple[Job, ...]
+    people_able: Mapping[str, int | None]
     expired: tuple[Job, ...]
     released: tuple[Job, ...]
     members: tuple[Member, ...] | None
@@ -165,15 +155,15 @@ def drifted_approvals(seen: Examined) -> Iterator[Finding]:
 
 def undecidable_approvals(seen: Examined) -> Iterator[Finding]:
     """Which requests need more people than there are?"""
-    for job, approval in _asked(seen) if seen.members is not None else ():
-        able = _able(seen.members or (), job, approval)
-        if len(able) < approval.quorum:
+    for job, approval in _asked(seen):
+        able = seen.people_able.get(job.id)
+        if able is not None and able < approval.quorum:
             whom = f" of {listed(approval.groups)}" if approval.groups else " with the role review"
             yield Finding(
                 level="wrong",
                 about="people",
                 text=f"{job.id} needs {counted(approval.quorum, 'person', 'people')}{whom}; "
-                f"only {len(able)} may decide it ({listed(sorted(able), 'nobody')})",
+                + (f"only {able} may decide it" if able else "nobody may decide it"),
                 since=approval.requested_at,
                 next_step="interlock key create NAME --kind person --roles review"
                 + (f" --groups {quote(safe(approval.groups[0]))}" if approval.groups else ""),
@@ -238,10 +228,12 @@ def _read(client: Interlock) -> Examined:
         members = _items(client, Member, "principals")
     except Forbidden:
         members = None
+    waiting = _items(client, Job, "approvals", state="pending")
     return Examined(
         now=datetime.now(UTC),
         policy=client.policy_get(),
-        waiting=_items(client, Job, "approvals", state="pending"),
+        waiting=waiting,
+        people_able={job.id: _people_able(client, job.id) for job in waiting},
         expired=_items(client, Job, "approvals", state="expired"),
         released=_items(client, Job, "jobs", state="PENDING"),
         members=members,
@@ -254,27 +246,20 @@ def _items(client: Interlock, kind: type[T], *segments: str, state: str | None =
     return tuple(typed(item, kind) for item in page["items"])
 
 
+def _people_able(client: Interlock, job_id: str) -> int | None:
+    """How many may decide it; None if it was decided since, or cannot be read, which other questions find."""
+    try:
+        return client.approval(job_id).people_able
+    except (Conflict, NotFound, UnexpectedAnswer):
+        return None
+
+
 def _asked(seen: Examined) -> Iterator[tuple[Job, Approval]]:
     return ((job, job.approval) for job in seen.waiting if job.approval is not None)
 
 
 def _asked_at(job: Job) -> datetime | None:
     return job.approval.requested_at if job.approval else None
-
-
-def _able(members: Sequence[Member], job: Job, approval: Approval) -> set[str]:
-    """The people who may decide: one name for all principals of one person, and never the submitter's."""
-    submitter = next((member for member in members if member.name == job.submitted_by), None)
-    barred = {job.submitted_by, submitter.person if submitter else None}
-    return {
-        member.person
-        for member in members
-        if member.kind == "person"
-        and member.can_act
-        and "review" in member.roles
-        and (not approval.groups or set(approval.groups) & set(member.groups))
-        and (approval.self_approval or member.person not in barred)
-    }
 
 
 def _each(command: str, jobs: Sequence[Job]) -> str:

@@ -45,3 +45,9 @@ async def list_principals(
     )
     found = readable(PRINCIPALS, (row[0] for row in rows))
     return cut(found, limit, lambda principal: principal.id, rows=len(rows))
+
+
+async def list_people(store: Store, tenant: str, *, limit: int) -> list[Principal]:
+    """The people among a tenant's principals, by name."""
+    rows = await store.query("identity.list_people", {"tenant": tenant, "limit": limit})
+    return readable(PRINCIPALS, (row[0] for row in rows))

@@ -17,3 +17,7 @@ ORDER BY k.created_seq DESC LIMIT :limit;
 -- name: list_principals
 -- Principals of a tenant by name.
 SELECT body FROM principals WHERE tenant = :tenant AND id > :after ORDER BY id LIMIT :limit;
+
+-- name: list_people
+-- People of a tenant by name.
+SELECT body FROM principals WHERE tenant = :tenant AND kind = 'person' ORDER BY id LIMIT :limit;

@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from msgspec import UNSET
 
 from interlock.sdk.grant_models import JobGrantUse
 
@@ -118,7 +117,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     job_hash: str
     topic: str = ""
-    payload: Any = UNSET  # where an answer leaves it out
+    payload: Any = msgspec.UNSET  # where an answer leaves it out
     env: str | None = None
     channel: str | None = None
     labels: dict[str, str] = {}
@@ -213,7 +212,7 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a reviewer needs to decide on a job. `touches` are the last changes of what it would change."""
+    """Everything a reviewer needs to decide. `touches` are of what the job would change, `people_able` may decide."""
 
     job_id: str
     state: str
@@ -227,6 +226,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     drift: Drift = Drift()
     touches: tuple[Touch, ...] = ()
     votes_needed: int | None = None
+    people_able: int | None = None
     on_approve: str | None = None
 
 
