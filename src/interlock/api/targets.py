@@ -254,7 +254,7 @@ def _waiting_view(job: Job, target: Target | None) -> WaitingView:
         submitted_by=job.submitted_by,
         submitted_at=job.submitted_at,
         version=version,
-        drifted=version is not None and target is not None and version != target.current,
+        drifted=target is not None and target.has_moved_from(version),
     )
 
 

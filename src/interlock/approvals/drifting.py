@@ -41,7 +41,7 @@ def moved_target(world: World, job: Job) -> Target | None:
     if target is None or target.version is None:
         return None
     found = world.get(TARGETS, job.tenant, target.key)
-    return found if found is not None and found.current != target.version else None
+    return found if found is not None and found.has_moved_from(target.version) else None
 
 
 def check_target(world: World, job: Job) -> None:
@@ -62,7 +62,7 @@ def rebased(world: World, action: Action, tenant: str) -> Action:
     if target is None or target.version is None:
         return action
     found = world.get(TARGETS, tenant, target.key)
-    if found is None or found.current == target.version:
+    if found is None or not found.has_moved_from(target.version):
         return action
     return msgspec.structs.replace(action, target=msgspec.structs.replace(target, version=found.current))
 

@@ -29,7 +29,7 @@ from interlock.kernel.world import World
 from interlock.leases.model import LEASES, NODES, TRANSITIONS, Lease, path_of
 from interlock.leases.refusals import LeaseFenceStale, LeaseNotActionable
 from interlock.leases.rules import current_lease, going_on, record_stale_lease, stale_lease_reads
-from interlock.targets.model import TARGETS, Target
+from interlock.targets.model import TARGETS
 
 _AUDITED = (
     ActionIdReused,
@@ -93,7 +93,9 @@ def doubts_reads(
         key = TARGETS.key(caller.tenant, named.key)
         if not world.owns(key):
             reads |= Reads(own=(key,)) | repeat_reads(_drifted(caller, named.key))
-        elif _moved(world.get(TARGETS, caller.tenant, named.key), named):
+            continue
+        found = world.get(TARGETS, caller.tenant, named.key)
+        if found is not None and found.has_moved_from(named.version):
             reads |= repeat_reads(_drifted(caller, named.key))
     return reads
 
@@ -150,7 +152,7 @@ def check_target(
 
 def _check_version(world: World, caller: Caller, wanted: EffectTarget) -> None:
     found = world.get(TARGETS, caller.tenant, wanted.key)
-    if found is None or not _moved(found, wanted):
+    if found is None or not found.has_moved_from(wanted.version):
         return
     told = found.conflict_of(wanted.version, naming=caller.principal)
     repeated = conflict_of_repeat(world, _drifted(caller, wanted.key))
@@ -239,10 +241,6 @@ def _moved_it_alone(world: World, caller: Caller, job: Job, bound: EffectTarget)
         if touch.previous_version in (bound.version, None):
             return True
     return False
-
-
-def _moved(found: Target | None, wanted: EffectTarget) -> bool:
-    return found is not None and found.current != wanted.version
 
 
 def _target_of(job: Job | None) -> EffectTarget | None:

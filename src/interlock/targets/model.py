@@ -47,6 +47,10 @@ class Target(Record, frozen=True, kw_only=True):
     touched_by: str
     touches: tuple[Touch, ...] = ()
 
+    def has_moved_from(self, version: str | None) -> bool:
+        """Whether it is at another version now; whoever names none is bound to none."""
+        return version is not None and self.current != version
+
     def conflict_of(self, version: str, *, naming: str) -> str | None:
         """The conflict, naming this actor, that moving the target away from this version led to, if any."""
         telling = (touch.conflict_id for touch in self.touches if touch.tells(naming, version))

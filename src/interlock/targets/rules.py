@@ -182,7 +182,7 @@ def _parties(conflict: Conflict | None, version: str) -> dict[str, tuple[str, ..
 
 def _overwritten(before: Target | None, change: Change, toucher: str) -> Touch | None:
     """The last touch by somebody else, if this change was made without having seen it."""
-    if before is None or change.based_on is None or change.based_on == before.current:
+    if before is None or not before.has_moved_from(change.based_on):
         return None
     last = before.touches[0]
     return last if last.actor != toucher else None
