@@ -10,21 +10,19 @@ import msgspec
 from interlock.api.effect_views import effect_view
 from interlock.api.grants import ExecutionId, GrantId, Groups, Task
 from interlock.api.jobs import Number, Text, version_text
+from interlock.api.naming import TargetKey, action_id_of
 from interlock.api.operations import Answer, Body, Reply
-from interlock.api.problem import ProblemError, invalid, problem
+from interlock.api.problem import ProblemError, problem
 from interlock.api.service_calls import Asked, caller_of, decide
-from interlock.api.targets import Key, Version
+from interlock.api.targets import Version
 from interlock.codec.canonical import canonical
 from interlock.codec.durations import TtlSeconds
-from interlock.codec.strict import Fault
 from interlock.effects.model import TTL_SECONDS_DEFAULT, EffectTarget, LeaseRef, PermitClaims
 from interlock.effects.rules import BeginEffect, Begun
 from interlock.grants.claiming import ClaimGrant, LookFurther
 from interlock.identity.refusals import NotFound
 from interlock.leases.queries import read_lease
 from interlock.permits.verifying import PermitInvalid, verify_permit
-
-ACTION_ID_CHARACTERS_MAX = 300
 
 FenceNumber = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 RequestHash = Annotated[
@@ -49,7 +47,7 @@ class LeaseBody(Body, frozen=True, kw_only=True):
 class TargetBody(Body, frozen=True, kw_only=True):
     """What it changes, and the version it was prepared for."""
 
-    key: Key
+    key: TargetKey
     version: Version | Number
 
 
@@ -163,11 +161,3 @@ async def _lease(call: Asked[None, BeginBody]) -> LeaseRef | None:
     if lease is None:
         raise NotFound("lease", named.id)
     return LeaseRef(id=lease.id, fence=named.fence, resource=lease.resource, session=named.session)
-
-
-def action_id_of(call: Asked[Any, Any]) -> str:
-    action_id = call.path["action_id"]
-    if len(action_id) > ACTION_ID_CHARACTERS_MAX or not action_id.isprintable():
-        reason = f"an action id has at most {ACTION_ID_CHARACTERS_MAX} characters, all visible"
-        raise invalid(Fault("path/action_id", reason))
-    return action_id

@@ -6,10 +6,11 @@ from typing import Any
 
 import msgspec
 
-from interlock.api.effect_begin import BeginBody, FenceNumber, action_id_of, begin
+from interlock.api.effect_begin import BeginBody, FenceNumber, begin
 from interlock.api.effect_views import EffectView, ResultView, effect_view
 from interlock.api.jobs import READERS
 from interlock.api.listing import Page, PageQuery, id_cursor
+from interlock.api.naming import action_id_of
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problem import ProblemError, invalid, problem
 from interlock.api.service_calls import Asked, caller_of, decide

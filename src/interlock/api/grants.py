@@ -19,6 +19,7 @@ from interlock.api.grant_views import (
 from interlock.api.identity import Name
 from interlock.api.jobs import READERS, Reason, Text
 from interlock.api.listing import Page, PageQuery, id_cursor
+from interlock.api.naming import LINE
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problem import invalid
 from interlock.api.service_calls import Asked, caller_of, decide
@@ -41,9 +42,7 @@ CLAIMS_SHOWN_MAX = 50
 Task = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9_.:/\-]+$(?!\n)")]
 ArgumentPath = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 GrantId = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_\-]+$(?!\n)")]
-ExecutionId = Annotated[
-    str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[^\u0000-\u001f\u007f]*$(?!\n)")
-]
+ExecutionId = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=LINE)]
 
 Groups = Annotated[list[Name], msgspec.Meta(max_length=32)]
 

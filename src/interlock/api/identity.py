@@ -9,11 +9,11 @@ import msgspec
 
 from interlock.api.authentication import presented_key
 from interlock.api.listing import Page, PageQuery, position
+from interlock.api.naming import named
 from interlock.api.operations import Answer, Body, Operation, Reply
-from interlock.api.problem import ProblemError, invalid, problem
+from interlock.api.problem import ProblemError, problem
 from interlock.api.service_calls import Asked, caller_of, decide, refuse
 from interlock.codec.sealing import CannotUnseal, seal, unseal
-from interlock.codec.strict import Fault
 from interlock.identity import queries
 from interlock.identity.keys import NewKey, make_key
 from interlock.identity.model import ApiKey, Principal, PrincipalKind, Role
@@ -86,7 +86,7 @@ async def issue(call: Asked[None, IssueBody]) -> Answer:
     body, key = call.body, make_key()
     command = IssueKey(
         tenant=call.caller.tenant,
-        name=_name(call.path["name"]),
+        name=_name(call),
         kind=body.kind,
         roles=tuple(body.roles),
         groups=None if body.groups is None else tuple(body.groups),
@@ -107,7 +107,7 @@ async def set_principal(call: Asked[None, SetBody]) -> Answer:
     body = call.body
     command = SetPrincipal(
         tenant=call.caller.tenant,
-        name=_name(call.path["name"]),
+        name=_name(call),
         roles=None if body.roles is None else tuple(body.roles),
         groups=None if body.groups is None else tuple(body.groups),
         owner=body.owner,
@@ -120,7 +120,7 @@ async def set_principal(call: Asked[None, SetBody]) -> Answer:
 
 
 async def remove_principal(call: Asked[None, None]) -> Answer:
-    command = RemovePrincipal(tenant=call.caller.tenant, name=_name(call.path["name"]), by=caller_of(call))
+    command = RemovePrincipal(tenant=call.caller.tenant, name=_name(call), by=caller_of(call))
     answer = await decide(call, command, lambda principal: Reply(200, _principal_view(principal)))
     call.services.keyring.forget()
     return answer
@@ -186,13 +186,9 @@ def _sealing_secret(call: Asked[None, IssueBody]) -> str:
     return f"{secret}\n{call.idempotency_key}" if secret and call.idempotency_key else ""
 
 
-def _name(given: str) -> str:
-    """A principal's name out of a path, held to the same rule as in a body."""
-    try:
-        return msgspec.convert(given, Name)
-    except msgspec.ValidationError:
-        reason = "is not a name; use up to 100 letters, digits and any of _ . : @ -"
-        raise invalid(Fault("path/name", reason)) from None
+def _name(call: Asked[Any, Any]) -> str:
+    """The principal that the path names."""
+    return named(call, "name", Name, "is not a name; use up to 100 letters, digits and any of _ . : @ -")
 
 
 def _principal_view(principal: Principal) -> PrincipalView:

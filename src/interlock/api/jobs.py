@@ -11,6 +11,7 @@ import msgspec
 
 from interlock.api.audit import EntryView, entries_page, entry_query
 from interlock.api.listing import Page, PageQuery, id_cursor
+from interlock.api.naming import LINE, TargetKey
 from interlock.api.operations import Answer, Body, Operation, Query, Reply
 from interlock.api.problem import MEDIA_TYPE, invalid, problem
 from interlock.api.service_calls import JOB_ID, Asked, caller_of, decide
@@ -31,12 +32,10 @@ from interlock.runtime.service import Service
 _WAIT_SECONDS_MAX = 60
 _POLL_SECONDS = 5.0
 
-# `$` alone would let a line break at the end through.
-_LINE = r"^[^\u0000-\u001f\u007f]*$(?!\n)"
 _PROSE = r"^[^\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]*$"
-Text = Annotated[str, msgspec.Meta(max_length=255, pattern=_LINE)]
+Text = Annotated[str, msgspec.Meta(max_length=255, pattern=LINE)]
 # msgspec 0.22 frees what is not its own if a text with a pattern may also be a list, so this one is matched below.
-TextOrList = Annotated[str, msgspec.Meta(max_length=255, extra_json_schema={"pattern": _LINE})]
+TextOrList = Annotated[str, msgspec.Meta(max_length=255, extra_json_schema={"pattern": LINE})]
 Topic = Annotated[
     str,
     msgspec.Meta(
@@ -60,7 +59,7 @@ def version_text(version: str | float) -> str:
 class TargetBody(Body, frozen=True, kw_only=True):
     """What the action changes, and the version of it that the proposal was made for: a word or a number."""
 
-    key: Annotated[str, msgspec.Meta(min_length=1, max_length=500, pattern=_LINE)]
+    key: TargetKey
     version: Text | Number | None = None
 
 
@@ -126,7 +125,7 @@ def action_of(body: SubmitBody) -> Action:
 
 
 def _line_of(text: str) -> str:
-    if not re.search(_LINE, text):
+    if not re.search(LINE, text):
         raise invalid(Fault("/risk", "holds a control character; send one line"))
     return text
 

@@ -10,6 +10,7 @@ import msgspec
 from interlock.api.conflicts import ConflictView, conflict_view
 from interlock.api.jobs import READERS, Number, Reason, Text, version_text
 from interlock.api.listing import Page, PageQuery
+from interlock.api.naming import LINE, TargetKey, target_key_of
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problem import invalid
 from interlock.api.service_calls import Asked, caller_of, decide
@@ -24,17 +25,10 @@ from interlock.targets import queries
 from interlock.targets.model import Target, Touch
 from interlock.targets.rules import Change, TouchTarget, TouchTargets
 
-KEY_CHARACTERS_MAX = 500
 _TOUCHES_MAX = 100
 _SHOWN_MAX = 50
 
-Key = Annotated[
-    str,
-    msgspec.Meta(min_length=1, max_length=KEY_CHARACTERS_MAX, pattern=r"^[^\u0000-\u001f\u007f]*$(?!\n)"),
-]
-Version = Annotated[
-    str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[^\u0000-\u001f\u007f]*$(?!\n)")
-]
+Version = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=LINE)]
 
 
 class TouchBody(Body, frozen=True, kw_only=True):
@@ -46,7 +40,7 @@ class TouchBody(Body, frozen=True, kw_only=True):
 
 
 class ChangeBody(TouchBody, frozen=True, kw_only=True):
-    key: Key
+    key: TargetKey
 
 
 class TouchesBody(Body, frozen=True, kw_only=True):
@@ -58,7 +52,7 @@ class TouchesBody(Body, frozen=True, kw_only=True):
 class TargetsQuery(PageQuery, frozen=True, kw_only=True):
     """Targets by key, in the order of their keys; `prefix` narrows."""
 
-    prefix: Key | None = None
+    prefix: TargetKey | None = None
 
 
 class TouchView(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,7 +121,7 @@ class TargetView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def touch(call: Asked[None, TouchBody]) -> Answer:
-    command = TouchTarget(caller=caller_of(call), change=_change(_key(call), call.body))
+    command = TouchTarget(caller=caller_of(call), change=_change(target_key_of(call), call.body))
     return await decide(call, command, lambda target: Reply(200, _touched_view(target)))
 
 
@@ -147,7 +141,7 @@ async def touch_many(call: Asked[None, TouchesBody]) -> Answer:
 
 async def read(call: Asked[None, None]) -> Reply:
     """A target need not have been touched to be shown: somebody may hold it or wait for it."""
-    store, tenant, key = call.services.store, call.caller.tenant, _key(call)
+    store, tenant, key = call.services.store, call.caller.tenant, target_key_of(call)
     now = datetime.now(UTC)
     target = await queries.read_target(store, tenant, key)
     holders = await queries.list_holders(store, tenant, key, now)
@@ -184,13 +178,6 @@ async def listed(call: Asked[TargetsQuery, None]) -> Reply:
 def touch_views(target: Target | None) -> list[TouchView]:
     """The last changes of a target, newest first."""
     return [_touch_view(each) for each in target.touches] if target else []
-
-
-def _key(call: Asked[Any, Any]) -> str:
-    key = call.path["key"]
-    if len(key) > KEY_CHARACTERS_MAX or not key.isprintable():
-        raise invalid(Fault("path/key", f"a key has at most {KEY_CHARACTERS_MAX} characters, all visible"))
-    return key
 
 
 def _change(key: str, body: TouchBody) -> Change:
