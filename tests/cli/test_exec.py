@@ -22,7 +22,7 @@ def test_a_task_runs_once_under_a_grant_and_its_exit_code_is_passed_on(yard: Ter
     second = yard("exec", "mark", "42")
 
     assert (first.code, first.out, first.err) == (42, "out\n", "err\n")
-    assert second.code == 3
+    assert second.code == 4
     assert "no open grant for mark" in second.err
     assert marks(yard) == ["ran"]
     assert yard("grants", grant["id"], "--json").json["state"] == "spent"
@@ -60,9 +60,9 @@ def test_pins_hold_the_arguments_and_the_whole_command(yard: Terminal) -> None:
     shown = yard("exec", "--show", "mark", "7").json
     granted(yard, "mark", "--pin", 'args.0="7"', "--pin", f"command_hash={shown['command_hash']}")
 
-    assert yard("exec", "mark", "8").code == 3
+    assert yard("exec", "mark", "8").code == 4
     yard.file("interlock.yaml", TASKS.replace("exit ${1:-0}", "exit ${1:-0} # changed"))
-    assert yard("exec", "mark", "7").code == 3
+    assert yard("exec", "mark", "7").code == 4
     yard.file("interlock.yaml", TASKS)
     assert yard.process("exec", "mark", "7").code == 7
     assert marks(yard) == ["ran"]
@@ -97,8 +97,7 @@ def test_a_pipe_that_nobody_writes_to_keeps_nobody_waiting_and_is_said_to_be_unr
 
 def test_a_granted_task_starts_without_what_it_does_not_need(yard: Terminal) -> None:
     granted(yard, "cat")
-    yard.process("exec", "--show", "cat")  # reads the task file, which is kept
-    heavy = "asyncio,cel_expr_python,cryptography,httpx2,logging,ssl,yaml,interlock.jobs.model,interlock.leases.model"
+    heavy = "asyncio,cel_expr_python,cryptography,httpx2,logging,ssl,interlock.jobs.model,interlock.leases.model"
     ended = subprocess.run(
         [sys.executable, "-c", IMPORTED, heavy, "exec", "cat"],
         stdin=subprocess.DEVNULL,

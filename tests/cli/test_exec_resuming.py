@@ -202,3 +202,18 @@ def test_an_execution_that_surely_ran_is_not_run_again(yard: Terminal, unknown: 
     assert (resumed.code, resumed.out) == (9, "")
     assert "did not run again" in resumed.err
     assert marks(yard) == []
+
+
+def test_how_a_command_ended_is_not_told_of_another_one(yard: Terminal) -> None:
+    ann = yard.key("ann", "--kind", "person", "--roles", "review")
+    job = str(yard("exec", "mark", "0", "--json").problem["job_id"])
+    yard("approve", job, "--key", ann)
+    assert yard.process("exec", "--resume", job).code == 0
+
+    same, other, undeclared = (
+        yard.process("exec", "--resume", job, *words)
+        for words in (("mark", "0"), ("mark", "1"), ("--", "rm", "-r", "x"))
+    )
+
+    assert (same.code, other.code, undeclared.code) == (0, 3, 3)
+    assert '+ would run ["rm","-r","x"]' in undeclared.err

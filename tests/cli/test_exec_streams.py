@@ -185,7 +185,7 @@ def test_nobody_who_hears_our_remarks_is_no_reason_to_end_otherwise(yard: Termin
     for descriptor in {deaf, writing}:
         os.close(descriptor)
 
-    assert ends == [5, 3, 2]
+    assert ends == [5, 4, 2]
 
 
 def test_a_stdin_that_cannot_be_read_is_a_usage_error(yard: Terminal) -> None:

@@ -52,6 +52,15 @@ def test_everything_given_reaches_the_job(house: Terminal) -> None:
     assert job["expires_at"] is not None
 
 
+def test_people_can_be_asked_where_the_policy_would_allow_it(house: Terminal) -> None:
+    any_reviewer = house("submit", "knowledge.read", "--json", "--ask")
+    ops = house("submit", "knowledge.read", "--ask", "ops,leads", "--json")
+    assert [(said.code, said.json["approval"]["groups"]) for said in (any_reviewer, ops)] == [
+        (4, []),
+        (4, ["ops", "leads"]),
+    ]
+
+
 def test_the_same_intent_finds_the_same_job(house: Terminal) -> None:
     first = house.submit("knowledge.read", 1, "--key", "once")
     again = house.submit("knowledge.read", 1, "--key", "once")

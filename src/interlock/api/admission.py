@@ -21,12 +21,13 @@ from interlock.api.admission_views import (
     limit_view,
     run_view,
 )
-from interlock.api.jobs import READERS, Reason
+from interlock.api.jobs import READERS
 from interlock.api.listing import Page, PageQuery, id_cursor
 from interlock.api.operations import Answer, Body, Operation, Query, Reply
 from interlock.api.problem import invalid
 from interlock.api.service_calls import Asked, caller_of, decide
 from interlock.api.starting import NAME, StartBody, is_name
+from interlock.api.texts import Reason
 from interlock.codec.canonical import canonical
 from interlock.codec.durations import DurationInQuery, duration_seconds
 from interlock.codec.strict import Fault

@@ -8,11 +8,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from interlock.api.approval_views import RequestView, drift_view, request_view
-from interlock.api.jobs import GivenReason, Reason, decidable_until
+from interlock.api.jobs import decidable_until
 from interlock.api.listing import Page, PageQuery, id_cursor
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problems import code_of
 from interlock.api.service_calls import JOB_ID, Asked, caller_of, decide
+from interlock.api.texts import GivenReason, Reason
 from interlock.api.views import JobView, job_fields, whole_view
 from interlock.approvals import queries
 from interlock.approvals.foreseeing import foresee

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from interlock.api.jobs import READERS, GivenReason
+from interlock.api.jobs import READERS
 from interlock.api.listing import Page, PageQuery, id_cursor
 from interlock.api.operations import Answer, Body, Operation, Query, Reply
 from interlock.api.service_calls import Asked, caller_of, decide
+from interlock.api.texts import GivenReason
 from interlock.conflicts import queries
 from interlock.conflicts.model import SAFEST, Conflict, ConflictKind, ConflictState, Resolution
 from interlock.conflicts.patterns import Pattern, patterns_of

@@ -9,12 +9,12 @@ import msgspec
 
 from interlock.api.effect_views import effect_view
 from interlock.api.grants import ExecutionId, GrantId, Groups, Task
-from interlock.api.jobs import Number, Text, version_text
 from interlock.api.naming import TargetKey, action_id_of
 from interlock.api.operations import Answer, Body, Reply
 from interlock.api.problem import ProblemError, problem
 from interlock.api.service_calls import Asked, caller_of, decide
 from interlock.api.targets import Version
+from interlock.api.texts import Number, Text, version_text
 from interlock.codec.canonical import canonical
 from interlock.codec.durations import TtlSeconds
 from interlock.effects.model import TTL_SECONDS_DEFAULT, EffectTarget, LeaseRef, PermitClaims

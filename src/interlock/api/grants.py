@@ -17,12 +17,13 @@ from interlock.api.grant_views import (
     use_view,
 )
 from interlock.api.identity import Name
-from interlock.api.jobs import READERS, Reason, Text
+from interlock.api.jobs import READERS
 from interlock.api.listing import Page, PageQuery, id_cursor
 from interlock.api.naming import LINE
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problem import invalid
 from interlock.api.service_calls import Asked, caller_of, decide
+from interlock.api.texts import Reason, Text
 from interlock.codec.canonical import canonical
 from interlock.codec.durations import Duration, duration_seconds
 from interlock.codec.strict import Fault

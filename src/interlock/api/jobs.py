@@ -15,13 +15,24 @@ from interlock.api.naming import LINE, TargetKey
 from interlock.api.operations import Answer, Body, Operation, Query, Reply
 from interlock.api.problem import MEDIA_TYPE, invalid, problem
 from interlock.api.service_calls import JOB_ID, Asked, caller_of, decide
+from interlock.api.texts import Label, Number, Reason, Text, TextOrList, Topic, version_text
 from interlock.api.views import JobView, job_view, whole_view
+from interlock.approvals.model import PeopleAsked
 from interlock.codec.canonical import canonical
 from interlock.codec.durations import Duration, duration_seconds
 from interlock.codec.strict import Fault
 from interlock.identity.refusals import NotFound
 from interlock.jobs import queries
-from interlock.jobs.model import Action, Evidence, Job, JobState, Priority, TargetRef, job_topic
+from interlock.jobs.model import (
+    GRANTED_LABEL,
+    Action,
+    Evidence,
+    Job,
+    JobState,
+    Priority,
+    TargetRef,
+    job_topic,
+)
 from interlock.jobs.rules import CancelJob, SubmitJob
 from interlock.kernel.ids import new_id
 from interlock.policy.language import Decision
@@ -31,29 +42,6 @@ from interlock.runtime.service import Service
 
 _WAIT_SECONDS_MAX = 60
 _POLL_SECONDS = 5.0
-
-_PROSE = r"^[^\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]*$"
-Text = Annotated[str, msgspec.Meta(max_length=255, pattern=LINE)]
-# msgspec 0.22 frees what is not its own if a text with a pattern may also be a list, so this one is matched below.
-TextOrList = Annotated[str, msgspec.Meta(max_length=255, extra_json_schema={"pattern": LINE})]
-Topic = Annotated[
-    str,
-    msgspec.Meta(
-        min_length=1,
-        max_length=255,
-        pattern=r"^[A-Za-z0-9_\-]+(\.[A-Za-z0-9_\-]+)*$(?!\n)",
-        description="Words of letters, digits, _ and -, joined by dots.",
-    ),
-]
-Label = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.\-/]+$(?!\n)")]
-Reason = Annotated[str, msgspec.Meta(max_length=4000, pattern=_PROSE)]
-Number = int | float
-GivenReason = Annotated[str, msgspec.Meta(min_length=1, max_length=4000, pattern=_PROSE)]
-
-
-def version_text(version: str | float) -> str:
-    """A version as it is kept and compared: a number as JSON spells it, so that 3 and "3" are the same."""
-    return version if isinstance(version, str) else canonical(version).decode()
 
 
 class TargetBody(Body, frozen=True, kw_only=True):
@@ -72,8 +60,14 @@ class EvidenceBody(Body, frozen=True, kw_only=True):
     url: Annotated[str, msgspec.Meta(max_length=2000)] | None = None
 
 
+class PeopleBody(Body, frozen=True, kw_only=True):
+    """That people are to decide, also where the policy would not ask them; of these groups, where it names none."""
+
+    groups: Annotated[list[Text], msgspec.Meta(max_length=32)] = msgspec.field(default_factory=list[str])
+
+
 class SubmitBody(Body, frozen=True, kw_only=True):
-    """A proposed action."""
+    """A proposed action. With `approval`, people decide also where the policy alone would release it."""
 
     topic: Topic
     payload: Any
@@ -93,6 +87,7 @@ class SubmitBody(Body, frozen=True, kw_only=True):
     expires_in: Duration | None = None
     max_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
     run_id: Text | None = None
+    approval: PeopleBody | None = None
 
 
 class CancelBody(Body, frozen=True, kw_only=True):
@@ -121,6 +116,7 @@ def action_of(body: SubmitBody) -> Action:
         labels=body.labels,
         risk=(_line_of(body.risk),) if isinstance(body.risk, str) else tuple(body.risk),
         target=_target_of(body.target) if body.target else None,
+        people=PeopleAsked(groups=tuple(body.approval.groups)) if body.approval else None,
     )
 
 
@@ -136,12 +132,14 @@ def _target_of(target: TargetBody) -> TargetRef:
 
 
 def _check(body: SubmitBody) -> None:
-    """Refuse evidence that shows nothing, and a job that would be over before it began."""
+    """Refuse evidence that shows nothing, Interlock's own label, and a job that would be over before it began."""
     faults = [
         Fault(f"/evidence/{place}", "needs content or url; without either there is nothing to look at")
         for place, each in enumerate(body.evidence)
         if each.content is None and each.url is None
     ]
+    if GRANTED_LABEL in body.labels:
+        faults.append(Fault(f"/labels/{GRANTED_LABEL}", "is Interlock's own word; leave it out"))
     if body.expires_in is not None and duration_seconds(body.expires_in) == 0:
         faults.append(
             Fault("/expires_in", "must be at least a second; leave it out for a job without an end")

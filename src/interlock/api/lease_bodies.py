@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
-from interlock.api.jobs import Text
 from interlock.api.listing import PageQuery
 from interlock.api.operations import Body
+from interlock.api.texts import Text
 from interlock.codec.canonical import canonical
 from interlock.codec.durations import TtlSeconds
 from interlock.leases.checkpoints import Content

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 
 import msgspec
 
-from interlock.api.jobs import READERS, SubmitBody, Text, action_of
+from interlock.api.jobs import READERS, SubmitBody, action_of
 from interlock.api.listing import LIMIT_MAX, Page, PageQuery, id_cursor, position
 from interlock.api.operations import Answer, Body, Operation, RawBody, Reply
 from interlock.api.policy_reading import read_candidate, read_policy
 from interlock.api.service_calls import Asked, caller_of, decide
+from interlock.api.texts import Text
 from interlock.api.views import JobView, job_view
 from interlock.identity.model import PRINCIPALS, Principal, PrincipalKind
 from interlock.identity.refusals import NotFound

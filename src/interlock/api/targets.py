@@ -8,12 +8,13 @@ from typing import Annotated, Any
 import msgspec
 
 from interlock.api.conflicts import ConflictView, conflict_view
-from interlock.api.jobs import READERS, Number, Reason, Text, version_text
+from interlock.api.jobs import READERS
 from interlock.api.listing import Page, PageQuery
 from interlock.api.naming import LINE, TargetKey, target_key_of
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problem import invalid
 from interlock.api.service_calls import Asked, caller_of, decide
+from interlock.api.texts import Number, Reason, Text, version_text
 from interlock.codec.strict import Fault
 from interlock.conflicts.queries import list_open_conflicts_of
 from interlock.identity.refusals import NotFound

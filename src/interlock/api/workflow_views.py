@@ -9,8 +9,8 @@ import msgspec
 
 from interlock.api.admission_views import RunView
 from interlock.api.audit import EntryView
-from interlock.api.jobs import Text, Topic
 from interlock.api.operations import Body
+from interlock.api.texts import Text, Topic
 from interlock.workflows.model import Progress, Step, StepKind
 from interlock.workflows.model import Workflow as Definition
 

@@ -51,6 +51,12 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     binding: str = "strict"
 
 
+class PeopleAsked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """That people are to decide because the submitter says so, of these groups if there are any."""
+
+    groups: tuple[str, ...] = ()
+
+
 class Vote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One person's yes. `groups` are those they were in when they said it."""
 

@@ -59,7 +59,7 @@ def place(
         return _observed(evaluation, policy.snapshot)
     decision = _settle_throttle(world, proposal.tenant, evaluation, observing=policy.observing)
     verdict = Verdict(decision=decision.value, rule=evaluation.rule, reason=evaluation.reason)
-    if policy.observing:
+    if policy.observing and proposal.action.people is None:
         return _observed(verdict, policy.snapshot)
     match decision:
         case Decision.ALLOW:
@@ -123,7 +123,7 @@ def _ask(world: World, proposal: Proposal, *, observing: bool) -> Evaluation | V
     try:
         return judge(world, proposal.tenant, proposal.action, proposal.actor, proposal.priority)
     except PolicyUnavailable as failed:
-        if not observing:
+        if not observing or proposal.action.people is not None:
             raise
         reason = f"it could not be evaluated ({failed.why}), so nothing would be released"
         return Verdict(decision=UNAVAILABLE, rule=failed.rule, reason=reason)

@@ -15,6 +15,8 @@ def exit_code_of(ended: Ended) -> int:
     """The command's own exit code. Says on stderr if it did not run now, or what could not be passed on or recorded."""
     if ended.replayed:
         _warn(f"{ended.execution_id} ran before and ended with {ended.exit_code}; it did not run again")
+    elif ended.result.get("timed_out"):
+        _warn(f"{ended.execution_id} took longer than its timeout and was ended")
     if ended.unheard is not None:
         _warn(f"not all that the command said could be written: {ended.unheard}; it ran to its end")
     if ended.unrecorded is not None:

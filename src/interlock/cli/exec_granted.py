@@ -66,7 +66,7 @@ def _begin(gate: Gate, args: Namespace, prepared: Prepared, execution_id: str) -
         if needed.grant_id or needed.signed:
             raise _refused(prepared, str(missing)) from None
         if not wants_json(args):
-            _tell_asking(str(missing))
+            _tell_asking(prepared, str(missing))
         return None
     except MaybeBegun as lost:
         raise begun_or_not(execution_id, lost, prepared.retyped) from lost
@@ -106,20 +106,23 @@ def opened_gate(args: Namespace) -> Generator[Gate]:
 
 def _refused(prepared: Prepared, reason: str) -> Failed:
     signed = " --sign-with KEYFILE" if prepared.approval and prepared.approval.signed else ""
-    advice = f"have one issued with `interlock grant {prepared.task_name}{signed}`"
+    advice = f"One that fits is issued with `interlock grant {prepared.task_name}{signed}`"
     problem = {"task": prepared.task_name, "reason": reason}
     return Failed(
-        f"no grant was claimed, so nothing ran: {reason}. Then {advice}",
+        f"no grant was claimed, so nothing ran: {reason}. {advice}",
         Exit.DENIED,
         name="not_claimed",
         problem=problem,
     )
 
 
-def _tell_asking(reason: str) -> None:
+def _tell_asking(prepared: Prepared, reason: str) -> None:
     from interlock.cli.output import warn
 
-    warn(f"no grant was claimed ({reason}); asking the policy instead")
+    by_people = prepared.approval is not None and prepared.approval.required
+    warn(
+        f"no grant was claimed ({reason}); asking {'for an approval' if by_people else 'the policy'} instead"
+    )
 
 
 def _again(execution_id: str, prepared: Prepared) -> str:

@@ -73,7 +73,7 @@ def _refused() -> Generator[None]:
 def _task(args: Namespace, stdin: bytes | None) -> Prepared:
     path = Path(args.tasks) if args.tasks else find_task_file(_here())
     name, *rest = args.words
-    tasks = read_task_file(path, kept_in=embedded_folder(args)) if path else {}
+    tasks = read_task_file(path) if path else {}
     if args.command and name not in tasks:
         return _undeclared(args, stdin, name)
     if path is None:

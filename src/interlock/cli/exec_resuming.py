@@ -21,11 +21,30 @@ def resume(args: Namespace) -> int:
         is_job = args.resume.startswith(_JOB_PREFIX)
         if ended is not None:
             if is_job:
+                _check_words(client, args)
                 finish_known(client, args.resume, ended)
             return exit_code_of(ended)
         if is_job:
             return _resume_job(client, args)
         return _resume_claim(client, args)
+
+
+def _check_words(client: Any, args: Namespace) -> None:
+    """Refuse to tell how something else ended than what the caller names."""
+    if not args.words:
+        return
+    from interlock.cli.exec_asking import refuse_drift
+    from interlock.cli.exec_preparing import effective_command
+    from interlock.execution.approved import Drifted
+    from interlock.execution.effective import drift
+
+    job = client.job(args.resume)
+    asked, named = (
+        {name: document.get(name) for name in ("task", "argv")}
+        for document in (job.payload, effective_command(args).command.document())
+    )
+    if lines := drift(asked, named):
+        raise refuse_drift(job, Drifted(job.id, lines))
 
 
 def _resume_job(client: Any, args: Namespace) -> int:

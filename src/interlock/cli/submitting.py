@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from interlock.cli.describing import described, describing
 from interlock.cli.exits import exit_of_state
 from interlock.cli.options import Parser, as_json, connecting, intent, wants_json
-from interlock.cli.values import duration, json_value, pair, seconds, topic
+from interlock.cli.values import duration, json_value, pair, seconds, topic, words
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
@@ -63,6 +63,14 @@ def _declare_extras(parser: Parser) -> None:
         type=_evidence,
         help="something for the reviewer to look at; repeatable",
     )
+    parser.add_argument(
+        "--ask",
+        type=words,
+        nargs="?",
+        const=(),
+        metavar="GROUPS",
+        help="have people decide, of these groups if any are named, also where the policy would allow it",
+    )
     parser.add_argument("--expires-in", type=duration, metavar="4h", help="it is of no use after this long")
     parser.add_argument("--max-attempts", type=int, metavar="N", help="how often workers may try it")
     parser.add_argument("--run-id", metavar="ID", help="the run that it belongs to")
@@ -98,6 +106,7 @@ def _submitted(client: Interlock, args: Namespace) -> Job:
         expires_in=args.expires_in,
         max_attempts=args.max_attempts,
         run_id=args.run_id,
+        approval_groups=args.ask,
         key=args.intent,
     )
 

@@ -49,6 +49,7 @@ def submit(client: Interlock, command: Effective, asked: Asked) -> Job:
         topic_of(command.task, command.program),
         command.document(),
         risk=asked.approval.risks if asked.approval and asked.approval.risks else None,
+        approval_groups=asked.approval.groups if asked.approval and asked.approval.required else None,
         key=asked.execution_id,
     )
 
@@ -70,7 +71,11 @@ def run_approved(client: Interlock, job: Job, command: Effective, approval: Task
     lines = drift(approved, command.document())
     if lines:
         raise Drifted(job.id, lines)
-    _check_people(job, approval)
+    try:
+        _check_people(job, approval)
+    except Denied:
+        _take_back(client, job)
+        raise
     try:
         held = client.claim_job(job.id, lease_seconds=LEASE_SECONDS)
     except Conflict as refused:
@@ -79,6 +84,12 @@ def run_approved(client: Interlock, job: Job, command: Effective, approval: Task
         with _holding(client, held):
             ended = _run(client, held, command, signals)
         return _finish(client, held, ended, signals)
+
+
+def _take_back(client: Interlock, job: Job) -> None:
+    """Withdraw what will never run, so that nobody else takes it; as far as it lets us."""
+    with contextlib.suppress(InterlockError):
+        client.cancel(job.id, reason="interlock.yaml asks for more than it was released with")
 
 
 def _end_elsewhere(client: Interlock, job_id: str, refused: Conflict) -> Ended:
@@ -199,7 +210,7 @@ def _asks_for_more(job: Job, what: str, advice: str) -> Denied:
             status=403,
             code="approval_required",
             title="Approval required",
-            detail=f"interlock.yaml asks for {what}, and the policy released {job.id} without it; {advice}",
+            detail=f"interlock.yaml asks for {what}, and {job.id} was released without it; {advice}",
             fields={"job_id": job.id},
         )
     )

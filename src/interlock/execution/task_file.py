@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from interlock.execution.task_cache import keep_tasks, kept_tasks
 from interlock.execution.tasks import BadTask, Task, read_tasks
 
 if TYPE_CHECKING:
@@ -22,8 +21,11 @@ def find_task_file(start: Path) -> Path | None:
     return next((path for folder in folders if (path := folder / NAME).is_file()), None)
 
 
-def read_task_file(path: Path, *, kept_in: Path | None = None) -> dict[str, Task]:
-    """The tasks that a file declares, from `kept_in` if they were read before. Raises `BadTask`."""
+def read_task_file(path: Path) -> dict[str, Task]:
+    """The tasks that a file declares. Raises `BadTask`.
+
+    Nothing of it is kept for the next time: what is kept could be changed by those who cannot change the file.
+    """
     try:
         with path.open("rb") as file:
             text = file.read(_BYTES_MAX + 1)
@@ -31,24 +33,20 @@ def read_task_file(path: Path, *, kept_in: Path | None = None) -> dict[str, Task
         raise BadTask(f"cannot read {path}: {error.strerror}") from None
     if len(text) > _BYTES_MAX:
         raise BadTask(f"{path} is larger than {_BYTES_MAX} bytes")
-    kept = kept_tasks(kept_in, text) if kept_in else None
-    return kept if kept is not None else _read_anew(path, text, kept_in)
+    return _tasks_of(path, text)
 
 
-def _read_anew(path: Path, text: bytes, kept_in: Path | None) -> dict[str, Task]:
+def _tasks_of(path: Path, text: bytes) -> dict[str, Task]:
     from interlock.codec.located import plain
 
     source = _source(path, text)
     document = plain(source.root)
     try:
-        tasks = read_tasks(document)
+        return read_tasks(document)
     except BadTask:
         from interlock.execution.task_faults import faults_of
 
         raise _told(path, faults_of(source, document)) from None
-    if kept_in:
-        keep_tasks(kept_in, text, tasks)
-    return tasks
 
 
 def _source(path: Path, text: bytes) -> Source:

@@ -44,7 +44,7 @@ class BadTask(ValueError):
 
 
 class TaskApproval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What people must have said. `required`: that a policy allows it is not enough. It only ever narrows."""
+    """What people must have said. `required`: that a policy allows it is not enough. A rule that denies it stands."""
 
     required: bool = True
     groups: tuple[str, ...] = ()

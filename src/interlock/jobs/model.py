@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from interlock.approvals.model import Approval, ApprovalState, Requirement
+from interlock.approvals.model import Approval, ApprovalState, PeopleAsked, Requirement
 from interlock.codec.canonical import canonical
 from interlock.jobs.holds import JobLease
 from interlock.kernel.record import ColumnValue, Kind, Record, micros
@@ -68,8 +68,7 @@ class Priority(StrEnum):
     CRITICAL = "critical"
 
 
-# Smaller runs sooner; kept as a column, so that the order is the store's to keep.
-# The queries that find what to claim name them all.
+# Smaller runs sooner. A column, so that the order is the store's to keep; the queries for claims name them all.
 RANKS: Mapping[Priority, int] = {
     Priority.CRITICAL: 0,
     Priority.HIGH: 1,
@@ -120,7 +119,7 @@ class GrantRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What would run: everything that the hash binds. The payload is canonical JSON, kept as bytes."""
+    """What would run: everything that the hash binds, and whom to ask. The payload is canonical JSON, as bytes."""
 
     topic: str
     payload: msgspec.Raw
@@ -129,9 +128,10 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     labels: dict[str, str] = {}
     risk: tuple[str, ...] = ()
     target: TargetRef | None = None
+    people: PeopleAsked | None = None
 
     def hash(self, tenant: str) -> str:
-        """`sha256:…` over the RFC 8785 form of the tenant and every field here, with a domain prefix."""
+        """`sha256:…` over the RFC 8785 form of the tenant and every field but `people`, with a domain prefix."""
         target = {"key": self.target.key, "version": self.target.version} if self.target else None
         # Written in canonical order, and of texts alone, so one pass spells it canonically.
         bound = {

@@ -82,7 +82,7 @@ def standing(world: World, job: Job) -> Standing:
         return _refuse(job, f"its submitter {job.submitted_by} is unknown")
     policy = policy_in_force(world, job.tenant)
     moved = moved_target(world, job)
-    if policy.observing:
+    if policy.observing and job.action.people is None:
         return Granted() if moved is None else Drifted(target=moved)
     try:
         evaluation = past_throttle(judge(world, job.tenant, job.action, submitter, job.priority))

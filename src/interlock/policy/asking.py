@@ -19,6 +19,7 @@ from interlock.policy.language import (
     snapshot_id,
 )
 from interlock.policy.model import PolicyHead
+from interlock.policy.people import with_people
 from interlock.policy.refusals import PolicyUnavailable, SimulationTooLong
 from interlock.policy.rules import ActivePolicy, active_policy, policy_input
 from interlock.store.contract import Store
@@ -78,6 +79,7 @@ def explain(asking: Asking, head: PolicyHead | None, candidate: PolicyDocument |
         said = evaluate(active.policy, asked, budget=Budget(), explain=True)
     except ExpressionFailed as failed:
         raise PolicyUnavailable(failed.rule, failed.why) from failed
+    said = with_people(said, asking.action, observing=active.observing)
     return Explained(
         decision=said.decision.value,
         rule=said.rule,
@@ -168,7 +170,9 @@ def _said(active: ActivePolicy, job: Job, actor: Principal | None) -> tuple[Eval
         return None, Said(decision=Decision.DENY.value, rule=None)
     try:
         asked = policy_input(job.tenant, job.action, actor, job.priority)
-        said = evaluate(active.policy, asked, budget=Budget())
+        said = with_people(
+            evaluate(active.policy, asked, budget=Budget()), job.action, observing=active.observing
+        )
     except ExpressionFailed as failed:
         return None, Said(decision=UNAVAILABLE, rule=failed.rule)
     return said, Said(decision=past_throttle(said).decision.value, rule=said.rule)

@@ -38,6 +38,7 @@ from interlock.policy.model import (
     PolicyHead,
     PolicySnapshot,
 )
+from interlock.policy.people import with_people
 from interlock.policy.refusals import PolicyUnavailable, SnapshotUnusable
 from interlock.policy.request import Actor, PolicyInput
 
@@ -72,12 +73,16 @@ def active_policy(head: PolicyHead | None) -> ActivePolicy:
 
 
 def judge(world: World, tenant: str, action: Action, actor: Principal, priority: Priority) -> Evaluation:
-    """What the policy in force says of this action. Fails closed with `PolicyUnavailable`."""
+    """What the policy in force says of this action, and whom its submitter asks besides.
+
+    Fails closed with `PolicyUnavailable`.
+    """
     active = policy_in_force(world, tenant)
     try:
-        return evaluate(active.policy, policy_input(tenant, action, actor, priority), budget=_BUDGET)
+        said = evaluate(active.policy, policy_input(tenant, action, actor, priority), budget=_BUDGET)
     except ExpressionFailed as failed:
         raise PolicyUnavailable(failed.rule, failed.why) from failed
+    return with_people(said, action, observing=active.observing)
 
 
 def may_throttle(world: World, tenant: str, topic: str) -> bool:

@@ -28,11 +28,13 @@ def submit(
     expires_in: str | None = None,
     max_attempts: int | None = None,
     run_id: str | None = None,
+    approval_groups: Sequence[str] | None = None,
     key: str | None = None,
 ) -> Flow[Job]:
     """Propose an action. The job comes back `PENDING` (policy allows it) or `APPROVAL` (a person must).
 
-    `payload` is JSON. `key` names the intent: submitting it again, even from another process, finds the
+    With `approval_groups` people decide even if the policy would allow it: of these groups, or any reviewer if there
+    are none in it. `payload` is JSON. `key` names the intent: submitting it again, even from another process, finds the
     same job. Raises `Denied` if policy says no, `Conflict` if `key` was used for something else.
     """
     body = {
@@ -48,6 +50,7 @@ def submit(
         "expires_in": expires_in,
         "max_attempts": max_attempts,
         "run_id": run_id,
+        "approval": None if approval_groups is None else {"groups": words(approval_groups)},
     }
     response = yield from change_answered(session, path("jobs"), body, key=key, scope=topic)
     replayed = response.headers.get("idempotency-replayed") == "true"
