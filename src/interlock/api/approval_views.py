@@ -37,7 +37,8 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a reviewer needs to decide. `touches` are the last changes of what the job would change.
 
     `votes_needed` counts on those votes alone that still count. `people_able` counts those who may decide, whether
-    they voted or not; null once it no longer waits. `on_approve` is what a yes would do now.
+    they voted or not; null once it no longer waits, and where a tenant has more than 1,000 people. `on_approve` is
+    what a yes would do now.
     """
 
     job_id: str

@@ -16,7 +16,7 @@ from interlock.kernel.world import World
 from interlock.store.contract import Store
 from interlock.store.paging import Records, page_of
 
-PEOPLE_MAX = 10_000
+PEOPLE_MAX = 1000
 
 
 async def list_approvals(
@@ -49,13 +49,16 @@ async def world_of_request(store: Store, job: Job, now: datetime) -> World:
 
 
 async def count_people_able(store: Store, world: World, job: Job, approval: Approval) -> int | None:
-    """How many people may decide a request, those who voted among them; None if it no longer waits for them.
+    """How many people may decide a request, those who voted among them.
 
-    `world` is that of the request, and learns of the tenant's people.
+    None if it no longer waits for them, or if there are more people than are looked at for a page. `world` is that
+    of the request, and learns of the tenant's people.
     """
     if job.state_at(world.now) is not JobState.APPROVAL:
         return None
-    people = await list_people(store, job.tenant, limit=PEOPLE_MAX)
+    people = await list_people(store, job.tenant, limit=PEOPLE_MAX + 1)
+    if len(people) > PEOPLE_MAX:
+        return None
     world.admit({PRINCIPALS.key_of(each): each for each in people}, owned=())
     # An owner is a person, so one who is not among them is not a principal here.
     owners = {PRINCIPALS.key(job.tenant, each.person) for each in people}

@@ -109,3 +109,16 @@ async def test_nobody_is_counted_for_what_no_longer_waits(stage: Stage, verb: st
     job = await stage.submit(await stage.agent())
     await getattr(stage, verb)(job, ada)
     assert await able(stage, job) is None
+
+
+async def test_among_more_people_than_are_looked_at_nobody_is_counted(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.approvals.queries.PEOPLE_MAX", 2)
+    await stage.policy(MANY)
+    job = await stage.submit(await stage.agent())
+    await stage.person("ada")
+    assert await able(stage, job) == 1
+
+    await stage.person("bob")
+    assert await able(stage, job) is None
