@@ -112,6 +112,17 @@ def test_rules_ask_no_clock_and_do_no_io() -> None:
     ]
 
 
+def test_what_the_api_shows_goes_by_the_stores_clock() -> None:
+    assert not [
+        f"{module.place}:{node.lineno} asks this machine"
+        for module in package()
+        if module.part == "api" and module.name != "interlock.api.logs"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in {"datetime.now", "datetime.utcnow", "utc_now"}
+    ]
+
+
 def test_the_store_knows_no_rule_and_no_shell() -> None:
     assert not list(_offences(_store_leaks))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -126,7 +126,7 @@ async def resolve(call: Asked[None, ResolveBody]) -> Answer:
         conflict_id=conflict.id,
         resolution=said.resolution,
         note=said.note,
-        steps=steps_of(conflict, said, await _concerned(call, conflict), datetime.now(UTC)),
+        steps=steps_of(conflict, said, await _concerned(call, conflict), call.services.now()),
     )
     return await decide(call, command, lambda resolved: Reply(200, conflict_view(resolved)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -143,7 +143,7 @@ async def touch_many(call: Asked[None, TouchesBody]) -> Answer:
 async def read(call: Asked[None, None]) -> Reply:
     """A target need not have been touched to be shown: somebody may hold it or wait for it."""
     store, tenant, key = call.services.store, call.caller.tenant, target_key_of(call)
-    now = datetime.now(UTC)
+    now = call.services.now()
     target = await queries.read_target(store, tenant, key)
     holders = await queries.list_holders(store, tenant, key, now)
     waiting = await queries.list_waiting_on(store, tenant, key, limit=_SHOWN_MAX)
