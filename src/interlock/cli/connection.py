@@ -118,7 +118,7 @@ def _patience(patience_seconds: int) -> RetryPolicy:
     if not patience_seconds:
         return NO_RETRIES
     if isinstance(patience_seconds, Untold):
-        return RetryPolicy(deadline_seconds=patience_seconds, full=NO_RETRIES.full, waits_for_holders=False)
+        return RetryPolicy(deadline_seconds=patience_seconds, busy=NO_RETRIES.busy, full=NO_RETRIES.full)
     return RetryPolicy(deadline_seconds=patience_seconds)
 
 

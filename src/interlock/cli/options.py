@@ -13,6 +13,7 @@ Run: TypeAlias = Callable[[argparse.Namespace], int]
 
 GLOBAL_OPTIONS = ("--url", "--key", "--api-key", "--store")
 GLOBAL_FLAGS = ("--json",)
+ACQUIRE_SECONDS = 2.0
 
 _ENVIRONMENT = """\
 environment:
@@ -83,6 +84,11 @@ class Untold(int):
     """A default that the caller did not ask for."""
 
 
+def acquire_seconds(patience_seconds: int) -> float:
+    """How long to wait for whoever holds the store: as a server does, or as long as the caller says."""
+    return ACQUIRE_SECONDS if isinstance(patience_seconds, Untold) else float(patience_seconds)
+
+
 def connecting(
     parser: argparse.ArgumentParser,
     *,
@@ -109,7 +115,7 @@ def connecting(
             type=seconds,
             default=Untold(30),
             help="keep trying this long while it is full, held or out of reach "
-            "(default: 30s if it is out of reach; 0s tries once)",
+            "(default: 30s if it is out of reach, and not at all if it is full or held; 0s tries once)",
         )
     environment = _SERVER_ENVIRONMENT.format(otherwise=otherwise) if otherwise else _ENVIRONMENT
     parser.epilog = "\n".join(part for part in (parser.epilog, environment) if part)

@@ -56,8 +56,6 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     full: Backoff = FULL
     unavailable: Backoff = UNAVAILABLE
     deadline_seconds: float = 30.0
-    # Whether `busy` waits for somebody whom the answer names, such as the holder of a lease.
-    waits_for_holders: bool = True
     budget: BudgetSettings = BudgetSettings()
     breaker: BreakerSettings = BreakerSettings()
 
@@ -102,11 +100,6 @@ def classify(problem: Problem) -> RetryClass | None:
     if problem.status == 429:
         return "full"
     return "unavailable" if problem.status in (0, 502, 503, 504) else None
-
-
-def names_holder(problem: Problem) -> bool:
-    """Whether the answer says who is at it: then it was decided, and is not merely crowded."""
-    return "holder" in problem.fields or problem.code == "effect_in_progress"
 
 
 def counts_as_outage(problem: Problem) -> bool:

@@ -27,7 +27,6 @@ from interlock.sdk.retry import (
     classify,
     counts_as_outage,
     delay_seconds,
-    names_holder,
 )
 
 if TYPE_CHECKING:
@@ -175,8 +174,6 @@ class _Trial:
         if self._leaves_doubt(failure):
             self.unknown = True
         if kind is None or failure.circuit_open or not self._may_repeat(failure):
-            return None
-        if kind == "busy" and not self.session.retry.waits_for_holders and names_holder(failure.problem):
             return None
         backoff = self.session.retry.backoff(kind)
         self.failures[kind] = self.failures.get(kind, 0) + 1
