@@ -170,3 +170,12 @@ def counted_ids() -> NewId:
         return f"{prefix}_{next(counts.setdefault(prefix, itertools.count(1))):06d}"
 
     return make
+
+
+def open_files_at(path: Path) -> list[str]:
+    """Which of a database's files this process has open."""
+    found: list[str] = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.append(str(descriptor.readlink()))
+    return sorted(name for name in found if name.startswith(str(path)))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+import apsw
 import msgspec
 import pytest
 
@@ -21,6 +22,7 @@ from interlock.runtime.direct import DirectStore
 from interlock.store.migrations import migrations, newest
 from interlock.store.sqlite_blocking import BlockingSqlite
 from interlock.store.sqlite_driver import connect, connect_durably
+from tests.conformance.test_sqlite_file import FailingCommit
 
 
 @pytest.fixture
@@ -103,6 +105,20 @@ def test_a_commit_that_never_happened_is_decided_again(
 
     assert issue(direct).task == "t"
     assert count(path) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(apsw.IOError("no answer"), CommitUnknown), (apsw.FullError("no room"), StoreDown)]
+)
+def test_a_commit_that_fails_is_unknown_unless_there_was_no_room_for_it(
+    path: Path, error: Exception, told: type[Exception]
+) -> None:
+    file = BlockingSqlite(path)
+    file._begin(1.0)
+    file._database = cast("Any", FailingCommit(file._database, error, happened=False))
+    with pytest.raises(told):
+        file._commit()
+    file.close()
 
 
 def test_a_commit_that_nobody_can_settle_is_unknown(

@@ -9,11 +9,14 @@ import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from tests.conformance.places import Server, SqlitePlace, serving
-from tests.kernel.counters import Raise
+from interlock.store import forking, sqlite_checkpoints
+from interlock.store.sqlite import SqliteStore
+from tests.conformance.places import Server, SqlitePlace, open_files_at, serving
+from tests.kernel.counters import TENANT, Raise
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -98,6 +101,74 @@ def test_children_forked_in_the_middle_of_commits_write_as_anybody_does(tmp_path
         times = writing.result()
     assert ended == [0] * 4
     assert asyncio.run(counts(path, "parent", "child")) == [times, 12]
+
+
+def test_a_child_has_none_of_the_files_that_one_loop_has_open(tmp_path: Path) -> None:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    stores = [SqlitePlace(tmp_path / name).store() for name in ("one.db", "other.db")]
+    try:
+        for store in stores:
+            asyncio.run_coroutine_threadsafe(store.open(), loop).result()
+        child = os.fork()
+        if child == 0:
+            os._exit(sum(store._writer is not None or store._reader is not None for store in stores))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        for store in stores:
+            asyncio.run_coroutine_threadsafe(store.ping(1.0), loop).result()
+            asyncio.run_coroutine_threadsafe(store.close(), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def test_reads_go_on_after_a_fork_and_a_child_has_nothing_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "interlock.db"
+    everybody = {"tenant": TENANT, "after": "", "limit": 5}
+    with serving_beside(SqlitePlace(path)) as (server, loop):
+        for _ in range(2):
+            found = server.store.query("identity.list_principals", everybody)
+            assert asyncio.run_coroutine_threadsafe(found, loop).result() == []
+            child = os.fork()
+            if child == 0:
+                os._exit(len(open_files_at(path)))
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_the_log_is_copied_back_after_a_fork_as_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving_beside(SqlitePlace(tmp_path / "interlock.db")) as (server, loop):
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        monkeypatch.setattr(sqlite_checkpoints, "_PAGES_MIN", 1)
+        asyncio.run_coroutine_threadsafe(server.kernel.run(Raise(name="a")), loop).result()
+        store = cast("SqliteStore", server.store)
+        assert store._checkpoints._copying is not None
+
+
+async def test_a_fork_on_a_stores_own_loop_waits_for_nobody(
+    sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forking, "_SECONDS_MAX", 0.1)
+    async with serving(sqlite_place.store()):
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert forking._mine.standstills == []
+
+
+def test_a_child_that_forks_itself_waits_for_nobody_it_has_left_behind(tmp_path: Path) -> None:
+    with serving_beside(SqlitePlace(tmp_path / "interlock.db")):
+        child = os.fork()
+        if child == 0:
+            os._exit(len(forking._watched))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 async def counts(path: Path, *names: str) -> list[int | None]:

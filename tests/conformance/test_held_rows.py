@@ -6,11 +6,31 @@ import re
 
 import pytest
 
+from interlock.kernel.record import NOTHING, Key, Reads
 from interlock.kernel.refusal import LockBusy, Unreadable
+from interlock.kernel.storage import Loaded, Transaction
+from interlock.kernel.world import Changes
 from interlock.store import postgres_sql as sql
+from interlock.store.postgres_pipeline import BEGIN, ROLLBACK, Asked
+from interlock.store.postgres_wire import Deadline
 from tests.conformance.places import PostgresPlace, serving
 from tests.conformance.test_two_servers import SHORT, holding
-from tests.kernel.counters import CHORES, COUNTERS, NOTES, TENANT, Drop, Look, Raise
+from tests.kernel.counters import (
+    CHORES,
+    COUNTERS,
+    NOTES,
+    TENANT,
+    Chore,
+    CountDue,
+    Drop,
+    DueChores,
+    Look,
+    Plan,
+    Raise,
+    Take,
+)
+
+SOMETHING = Changes([(CHORES, Chore(tenant=TENANT, id="b", version=1))], [], [], frozenset())
 
 
 async def test_a_row_that_a_client_holds_is_neither_taken_for_absent_nor_judged_as_it_was(
@@ -25,6 +45,25 @@ async def test_a_row_that_a_client_holds_is_neither_taken_for_absent_nor_judged_
         assert isinstance(dropped, LockBusy)
         assert isinstance(raised, LockBusy)
         assert seen == 1
+
+
+async def test_a_batch_is_told_at_once_which_of_its_rows_a_client_holds(
+    postgres_place: PostgresPlace,
+) -> None:
+    held, free = (COUNTERS.key(TENANT, name) for name in ("held", "free"))
+    told: list[frozenset[Key]] = []
+
+    def more(loaded: Loaded) -> Reads:
+        told.append(loaded.busy)
+        return NOTHING
+
+    store = postgres_place.store()
+    async with serving(store) as server:
+        await server.outcomes(Raise(name="held"), Raise(name="free"))
+        async with holding(postgres_place, "SELECT 1 FROM principals WHERE id = 'held' FOR UPDATE"):
+            reads = Reads(own=(held, free))
+            await store.transact(Transaction("batch_1", reads, more, lambda _: SOMETHING, 1.0))
+        assert told == [{held}]
 
 
 async def test_a_spoilt_row_beside_a_held_one_is_still_neither_free_nor_absent(
@@ -63,6 +102,35 @@ async def test_locks_that_take_too_long_together_are_contention_and_no_outage(
         assert free.count == 1
 
 
+async def test_a_pick_passes_over_what_a_client_holds(postgres_place: PostgresPlace) -> None:
+    async with serving(postgres_place.store(), SHORT) as server:
+        await server.outcomes(Plan(name="held", due=1), Plan(name="free", due=2))
+        async with holding(postgres_place, f"SELECT 1 FROM {CHORES.table} WHERE id = 'held' FOR UPDATE"):
+            assert await server.kernel.run(Take(who="w", most=1)) == ("free",)
+
+
+async def test_whoever_only_looks_for_something_finds_what_a_client_holds(
+    postgres_place: PostgresPlace,
+) -> None:
+    async with serving(postgres_place.store(), SHORT) as server:
+        await server.outcomes(Plan(name="held", due=1), Plan(name="free", due=2))
+        async with holding(postgres_place, f"SELECT 1 FROM {CHORES.table} WHERE id = 'held' FOR UPDATE"):
+            assert await server.kernel.run(CountDue(most=5)) == 2
+
+
+async def test_what_a_batch_has_picked_nobody_else_can_pick(postgres_place: PostgresPlace) -> None:
+    store = postgres_place.store()
+    async with serving(store) as server:
+        await server.kernel.run(Plan(name="a", due=1))
+        async with store._connections.writer() as writer:
+            reads = Reads(picks=(DueChores(limit=1),))
+            transaction = Transaction("batch_1", reads, lambda _: NOTHING, lambda _: SOMETHING, 1.0)
+            await store._batches.attempt(writer, transaction, sql.Lock.WAIT, Deadline(5))
+            left = f"SELECT id FROM {CHORES.table} FOR UPDATE SKIP LOCKED"
+            assert await postgres_place.rows(left) == []
+            await writer.ask(ROLLBACK, seconds=5)
+
+
 def test_rows_are_locked_in_the_one_order_whatever_order_they_are_named_in() -> None:
     keys = [kind.key(TENANT, name) for kind in (COUNTERS, CHORES, NOTES) for name in ("b", "a")]
     named, reversed_ = (sql.load(sql.grouped(order, (), sql.Lock.WAIT)).sql for order in (keys, keys[::-1]))
@@ -70,3 +138,14 @@ def test_rows_are_locked_in_the_one_order_whatever_order_they_are_named_in() -> 
     assert named == reversed_
     assert re.findall("JOIN (\\w+) r", named) == [kind.table for kind in (CHORES, COUNTERS, NOTES)]
     assert named.count("ORDER BY r.tenant, r.id FOR UPDATE OF r)") == 3
+
+
+async def test_the_clock_is_read_once_the_locks_are_there_and_not_when_the_transaction_began(
+    postgres_place: PostgresPlace,
+) -> None:
+    async with serving(store := postgres_place.store()), store._connections.writer() as writer:
+        await writer.ask(BEGIN, Asked("SELECT pg_sleep(0.05)"), seconds=5)
+        began = Asked("SELECT (EXTRACT(EPOCH FROM now()) * 1000000)::bigint")
+        loaded, transaction = await writer.ask(sql.load(()), began, seconds=5)
+        await writer.ask(ROLLBACK, seconds=5)
+        assert int(loaded.rows[-1][0] or 0) - int(transaction.rows[0][0] or 0) >= 50_000

@@ -7,10 +7,15 @@ import contextlib
 from collections.abc import AsyncGenerator
 
 import asyncpg
+import pytest
 
+from interlock.kernel.record import NOTHING
+from interlock.kernel.storage import Transaction, WriteConflict
+from interlock.kernel.world import Changes
 from tests.conformance.places import PostgresPlace, Server, serving
 from tests.conformance.test_two_servers import Heard
-from tests.kernel.counters import Raise, counter_topic
+from tests.harness.proxy import PostgresProxy
+from tests.kernel.counters import COUNTERS, TENANT, Counter, Raise, counter_topic
 
 
 @contextlib.asynccontextmanager
@@ -63,3 +68,30 @@ async def test_whoever_does_not_listen_tells_those_who_do(postgres_place: Postgr
         await silent.kernel.run(Raise(name="a"))
         await heard.next()
         assert heard.topics[-1] == {counter_topic("a")}
+
+
+async def test_nobody_is_told_of_what_was_not_committed(
+    postgres_place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[frozenset[str]] = []
+    store = postgres_place.store()
+    async with serving(store) as server:
+        await server.kernel.run(Raise(name="a"))
+        monkeypatch.setattr(store._hints, "tell", told.append)
+        again = Changes([(COUNTERS, Counter(tenant=TENANT, id="a", version=1))], [], [], frozenset({"woken"}))
+        with pytest.raises(WriteConflict):
+            await store.transact(Transaction("batch_1", NOTHING, lambda _: NOTHING, lambda _: again, 1.0))
+        assert told == []
+
+
+async def test_a_server_that_cannot_listen_does_not_take_itself_for_alone(proxy: PostgresProxy) -> None:
+    store = PostgresPlace(proxy.url).store()
+    async with serving(store), asyncio.timeout(30):
+        await store.listen(Heard())
+        while store._hints._others_listen:
+            await asyncio.sleep(0.02)
+        proxy.refuse()
+        proxy.cut_all()
+        while not store._hints._others_listen:
+            await asyncio.sleep(0.02)
+        proxy.accept()

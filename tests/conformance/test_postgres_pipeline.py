@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 import asyncpg
 import pytest
 
-from interlock.kernel.storage import LockTimeout
+from interlock.kernel.storage import CommitUnconfirmed, CommitUnknown, LockTimeout, StoreDown
 from interlock.store import postgres_pipeline
 from interlock.store.postgres_driver import backend_of, connect
 from interlock.store.postgres_pipeline import BEGIN, COMMIT, Asked, NotSent, Pipeline
@@ -111,6 +111,19 @@ async def test_more_statements_than_are_kept_are_prepared_again(
         assert kept == [(b"3",)]
 
 
+async def test_a_statement_that_is_not_kept_leaves_the_server_even_if_an_error_came_before_its_successor(
+    postgres_place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_pipeline, "_STATEMENTS_MAX", 3)
+    async with piped(postgres_place.url) as pipeline:
+        for n in range(5):
+            await asked(pipeline, f"SELECT {n}")
+            with pytest.raises(asyncpg.DivisionByZeroError):
+                await pipeline.ask(BAD, Asked(f"SELECT -{n}"), seconds=10)
+        kept = await asked(pipeline, "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 's%'")
+        assert kept == [(b"3",)]
+
+
 async def test_a_warning_belongs_to_the_statement_that_it_came_with(postgres_place: PostgresPlace) -> None:
     async with piped(postgres_place.url) as pipeline:
         warn = Asked("DO $$ BEGIN RAISE WARNING 'mind this'; END $$")
@@ -173,3 +186,38 @@ async def test_a_connection_whose_server_is_still_at_something_is_not_used_again
         async with connections.writer() as next_one:
             assert busy.is_closed()
             assert await asked(next_one, "SELECT 1") == [(b"1",)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CommitUnknown("no answer"),
+        CommitUnconfirmed("no standby"),
+        asyncpg.ReadOnlySQLTransactionError("no longer the primary"),
+    ],
+)
+async def test_a_connection_that_said_what_nobody_can_rely_on_is_not_used_again(
+    postgres_place: PostgresPlace, error: Exception
+) -> None:
+    async with connected(postgres_place.url) as connections:
+        async with connections.writer() as writer:
+            first = writer.backend
+        async with connections.writer() as writer:
+            assert writer.backend == first
+        with pytest.raises((CommitUnknown, CommitUnconfirmed, StoreDown)):
+            async with connections.writer():
+                raise error
+        async with connections.writer() as writer:
+            assert writer.backend != first
+
+
+async def test_the_statement_that_was_used_longest_ago_is_the_next_to_go(
+    postgres_place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_pipeline, "_STATEMENTS_MAX", 3)
+    async with piped(postgres_place.url) as pipeline:
+        for n in (1, 2, 3, 1):
+            await asked(pipeline, f"SELECT {n}")
+        kept = await asked(pipeline, "SELECT statement FROM pg_prepared_statements WHERE name LIKE 's%'")
+        assert (b"SELECT 1",) in kept
+        assert (b"SELECT 2",) not in kept

@@ -123,3 +123,15 @@ async def test_answers_to_writers_show_that_the_database_is_there(postgres_place
                 await writer.ask(Asked("SELECT 1"), seconds=30)
         assert isinstance(waiting.exception(), Overloaded)
         await asyncio.gather(*stuck)
+
+
+async def test_a_read_that_outlasts_its_store_leaves_no_connection(postgres_place: PostgresPlace) -> None:
+    async with connected(postgres_place.url) as connections:
+        reading = asyncio.create_task(connections.read(SLOW, ()))
+        await asyncio.sleep(0.02)
+        await connections.close()
+        await reading
+        async with asyncio.timeout(30):
+            others = "datname = current_database() AND pid <> pg_backend_pid()"
+            while await postgres_place.rows(f"SELECT 1 FROM pg_stat_activity WHERE {others}"):
+                await asyncio.sleep(0.02)

@@ -127,3 +127,18 @@ async def test_a_copy_that_fails_is_not_the_failure_of_a_commit(
             # Not through the kernel, which would find out that the COMMIT happened after all.
             writer.execute("CREATE TABLE noted (n)")
         assert copied[-1] is writer
+
+
+async def test_a_copy_that_cannot_begin_is_not_the_failure_of_a_commit(
+    sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def submit(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(sqlite_checkpoints, "_PAGES_MIN", 1)
+    store = sqlite_place.store()
+    async with serving(store) as server:
+        monkeypatch.setattr(store._checkpoints._thread, "submit", submit)
+        await commit(server, 1)
+        writer: Any = store._writer
+        writer.execute("CREATE TABLE noted (n)")

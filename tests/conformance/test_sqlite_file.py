@@ -19,6 +19,7 @@ from interlock.kernel.refusal import LockBusy, OutcomeUnknown, StoreUnavailable
 from interlock.kernel.storage import StoreDown
 from interlock.runtime.embedded import open_embedded
 from interlock.store.sqlite import SqliteStore
+from interlock.store.turns import Turns
 from tests.conformance.places import SqlitePlace, serving
 from tests.conformance.test_pruning import once
 from tests.kernel.counters import TENANT, Counter, Raise
@@ -152,6 +153,20 @@ async def test_a_commit_that_fails_is_settled_by_the_file_itself(
     assert rows == [(0 if happened else 1,)]
 
 
+async def test_a_commit_that_fails_is_unknown_if_what_would_settle_it_fails_too(
+    sqlite_place: SqlitePlace,
+) -> None:
+    store = sqlite_place.store()
+    async with serving(store) as server:
+        await server.kernel.run(Raise(name="warm"))
+        error = OSError("the disk did not answer")
+        store._writer = FailingCommit(store._writer, error, happened=False, times=2)  # type: ignore[assignment]
+        with pytest.raises(OutcomeUnknown):
+            await server.kernel.run(Raise(name="a"))
+        assert await server.counts("a") == [None]
+        assert (await server.kernel.run(Raise(name="a"))).count == 1
+
+
 async def test_a_commit_that_hangs_is_unknown_and_its_connection_is_not_used_meanwhile(
     sqlite_place: SqlitePlace,
 ) -> None:
@@ -169,6 +184,39 @@ async def test_a_commit_that_hangs_is_unknown_and_its_connection_is_not_used_mea
             await under_way
         go_on.set()
         assert (await server.kernel.run(Raise(name="a"), acquire_seconds=10)).count == 3
+
+
+async def test_a_hint_that_cannot_be_given_is_not_the_failure_of_a_commit(
+    sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pass_on(_: Turns) -> bool:
+        raise ImportError("this interpreter has no ctypes")
+
+    async with serving(sqlite_place.store()) as server:
+        monkeypatch.setattr(Turns, "pass_on", pass_on)
+        outcomes = await server.outcomes(Raise(name="a"), Raise(name="a"))
+        assert [outcome.count for outcome in outcomes] == [1, 2]
+        assert await server.counts("a") == [2]
+
+
+@pytest.mark.parametrize("other", ["prune", "committed"])
+async def test_nothing_else_begins_on_the_connection_while_a_commit_is_under_way(
+    sqlite_place: SqlitePlace, other: str
+) -> None:
+    go_on = threading.Event()
+    store = sqlite_place.store()
+    async with serving(store) as server:
+        await server.kernel.run(Raise(name="warm"))
+        store._aside._thread.submit(go_on.wait)
+        deciding = asyncio.create_task(server.kernel.run(Raise(name="a")))
+        await asyncio.sleep(0.1)
+        work = store.prune() if other == "prune" else store.committed("batch_unknown", 10.0)
+        meanwhile = asyncio.create_task(work)
+        await asyncio.sleep(0.1)
+        go_on.set()
+        assert (await deciding).count == 1
+        assert not await meanwhile
+        assert await server.counts("a") == [1]
 
 
 async def test_every_connection_syncs_every_commit(sqlite_place: SqlitePlace) -> None:

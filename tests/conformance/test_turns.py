@@ -15,6 +15,7 @@ from interlock.runtime.direct import DirectStore
 from interlock.store import turns
 from interlock.store.sqlite_driver import BUSY, connect_durably, try_to_begin
 from interlock.store.turns import Turns
+from interlock.store.writer_lock import WriterLock
 
 PATIENCE = 30  # a hang guard
 FOR_EVER = 10 * PATIENCE
@@ -144,3 +145,18 @@ def test_the_lock_is_asked_for_without_waiting_in_sqlite_and_reads_may_wait_agai
     assert (first, begin) == (0, "BEGIN IMMEDIATE")
     assert isinstance(last, int)
     assert last > 0
+
+
+def test_the_hint_is_looked_at_before_the_lock_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is done between the two then ends the rest before it begins."""
+    order: list[str] = []
+    monkeypatch.setattr(Turns, "seen", lambda _: order.append("look"))
+    monkeypatch.setattr(WriterLock, "_has_begun", lambda _: order.append("ask"))
+    database = connect_durably(tmp_path / "interlock.db")
+    tries = WriterLock(database, tmp_path / "interlock.db").tries(60.0)
+    next(tries)
+    next(tries)
+    assert order == ["ask", "look", "ask", "look", "ask"]
+    database.close()

@@ -94,6 +94,21 @@ async def test_the_body_of_another_record_is_refused_also_if_that_one_is_asked_f
         assert raised.count == 6
 
 
+async def test_the_body_of_another_record_is_not_taken_for_absence_if_both_are_only_seen(
+    place: Place,
+) -> None:
+    async with serving(place.store()) as server:
+        await server.outcomes(Raise(name="a"), Raise(name="b", by=5))
+        await spoil(
+            place, COUNTERS.key(TENANT, "a"), f'{{"tenant":"{TENANT}","id":"b","version":1,"count":5}}'
+        )
+
+        copied, original = await server.outcomes(Look(name="a"), Look(name="b"))
+
+        assert isinstance(copied, Unreadable)
+        assert original == 5
+
+
 async def test_unreadable_rows_hide_nothing_behind_them_from_a_pick(place: Place) -> None:
     async with serving(place.store()) as server:
         await server.outcomes(*(Plan(name=f"c{n}", due=LONG_AGO + n) for n in range(6)))

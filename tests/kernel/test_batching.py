@@ -9,6 +9,7 @@ import pytest
 
 from interlock.kernel.command import Command
 from interlock.kernel.kernel import Kernel, KernelLimits
+from interlock.kernel.pending import Pending, Waiting
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import CommandFailed, Refusal
 from interlock.kernel.world import World
@@ -243,3 +244,16 @@ async def test_a_caller_that_goes_away_while_queued_is_not_carried() -> None:
         await busy
         await asyncio.sleep(1)
         assert await b.counts("a") == [1]
+
+
+@in_virtual_time
+async def test_a_command_that_must_go_alone_ends_the_batch_before_it() -> None:
+    waiting = Waiting(count_max=9, bytes_max=9, batch_bytes_max=9, spent=lambda spent, now: None)
+    loop = asyncio.get_running_loop()
+    first, lonely, last = (
+        Pending(Raise(name=name), loop.create_future(), now=0.0, budget=1.0, weight=0) for name in "abc"
+    )
+    lonely.alone = True
+    for pending in (first, lonely, last):
+        waiting.add(pending)
+    assert [waiting.take(9) for _ in range(3)] == [[first], [lonely], [last]]

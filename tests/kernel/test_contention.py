@@ -85,6 +85,30 @@ async def test_a_conflict_ends_in_lock_busy_when_the_budget_is_spent_and_not_bef
 
 
 @in_virtual_time
+async def test_a_command_that_collides_even_alone_is_tried_once_a_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("interlock.kernel.lane.random.random", lambda: 1.0)
+    async with bench(conflict_on("hot")) as b:
+        await b.outcomes(Raise(name="hot"))
+        tries = len(b.store.transactions)
+        assert 3 < tries <= 3 + BUDGET / 0.1
+
+
+@in_virtual_time
+async def test_a_held_record_keeps_its_command_waiting_also_if_others_of_the_batch_read_more() -> None:
+    async with bench() as b:
+        await b.kernel.run(Point(name="sign", at="target"))
+        b.store.held = {COUNTERS.key(TENANT, "held")}
+        waiting = asyncio.create_task(b.kernel.run(Raise(name="held")))
+        (followed,) = await b.outcomes(Follow(name="sign"))
+        assert followed.count == 1
+        assert not waiting.done()
+        b.store.held = set()
+        assert (await waiting).count == 1
+
+
+@in_virtual_time
 async def test_a_record_that_somebody_holds_keeps_only_its_own_commands_waiting() -> None:
     async with bench() as b:
         b.store.held = {COUNTERS.key(TENANT, "held")}

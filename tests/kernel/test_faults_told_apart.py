@@ -126,6 +126,18 @@ async def test_whoever_meets_trouble_is_told_to_wait_for_as_long_as_it_has_laste
 
 
 @in_virtual_time
+async def test_whoever_waited_for_a_record_before_the_store_was_locked_counts_from_then() -> None:
+    async with bench() as b:
+        b.store.held = {COUNTERS.key(TENANT, "a")}
+        waiting = asyncio.create_task(b.kernel.run(Raise(name="a"), acquire_seconds=10))
+        await asyncio.sleep(8)
+        b.store.refuse_when(lambda _: LockTimeout("another process writes"))
+        with pytest.raises(LockBusy) as raised:
+            await waiting
+        assert raised.value.retry_after_seconds == pytest.approx(10, abs=0.5)
+
+
+@in_virtual_time
 async def test_trouble_that_comes_again_is_not_counted_from_the_first_time() -> None:
     async with bench() as b:
         for pause in (0, 600):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
+
+import pytest
 
 from interlock.kernel.batch import Batch
 from interlock.kernel.command import Command
 from interlock.kernel.pending import Pending
-from interlock.kernel.record import Reads, micros
-from interlock.kernel.refusal import CommandFailed, OutcomeUnknown, Refusal
+from interlock.kernel.record import Key, Reads, micros
+from interlock.kernel.refusal import CommandFailed, LockBusy, OutcomeUnknown, Refusal
 from interlock.kernel.storage import CommitUnconfirmed, Loaded
 from interlock.kernel.world import World
 from tests.kernel.counters import (
@@ -26,7 +29,7 @@ from tests.kernel.counters import (
     counter_topic,
     note,
 )
-from tests.kernel.scripted import START, bench
+from tests.kernel.scripted import START, ScriptedStore, bench
 from tests.kernel.virtual import in_virtual_time
 
 LONG_AGO = micros(START) - 1_000_000
@@ -117,6 +120,17 @@ async def test_whoever_was_left_for_later_by_a_batch_of_unknown_outcome_gets_its
 
 
 @in_virtual_time
+async def test_whoever_was_left_for_later_and_has_no_time_left_is_told_that_others_were_in_its_way() -> None:
+    async with bench(ScriptedStore(batch_seconds=1.0)) as b:
+        await b.kernel.run(Point(name="sign", at="old"))
+        moving = asyncio.create_task(b.kernel.run(Point(name="sign", at="new")))
+        await asyncio.sleep(0)
+        with pytest.raises(LockBusy):
+            await b.kernel.run(Follow(name="sign"), acquire_seconds=0.5)
+        await moving
+
+
+@in_virtual_time
 async def test_a_command_whose_second_reads_break_fails_alone_and_is_not_decided() -> None:
     async with bench() as b:
         failed, done = await b.outcomes(DecideAnyway(error=ZeroDivisionError()), Raise(name="a"))
@@ -151,3 +165,15 @@ def test_a_command_that_waits_for_a_record_holds_up_nothing_else_meanwhile() -> 
     assert wanted == Reads()
     batch.decide(None)
     assert batch.blocked == [member]
+
+
+def test_a_batch_that_is_decided_again_starts_over() -> None:
+    key = COUNTERS.key(TENANT, "a")
+    member = Pending(Raise(name="a"), cast("Any", None), now=0.0, budget=1.0, weight=0)
+    batch = Batch("batch_1", [member], str)
+    for busy in (frozenset({key}), frozenset[Key]()):
+        batch.more(Loaded(START, {key: None}, busy=busy))
+        changes = batch.decide(None)
+    assert batch.undecided == []
+    assert batch.is_decided
+    assert [record.version for _, record in changes.inserts] == [1, 1]

@@ -88,21 +88,23 @@ async def test_a_batch_of_unknown_outcome_wakes_nobody() -> None:
 
 
 class Sleeper:
-    """A clock that jumps an hour ahead while a COMMIT is under way, as when a machine was asleep."""
+    """A clock that jumps while a COMMIT is under way: ahead, as after a sleep, or to wherever it was set."""
 
-    def __init__(self) -> None:
-        self._readings = iter([1000.0])
+    def __init__(self, seconds: float) -> None:
+        self._readings = iter([10_000.0])
+        self._after = 10_000.0 + seconds
 
     def time(self) -> float:
-        return next(self._readings, 5000.0)
+        return next(self._readings, self._after)
 
 
+@pytest.mark.parametrize("seconds", [4000.0, -1.0])
 @in_virtual_time
 async def test_a_server_that_slept_through_a_commit_does_not_ask_about_a_forgotten_batch(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
     async with bench() as b:
-        monkeypatch.setattr("interlock.kernel.lane.time", Sleeper())
+        monkeypatch.setattr("interlock.kernel.lane.time", Sleeper(seconds))
         b.store.lose_commit(happened=True)
         with pytest.raises(OutcomeUnknown):
             await b.kernel.run(Raise(name="a"))

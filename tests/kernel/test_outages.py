@@ -8,7 +8,7 @@ import pytest
 
 from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.refusal import OutcomeUnknown, StoreUnavailable
-from interlock.kernel.storage import LockTimeout, StoreDown
+from interlock.kernel.storage import LockTimeout, StoreDown, Transaction
 from tests.kernel.counters import COUNTERS, TENANT, Counter, Raise
 from tests.kernel.scripted import ScriptedStore, bench
 from tests.kernel.virtual import in_virtual_time
@@ -117,3 +117,79 @@ async def test_an_outage_after_a_wait_for_a_record_is_an_outage() -> None:
         b.store.up = False
         with pytest.raises(StoreUnavailable):
             await waiting
+
+
+class PartingStore(ScriptedStore):
+    """Cannot keep two commands together, and is in trouble as soon as the first of them comes alone."""
+
+    def __init__(self, trouble: str) -> None:
+        super().__init__()
+        self._trouble = trouble
+        self.refuse_when(self._part)
+
+    def _part(self, transaction: Transaction) -> Exception | None:
+        if len(transaction.reads.own) == 1:
+            return None
+        if self._trouble == "hangs":
+            self.hang()
+        self.up = False
+        return ValueError("cannot keep these together")
+
+
+@pytest.mark.parametrize("trouble", ["down", "hangs"])
+@in_virtual_time
+async def test_whoever_waits_behind_the_other_half_of_a_batch_is_answered_within_its_budget(
+    trouble: str,
+) -> None:
+    async with bench(PartingStore(trouble)) as b:
+        first = asyncio.create_task(b.kernel.run(Raise(name="a")))
+        (second,) = await b.outcomes(Raise(name="b"))
+        assert isinstance(second, StoreUnavailable)
+        assert BUDGET <= now() < BUDGET + 0.2
+        first.cancel()
+
+
+@in_virtual_time
+async def test_whoever_was_answered_behind_the_other_half_of_a_batch_is_not_decided_later() -> None:
+    async with bench(PartingStore("down")) as b:
+        await b.outcomes(Raise(name="a"), Raise(name="b"))
+        b.store.up = True
+        await asyncio.sleep(10)
+        assert await b.counts("a", "b") == [None, None]
+        assert (await b.kernel.run(Raise(name="b"))).count == 1
+
+
+@in_virtual_time
+async def test_a_long_outage_does_not_slow_down_the_recovery_from_the_next_one() -> None:
+    async with bench() as b:
+        b.store.up = False
+        await b.outcomes(Raise(name="a"))
+        b.store.up = True
+        await b.kernel.run(Raise(name="a"))
+        before = now()
+        b.store.fail_next(StoreDown("the connection was cut"))
+        await b.kernel.run(Raise(name="a"))
+        assert now() - before < 0.1
+
+
+@in_virtual_time
+async def test_a_store_that_does_not_even_say_whether_it_is_there_is_asked_again_soon() -> None:
+    async with bench() as b:
+        b.store.fail_next(StoreDown("the connection was cut"))
+        waiting = asyncio.create_task(b.kernel.run(Raise(name="a"), acquire_seconds=30))
+        await asyncio.sleep(0.005)
+        b.store.hang()
+        await asyncio.sleep(3)
+        b.store._hangs = False
+        assert (await waiting).count == 1
+        assert now() < 5
+
+
+@in_virtual_time
+async def test_nobody_is_told_to_wait_longer_than_half_a_minute_however_long_an_outage_lasts() -> None:
+    async with bench() as b:
+        b.store.up = False
+        await b.outcomes(Raise(name="a"))
+        await asyncio.sleep(600)
+        (refused,) = await b.outcomes(Raise(name="a"))
+        assert refused.retry_after_seconds == 30

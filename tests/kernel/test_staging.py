@@ -19,6 +19,7 @@ from tests.kernel.counters import (
     Gone,
     Look,
     PlanFresh,
+    Point,
     Raise,
     Take,
 )
@@ -98,6 +99,15 @@ async def test_a_refusal_is_judged_again_if_a_neighbour_added_the_record_that_wa
 
 
 @in_virtual_time
+async def test_a_refusal_is_judged_again_if_one_neighbour_regretted_and_another_changed_something() -> None:
+    async with bench() as b:
+        _, _, followed = await b.outcomes(
+            Add(name="regretted", regrets=True), Point(name="sign", at="target"), Follow(name="sign")
+        )
+        assert followed.count == 1
+
+
+@in_virtual_time
 async def test_a_refusal_is_judged_again_if_a_neighbour_added_something_to_pick() -> None:
     async with bench() as b:
         made, taken = await b.outcomes(PlanFresh(due=LONG_AGO), TakeOne())
@@ -133,3 +143,21 @@ def test_new_records_are_written_in_the_one_order_that_every_server_has() -> Non
     for kind, tenant, name in reversed(keys):
         world.put(kind, kind.record(tenant=tenant, id=name))
     assert [kind.key_of(record) for kind, record in world.changes().inserts] == keys
+
+
+def test_a_record_that_is_made_anew_counts_on_from_the_version_that_is_stored() -> None:
+    world = World(START, lambda prefix: prefix)
+    key = COUNTERS.key(TENANT, "a")
+    world.admit({key: Counter(tenant=TENANT, id="a", version=7)}, [key])
+    assert world.put(COUNTERS, Counter(tenant=TENANT, id="a", count=1)).version == 8
+
+
+def test_what_is_read_for_one_find_is_not_taken_for_what_another_needs() -> None:
+    world = World(START, lambda prefix: prefix)
+    one, other = ((Counter(tenant=TENANT, id=name),) for name in "ab")
+
+    def named(found: tuple[Counter, ...]) -> Reads:
+        return Reads(see=tuple(COUNTERS.key_of(counter) for counter in found))
+
+    assert world.once(named, one) is world.once(named, one)
+    assert world.once(named, other).see == (COUNTERS.key(TENANT, "b"),)

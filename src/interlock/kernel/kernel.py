@@ -154,6 +154,9 @@ class Kernel:
                 since = lane.in_flight_since()
                 if since is not None and now - since > self.limits.answer_seconds:
                     lane.give_up_waiting()
+                for pending in lane.put_off():
+                    if pending.deadline <= now:
+                        self._answer_spent(pending, now)
             self._waiting.remove_spent(now)
 
     def _answer_spent(self, spent: Pending, now: float) -> None:

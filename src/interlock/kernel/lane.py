@@ -67,6 +67,8 @@ class Lane:
         self._shared = parts
         self._flight: Batch | None = None
         self._departed_at = 0.0
+        # Halves of a parted batch whose turn has not come.
+        self._put_off: list[Sequence[Pending]] = []
         self._outage_pause = _PAUSE_SECONDS
 
     async def run(self) -> None:
@@ -92,6 +94,10 @@ class Lane:
             for member in self._flight.members:
                 member.answer(_outcome_unknown("the store has kept a batch for too long"))
 
+    def put_off(self) -> list[Pending]:
+        """Who is neither in the queue nor with the store, and whose budget runs on."""
+        return [member for members in self._put_off for member in members]
+
     async def _carry_surely(self, members: Sequence[Pending]) -> None:
         try:
             await self._carry(members)
@@ -99,6 +105,7 @@ class Lane:
             log.exception("a lane stumbled; the batch is answered and the lane goes on")
             for member in members:
                 member.answer(_outcome_unknown("the server stumbled after it gave the batch to the store"))
+            self._put_off.clear()
 
     async def _carry(self, members: Sequence[Pending], reruns: int = _CONFLICT_RERUNS_MAX) -> None:
         """Carry these commands to an answer each, or put back those that must wait."""
@@ -217,8 +224,12 @@ class Lane:
         """Carry the halves apart, so that what one command brings about befalls it alone."""
         if len(members) > 1:
             half = len(members) // 2
+            self._put_off.append(members[half:])
             await self._carry(members[:half], reruns=0)
-            await self._carry(members[half:], reruns=0)
+            # Whoever was answered meanwhile must not be decided any more.
+            waiting = [member for member in self._put_off.pop() if not member.future.done()]
+            if waiting:
+                await self._carry(waiting, reruns=0)
         elif isinstance(error, WriteConflict):
             members[0].alone = True
             self._block(members, _CONFLICT_PAUSE_SECONDS)

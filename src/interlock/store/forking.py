@@ -2,31 +2,54 @@
 
 SQLite notes in memory which locks its process has. A child inherits the notes and not the locks: it finds the file held
 for ever, or takes its parent's locks for its own, and its parent, alone as far as anybody can see, removes the log
-that the child goes on writing to. So whoever has a file open in one thread stands still, with the file closed, while
+that the child goes on writing to. So whoever has files open in one thread stands still, with all of them closed, while
 another thread forks.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from typing import Protocol
 
 _SECONDS_MAX = 10.0
 
 
+class Store(Protocol):
+    """What has a file open."""
+
+    @property
+    def turn(self) -> asyncio.Lock:
+        """Whoever has it is the only one that waits for the file."""
+        ...
+
+    def let_go(self) -> None:
+        """Close the file; whoever asks for it next opens it again."""
+        ...
+
+
 class Standstill:
-    """One store's part in one fork: `reached` once its file is closed, `over` once the fork has happened."""
+    """One loop's part in one fork: `reached` once its files are closed, `over` once the fork has happened."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()
         self.over = threading.Event()
 
     def stand(self) -> None:
-        """Stop this thread until the fork is over. Nothing may use the file meanwhile, or nothing would be gained."""
+        """Stop this thread until the fork is over. Nothing may use a file meanwhile, or nothing would be gained."""
         self.reached.set()
         self.over.wait(_SECONDS_MAX)
+
+    async def bring_about(self, stores: list[Store]) -> None:
+        """Close the files of all stores of this loop, which stops for them at once, and then stop."""
+        async with contextlib.AsyncExitStack() as turns:
+            for store in stores:
+                await turns.enter_async_context(store.turn)
+            for store in stores:
+                store.let_go()
+            self.stand()
 
 
 class _Mine(threading.local):
@@ -36,28 +59,29 @@ class _Mine(threading.local):
         self.standstills: list[Standstill] = []
 
 
-LetFork = Callable[[Standstill], Coroutine[None, None, None]]
-
-_watched: dict[LetFork, asyncio.AbstractEventLoop] = {}
+_watched: dict[Store, asyncio.AbstractEventLoop] = {}
 _mine = _Mine()
 
 
-def watch(let_fork: LetFork) -> None:
-    """Have `let_fork` run on the loop that runs now, before another thread forks, until `unwatch`."""
-    _watched[let_fork] = asyncio.get_running_loop()
+def watch(store: Store) -> None:
+    """Have it let go of its file on the loop that runs now, before another thread forks, until `unwatch`."""
+    _watched[store] = asyncio.get_running_loop()
 
 
-def unwatch(let_fork: LetFork) -> None:
-    _watched.pop(let_fork, None)
+def unwatch(store: Store) -> None:
+    _watched.pop(store, None)
 
 
 def _before() -> None:
     _mine.standstills = []
-    for let_fork, loop in tuple(_watched.items()):
+    stores: dict[asyncio.AbstractEventLoop, list[Store]] = {}
+    for store, loop in tuple(_watched.items()):
+        stores.setdefault(loop, []).append(store)
+    for loop, its_own in stores.items():
         # A loop cannot wait for itself; whoever forks on it must open stores afterwards.
         if loop.is_running() and loop is not _loop_of_this_thread():
             still = Standstill()
-            asyncio.run_coroutine_threadsafe(let_fork(still), loop)
+            asyncio.run_coroutine_threadsafe(still.bring_about(its_own), loop)
             _mine.standstills.append(still)
     for still in _mine.standstills:
         still.reached.wait(_SECONDS_MAX)

@@ -169,7 +169,8 @@ class Pipeline(asyncio.Protocol):
     def _prepare(self, sql: str, messages: list[bytes]) -> bytes:
         if len(self._statements) >= _STATEMENTS_MAX:
             oldest = self._statements.pop(next(iter(self._statements)))
-            messages.append(_message(b"C", b"S" + oldest))
+            # At the very beginning: behind an error it would be skipped, and kept by the server for ever.
+            messages.insert(0, _message(b"C", b"S" + oldest))
         self._prepared += 1
         name = b"s%d\0" % self._prepared
         messages.append(_message(b"P", name + sql.encode() + b"\0\0\0"))

@@ -89,6 +89,7 @@ class Connections:
         self._readers: asyncio.LifoQueue[Session | None] = _slots(_READERS_MAX)
         self._down_at: float | None = None
         self._heard_at = float("-inf")
+        self._is_closed = False
 
     @contextlib.asynccontextmanager
     async def writer(self) -> AsyncGenerator[Pipeline]:
@@ -154,6 +155,8 @@ class Connections:
             raise
         finally:
             self._readers.put_nowait(session)
+            if self._is_closed:
+                await self.close()
 
     async def ping(self, seconds: float) -> None:
         """Return if the server answers in time, this or somebody else; `StoreDown` if not."""
@@ -165,6 +168,8 @@ class Connections:
         return await self._connect(self._io_seconds)
 
     async def close(self) -> None:
+        """Cut what nobody uses; whoever reads just now cuts its own connection in the end."""
+        self._is_closed = True
         while not self._writers.empty():
             writer = self._writers.get_nowait()
             if writer is not None:

@@ -54,7 +54,7 @@ class SqliteStore:
     def __init__(self, path: str | Path, *, clock: Clock = utc_now) -> None:
         self._path = Path(path).absolute()  # Some connections are made later, wherever the program is then.
         self._clock = clock
-        self._turn = asyncio.Lock()
+        self.turn = asyncio.Lock()
         self._writer: Database | None = None
         self._batches: SqliteBatches | None = None
         self._reader: Database | None = None
@@ -69,9 +69,9 @@ class SqliteStore:
         self._is_open = False
 
     async def open(self) -> None:
-        forking.watch(self.let_fork)
+        forking.watch(self)
         try:
-            async with self._turn:
+            async with self.turn:
                 make_private(self._path)
                 writer, _, lock = await asyncio.to_thread(self._connect)
                 await self._migrate(writer, lock)
@@ -93,20 +93,18 @@ class SqliteStore:
         await asyncio.to_thread(self._checkpoints.close)
         self._is_open = False
         self._disconnect()
-        forking.unwatch(self.let_fork)
+        forking.unwatch(self)
 
-    async def let_fork(self, still: forking.Standstill) -> None:
-        """Have the file closed while another thread forks; whoever asks for it next opens it again."""
-        async with self._turn:
-            self._queries.close()
-            self._checkpoints.close()
-            self._disconnect()
-            still.stand()
-            self._queries = QueryThreads(self._path)
-            self._checkpoints = Checkpoints(self._path)
+    def let_go(self) -> None:
+        """Close the file, for another thread is about to fork; whoever asks for it next opens it again."""
+        self._queries.close()
+        self._checkpoints.close()
+        self._disconnect()
+        self._queries = QueryThreads(self._path)
+        self._checkpoints = Checkpoints(self._path)
 
     async def transact(self, transaction: Transaction) -> None:
-        async with self._turn:
+        async with self.turn:
             writer, batches, lock = self._opened()
             await self._begin(lock, transaction.acquire_seconds)
             self._notice_others(writer)
@@ -119,7 +117,7 @@ class SqliteStore:
 
     async def committed(self, batch_id: str, within_seconds: float) -> bool:
         """Settled by a write: it also overwrites what a COMMIT that failed half-way left in the log."""
-        async with self._turn:
+        async with self.turn:
             writer, batches, lock = self._opened()
             await self._begin(lock, within_seconds)
             with all_or_nothing(writer):
@@ -154,7 +152,7 @@ class SqliteStore:
             self._reading().execute("SELECT 1 FROM batches LIMIT 1").fetchall()
 
     async def prune(self, *, rows_max: int = pruning.ROWS_MAX) -> int:
-        async with self._turn:
+        async with self.turn:
             writer, batches, lock = self._opened()
             await self._begin(lock, _PRUNE_SECONDS)
             with all_or_nothing(writer):
@@ -233,7 +231,7 @@ class SqliteStore:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(_POLL_SECONDS)
-            if not self._turn.locked():
+            if not self.turn.locked():
                 with contextlib.suppress(StoreDown), reading():
                     self._notice_others(self._opened()[0])
 

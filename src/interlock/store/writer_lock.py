@@ -6,6 +6,7 @@ caller's business, on its own thread or on another one, so `tries` hands each re
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import random
@@ -72,9 +73,11 @@ class WriterLock:
             )
 
     def pass_on(self) -> None:
-        """The transaction is over: wake whoever has waited longest."""
+        """The transaction is over: wake whoever has waited longest. Nothing here may look like a failed COMMIT."""
         self._held_seconds = time.monotonic() - self._began_at
-        self._woke_one = self._turns.pass_on()
+        self._woke_one = None
+        with contextlib.suppress(Exception):
+            self._woke_one = self._turns.pass_on()
 
     def close(self) -> None:
         self._turns.close()
