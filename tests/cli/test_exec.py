@@ -198,6 +198,11 @@ BAD = [
     ("exec", "--timeout", "2d", "--", "true"),
     ("exec", "--env", "NAME=value", "--", "true"),
     ("exec", "--grant", "gnt_1", "--", "true"),
+    ("exec", "--grant", "", "mark"),
+    ("exec", "--resume", "", "mark"),
+    ("exec", "--resume", "", "--", "true"),
+    ("exec", "--resume=", "--", "true"),
+    ("exec", "--show", "--resume", "job_1"),
 ]
 
 

@@ -217,6 +217,18 @@ def test_the_printed_id_is_enough_to_resume_with_the_options_that_were_asked_abo
     assert (said.code, marks(yard)) == (0, ["red"]), said.err
 
 
+@pytest.mark.parametrize("payload", [
+    "{}", "7", '{"argv": ["touch"]}', '{"argv": [], "args": []}', '{"argv": 5, "args": []}',
+    '{"argv": [1], "args": []}', '{"argv": ["touch"], "args": [], "env": 7}',
+    '{"argv": ["touch"], "args": [], "timeout_seconds": "x"}',
+    '{"task": "mark", "argv": [], "args": 5, "definition": {}}',
+])  # fmt: skip
+def test_a_job_that_says_no_command_is_a_usage_error(yard: Terminal, payload: str) -> None:
+    job = yard("submit", "exec.touch", "--payload", payload, "--json").json["id"]
+    said = yard("exec", "--resume", job)
+    assert (said.code, "was not submitted by" in said.err) == (2, True), said.err
+
+
 def test_a_task_file_that_was_named_is_named_in_how_to_go_on(yard: Terminal) -> None:
     yard.file("other.yaml", TASKS)
     said = yard("exec", "--tasks", "other.yaml", "mark", "--json")

@@ -105,6 +105,32 @@ def test_an_execution_that_could_not_start_is_resumed_for_nothing_but_its_comman
     assert yard("grants", grant["id"], "--json").json["used"] == 1
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("flaky", "--", "--json", "--wait", "-x"),
+        ("--tasks", "other.yaml", "elsewhere", "a b"),
+        ("--env", "SHOWN", "--timeout", "5m", "named", "--", "./flaky.sh", "--", "--json"),
+    ],
+)
+def test_what_is_said_to_type_again_is_the_same_command(yard: Terminal, words: tuple[str, ...]) -> None:
+    yard.file("other.yaml", "tasks: {elsewhere: {command: ./flaky.sh}}")
+    tool = yard.folder / "flaky.sh"
+    tool.write_text("#!/nowhere\n")
+    tool.chmod(0o755)
+    for task in ("flaky", "elsewhere", "named"):
+        granted(yard, task)
+    failed = yard.process("exec", *words, env={"SHOWN": "yes"})
+    assert (failed.code, "Once it can start: interlock exec" in failed.err) == (1, True), failed.err
+    tool.write_text('#!/bin/sh\necho "$@" >> marks\n')
+
+    again = shlex.split(failed.err.partition("Once it can start: ")[2])
+    resumed = yard.process(*again[1:], env={"SHOWN": "yes"})
+
+    assert resumed.code == 0, resumed.err
+    assert len(marks(yard)) == 1
+
+
 def test_a_command_that_ran_passes_its_exit_code_on_though_nobody_could_record_it(
     yard: Terminal, tmp_path: Path
 ) -> None:

@@ -82,6 +82,23 @@ def test_a_reader_that_is_slow_gets_all_that_was_said(yard: Terminal, blocking: 
     assert (process.wait(HANG_SECONDS), len(said)) == (5, LONG)
 
 
+def test_how_long_a_command_took_is_not_how_long_its_reader_did(yard: Terminal) -> None:
+    grant = granted(yard, "say")
+    reading, writing = os.pipe()
+    process = subprocess.Popen(
+        [*EXEC, "say", "--", "sh", "-c", "head -c 100000 /dev/zero"],
+        cwd=yard.folder, env=clean_env(), stdin=subprocess.DEVNULL, stdout=writing,
+    )  # fmt: skip
+    os.close(writing)
+    time.sleep(6)
+    while os.read(reading, 1 << 16):
+        pass
+    os.close(reading)
+    assert process.wait(HANG_SECONDS) == 0
+    use = yard("grants", grant["id"], "--json").json["claims"][0]
+    assert effect_of(yard, use["execution_id"])["result"]["duration_ms"] < 4000
+
+
 def test_a_reader_that_stands_still_keeps_no_command_past_its_time(yard: Terminal) -> None:
     grant = granted(yard, "say")
     reading, writing = os.pipe()

@@ -78,8 +78,10 @@ def declare_exec() -> Parser:
         metavar="10m",
         help="wait this long for an approval (default: not at all)",
     )
-    parser.add_argument("--resume", metavar="ID", help="go on with an execution, as its record says")
-    parser.add_argument("--grant", metavar="ID", help="claim this grant and no other")
+    parser.add_argument(
+        "--resume", type=_id, metavar="ID", help="go on with an execution, as its record says"
+    )
+    parser.add_argument("--grant", type=_id, metavar="ID", help="claim this grant and no other")
     parser.add_argument("--tasks", metavar="FILE", help="the task file (default: the nearest interlock.yaml)")
     parser.add_argument(
         "--env", type=_variable, action="append", default=[], metavar="NAME",
@@ -133,12 +135,19 @@ def _run(args: Namespace) -> int:
 
 
 def _check_words(args: Namespace) -> None:
-    if args.resume:
+    if args.resume and not args.show:
         return
     if not args.words:
         raise Failed("say what to run: a task of interlock.yaml, or a command after --", Exit.USAGE)
     if args.grant and not args.is_task:
         raise Failed("--grant needs the TASK that it permits: interlock exec TASK -- COMMAND", Exit.USAGE)
+
+
+def _id(text: str) -> str:
+    """An id. One that a script left empty names nothing, and must not read as if none was asked for."""
+    if not text:
+        raise ArgumentTypeError("the id is empty; give one, or leave the option out")
+    return text
 
 
 def _variable(text: str) -> str:

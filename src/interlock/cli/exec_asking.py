@@ -47,13 +47,13 @@ def run_decided(client: Interlock, args: Namespace, prepared: Prepared, job: Job
     except NotStarted as error:
         raise Failed(f"{error}; {job.id} was used up without running. Ask again once it can start") from None
     except MaybeBegun as lost:
-        raise begun_or_not(job.id, lost) from lost
+        raise begun_or_not(job.id, lost, _task_file(args.tasks)) from lost
 
 
 def still_waiting(job: Job, task_file: str | None) -> Failed:
     """How the command ends when the caller's patience is over and people's is not."""
-    declared = f"--tasks {shlex.quote(task_file)} " if task_file else ""
-    resume = f"interlock exec {declared}--resume {job.id} --wait 10m"
+    declared = _task_file(task_file)
+    resume = f"interlock exec {declared}{' ' if declared else ''}--resume {job.id} --wait 10m"
     return Failed(
         f"{job.id} still waits for a decision; go on with `{resume}`",
         Exit.WAITING,
@@ -71,6 +71,10 @@ def refuse_drift(job: Job, drifted: Drifted) -> Failed:
         name="drifted",
         problem={"job_id": job.id, "drift": drifted.lines},
     )
+
+
+def _task_file(path: str | None) -> str:
+    return f"--tasks {shlex.quote(path)}" if path else ""
 
 
 def _tell_waiting(job: Job) -> None:

@@ -21,22 +21,25 @@ from interlock.runtime.places import EMBEDDED_STORE
 
 
 class Prepared(NamedTuple):
-    """A command ready to be asked about. `approval` is None if no task declares it; then it may have no name."""
+    """A command ready to be asked about. `approval` is None if no task declares it; then it may have no name.
+
+    `options` are those that decide what it comes to.
+    """
 
     command: Effective
     task_name: str | None
     approval: TaskApproval | None
+    options: tuple[str, ...]
 
     @property
     def retyped(self) -> str:
-        """The words to type again for the same execution."""
+        """The options and words to type again for the same execution."""
         import shlex
 
-        if self.task_name is None:
-            return shlex.join(["--", *self.command.argv])
-        if self.approval is None:
-            return shlex.join([self.task_name, "--", *self.command.argv])
-        return shlex.join([self.task_name, *self.command.args])
+        name = () if self.task_name is None else (self.task_name,)
+        words = self.command.argv if self.approval is None else self.command.args
+        dashes = ("--",) if self.approval is None or any(word.startswith("-") for word in words) else ()
+        return shlex.join([*self.options, *name, *dashes, *words])
 
 
 def effective_command(args: Namespace) -> Prepared:
@@ -90,7 +93,7 @@ def _task(args: Namespace, stdin: bytes | None) -> Prepared:
         raise BadTask(f"{path} says which env and timeout {name!r} has; leave --env and --timeout out")
     folder = path.resolve().parent
     command = prepare_task(name, task, rest, folder=folder, environ=os.environ, stdin=stdin)
-    return Prepared(command, name, task.approval)
+    return Prepared(command, name, task.approval, _task_file(args))
 
 
 def _undeclared(args: Namespace, stdin: bytes | None, name: str | None = None) -> Prepared:
@@ -103,7 +106,13 @@ def _undeclared(args: Namespace, stdin: bytes | None, name: str | None = None) -
         stdin=stdin,
         timeout_seconds=_timeout(args.timeout),
     )
-    return Prepared(command, name, None)
+    env = tuple(word for variable in args.env for word in ("--env", variable))
+    timeout = () if args.timeout is None else ("--timeout", f"{args.timeout}s")
+    return Prepared(command, name, None, (*_task_file(args), *env, *timeout))
+
+
+def _task_file(args: Namespace) -> tuple[str, ...]:
+    return ("--tasks", args.tasks) if args.tasks else ()
 
 
 def _here() -> Path:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import Any, cast
+from typing import Annotated, Any
+
+import msgspec
 
 from interlock.cli.exec_ending import exit_code_of
 from interlock.cli.exits import Exit, Failed
@@ -80,16 +82,29 @@ def _resume_claim(client: Any, args: Namespace) -> int:
     return exit_code_of(ended)
 
 
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job that `interlock exec` submitted says of its command."""
+
+    argv: Annotated[list[str], msgspec.Meta(min_length=1)]
+    args: list[str]
+    task: str | None = None
+    definition: dict[str, Any] | None = None
+    env: dict[str, Any] | None = None
+    timeout_seconds: int | None = None
+
+
 def _retype(args: Namespace, job_id: str, payload: object) -> None:
     """Put the words that a job was asked for with, and the options that were part of it, where the caller left none."""
-    asked = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
-    if "argv" not in asked or "args" not in asked:
-        raise Failed(f"{job_id} was not submitted by `interlock exec`; there is no command in it", Exit.USAGE)
-    task, argv = asked.get("task"), list(asked["argv"])
-    args.is_task = bool(task)
-    if task and asked.get("definition") is not None:
-        args.words = [str(task), *asked["args"]]
+    try:
+        asked = msgspec.convert(payload, _Asked)
+    except msgspec.ValidationError:
+        raise Failed(
+            f"{job_id} was not submitted by `interlock exec`; there is no command in it", Exit.USAGE
+        ) from None
+    args.is_task = bool(asked.task)
+    if asked.task and asked.definition is not None:
+        args.words = [asked.task, *asked.args]
         return
-    args.words, args.command = ([str(task), *argv], argv) if task else (argv, [])
-    args.env = [*args.env, *(asked.get("env") or {})]
-    args.timeout = args.timeout or asked.get("timeout_seconds")
+    args.words, args.command = ([asked.task, *asked.argv], asked.argv) if asked.task else (asked.argv, [])
+    args.env = [*args.env, *(asked.env or {})]
+    args.timeout = args.timeout or asked.timeout_seconds

@@ -31,7 +31,8 @@ def with_people(said: Evaluation, action: Action, *, observing: bool) -> Evaluat
     else:
         return said
     asked = decided.approval or ApprovalRequirement()
-    asked = msgspec.structs.replace(asked, groups=asked.groups or action.people.groups)
+    both = tuple(group for group in asked.groups if group in action.people.groups)
+    asked = msgspec.structs.replace(asked, groups=both or asked.groups or action.people.groups)
     if said.then is None:
         return msgspec.structs.replace(said, decision=Decision.REQUIRE_HUMAN, approval=asked, reason=reason)
     return msgspec.structs.replace(said, then=Decision.REQUIRE_HUMAN, approval=asked, reason=reason)

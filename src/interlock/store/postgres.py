@@ -61,6 +61,7 @@ class PostgresStore:
         self._batches = PostgresBatches()
 
     async def open(self) -> None:
+        self._connections.open()
         try:
             async with self._connections.fresh(_OPENING_SECONDS) as session:
                 await _expect_every_text(session)

@@ -167,6 +167,10 @@ class Connections:
         """A connection for the caller to keep, and to throw away."""
         return await self._connect(self._io_seconds)
 
+    def open(self) -> None:
+        """Keep connections from now on, for whoever needs one next."""
+        self._is_closed = False
+
     async def close(self) -> None:
         """Cut what nobody uses; whoever reads just now cuts its own connection in the end."""
         self._is_closed = True

@@ -16,6 +16,7 @@ rules:
   - {{id: no, when: {{topic: [no, exec.no]}}, decision: deny}}
   - {{id: ask, when: {{topic: ask}}, decision: require_human, approval: {{quorum: 2}}}}
   - {{id: leads, when: {{topic: leads}}, decision: require_human, approval: {{groups: [leads]}}}}
+  - {{id: either, when: {{topic: either}}, decision: require_human, approval: {{groups: [leads, ops]}}}}
   - {{id: slow, when: {{topic: slow}}, decision: throttle, throttle: {{rate: 1/h, burst: 1}}, then: allow}}
   - {{id: broken, when: {{topic: broken}}, if: payload.missing > 1, decision: deny}}
 """
@@ -37,6 +38,7 @@ async def policy(stage: Stage, mode: str = "enforce") -> None:
         ("slow", 202, (1, ["ops"])),
         ("ask", 202, (2, ["ops"])),
         ("leads", 202, (1, ["leads"])),
+        ("either", 202, (1, ["ops"])),
         ("exec.unknown", 202, (1, ["ops"])),
         ("unknown", 403, None),
         ("no", 403, None),
