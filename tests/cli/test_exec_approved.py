@@ -226,7 +226,7 @@ def test_the_printed_id_is_enough_to_resume_with_the_options_that_were_asked_abo
 def test_a_job_that_says_no_command_is_a_usage_error(yard: Terminal, payload: str) -> None:
     job = yard("submit", "exec.touch", "--payload", payload, "--json").json["id"]
     said = yard("exec", "--resume", job)
-    assert (said.code, "was not submitted by" in said.err) == (2, True), said.err
+    assert (said.code, "no command of `interlock exec`" in said.err) == (2, True), said.err
 
 
 def test_a_task_file_that_was_named_is_named_in_how_to_go_on(yard: Terminal) -> None:

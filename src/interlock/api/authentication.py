@@ -30,5 +30,5 @@ def presented_key(request: Request) -> str:
         keys.add(bearer.strip())
     keys.discard("")
     if len(keys) != 1:
-        raise Unauthenticated
+        raise Unauthenticated("two different keys were sent" if keys else "no key was sent")
     return keys.pop()

@@ -99,7 +99,8 @@ def _retype(args: Namespace, job_id: str, payload: object) -> None:
         asked = msgspec.convert(payload, _Asked)
     except msgspec.ValidationError:
         raise Failed(
-            f"{job_id} was not submitted by `interlock exec`; there is no command in it", Exit.USAGE
+            f"there is no command of `interlock exec` in {job_id}; it was submitted otherwise, or edited",
+            Exit.USAGE,
         ) from None
     args.is_task = bool(asked.task)
     if asked.task and asked.definition is not None:

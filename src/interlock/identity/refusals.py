@@ -8,8 +8,8 @@ from interlock.kernel.refusal import Refusal
 
 
 class Unauthenticated(Refusal):
-    def __init__(self) -> None:
-        super().__init__("the key is unknown or revoked; send a valid key as 'Authorization: Bearer <key>'")
+    def __init__(self, why: str = "the key is unknown or revoked") -> None:
+        super().__init__(f"{why}; send a valid key as 'Authorization: Bearer <key>'")
 
 
 class Forbidden(Refusal):

@@ -178,3 +178,18 @@ async def test_the_audit_names_a_refusal_by_the_code_that_its_caller_got(stage: 
     entries = (await stage.get(f"audit?subject={job}&action=approve_refused"))["items"]
     assert [entry["outcome"] for entry in reversed(entries)] == [each.word for each in refused]
     assert [each.word for each in refused] == ["people_only", "hash_mismatch", "already_rejected"]
+
+
+@pytest.mark.parametrize(
+    ("key", "other", "why"),
+    [
+        ("", "", "no key was sent"),
+        ("a", "b", "two different keys were sent"),
+        ("a", "a", "the key is unknown or revoked"),
+    ],
+)
+async def test_whoever_is_not_known_hears_what_was_wrong_with_the_key(
+    stage: Stage, key: str, other: str, why: str
+) -> None:
+    seen = await stage.call("GET", "jobs", key, headers={"x-api-key": other})
+    assert (seen.status, seen.document["detail"].partition(";")[0]) == (401, why)
