@@ -113,7 +113,8 @@ def action_of(body: SubmitBody) -> Action:
         payload=msgspec.Raw(canonical(body.payload)),
         env=body.env,
         channel=body.channel,
-        labels=body.labels,
+        # Interlock's own label says nothing if the submitter wrote it: not to the policy, and not in the hash.
+        labels={name: text for name, text in body.labels.items() if name != GRANTED_LABEL},
         risk=(_line_of(body.risk),) if isinstance(body.risk, str) else tuple(body.risk),
         target=_target_of(body.target) if body.target else None,
         people=PeopleAsked(groups=tuple(body.approval.groups)) if body.approval else None,
@@ -132,14 +133,12 @@ def _target_of(target: TargetBody) -> TargetRef:
 
 
 def _check(body: SubmitBody) -> None:
-    """Refuse evidence that shows nothing, Interlock's own label, and a job that would be over before it began."""
+    """Refuse evidence that shows nothing, and a job that would be over before it began."""
     faults = [
         Fault(f"/evidence/{place}", "needs content or url; without either there is nothing to look at")
         for place, each in enumerate(body.evidence)
         if each.content is None and each.url is None
     ]
-    if GRANTED_LABEL in body.labels:
-        faults.append(Fault(f"/labels/{GRANTED_LABEL}", "is Interlock's own word; leave it out"))
     if body.expires_in is not None and duration_seconds(body.expires_in) == 0:
         faults.append(
             Fault("/expires_in", "must be at least a second; leave it out for a job without an end")

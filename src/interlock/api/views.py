@@ -203,7 +203,7 @@ def whole_view(job: Job, now: datetime | None = None) -> JobView:
 
 
 def _labels(job: Job) -> dict[str, str]:
-    # Only Interlock says that people approved: the same label from the submitter is kept, and not shown.
+    # Only Interlock says that people approved: the same label in an older row is not shown.
     given = {name: value for name, value in job.action.labels.items() if name != GRANTED_LABEL}
     return given | job.system_labels
 

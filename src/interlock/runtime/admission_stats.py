@@ -10,11 +10,12 @@ import itertools
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from interlock.admission.model import Tallied, Tally
 from interlock.api.metrics import OTHER, Registry
 from interlock.kernel.ids import new_id
+from interlock.store.clock import utc_now
 
 OUTCOMES = ("admitted", "full", "unavailable")
 _GRAIN_SECONDS = 5
@@ -30,11 +31,19 @@ Scope = tuple[str, str]
 class AdmissionStats:
     """Counts in grains of a few seconds. What would take too much room is counted as `other`, or forgotten."""
 
-    def __init__(self, registry: Registry, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        """`now` is what servers compare, and the store forgets by."""
         self.server = new_id("srv")
         self.has_news = asyncio.Event()
         self._news: set[tuple[int, str]] = set()
         self._clock = clock
+        self._now = now
         self._grains: deque[tuple[int, Counter[tuple[str, str, str]]]] = deque()
         self._entries = 0
         self._labelled: set[Scope] = set()
@@ -92,7 +101,7 @@ class AdmissionStats:
                 ended.setdefault(workflow, {})[outcome] = number
         ago = timedelta(seconds=self._clock() - grain * _GRAIN_SECONDS)
         rows = tuple(Tallied(workflow=workflow, **ended[workflow]) for workflow in sorted(ended))
-        return Tally(tenant=tenant, id=f"{self.server}.{grain}", at=datetime.now(UTC) - ago, rows=rows)
+        return Tally(tenant=tenant, id=f"{self.server}.{grain}", at=self._now() - ago, rows=rows)
 
     def _current(self) -> Counter[tuple[str, str, str]]:
         grain = int(self._clock() // _GRAIN_SECONDS)

@@ -46,7 +46,7 @@ class Service:
         )
         self.keyring = Keyring(store)
         self.permits = PermitSigner(self.kernel, store, settings.secret)
-        self.admission_stats = AdmissionStats(self.registry)
+        self.admission_stats = AdmissionStats(self.registry, now=self.now)
         self.is_stopping = False
         self.feed = EventFeed(store, self.kernel.wakes, self.registry)
         self.relay_measures = RelayMeasures(self.registry)

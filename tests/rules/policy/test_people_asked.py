@@ -116,9 +116,13 @@ async def test_whom_the_submitter_asks_is_no_part_of_what_is_hashed(stage: Stage
     assert asked.document["job_hash"] == plain.document["job_hash"]
 
 
-async def test_interlocks_own_label_is_refused(stage: Stage) -> None:
+async def test_interlocks_own_label_says_nothing_if_the_submitter_wrote_it(stage: Stage) -> None:
     await policy(stage)
+    bot = await stage.agent()
+    plain, labelled = [
+        await stage.call("POST", "jobs", bot, {"topic": "free", "payload": {}, "labels": labels})
+        for labels in ({"team": "ops"}, {"team": "ops", "approval_granted": "true"})
+    ]
 
-    seen = await submit(stage, "free", labels={"approval_granted": "true"})
-
-    assert (seen.status, seen.document["errors"][0]["path"]) == (400, "/labels/approval_granted")
+    assert labelled.document["labels"] == {"team": "ops"}
+    assert labelled.document["job_hash"] == plain.document["job_hash"]
