@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cli.terminal import POLICY, Terminal
 from tests.cli.yard import TASKS
+
+PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 @pytest.fixture
@@ -29,3 +33,14 @@ def yard(terminal: Terminal) -> Terminal:
     terminal.file("interlock.yaml", TASKS)
     (terminal.folder / "sub").mkdir()
     return terminal
+
+
+@pytest.fixture
+def unignored() -> Iterator[None]:
+    """Whoever runs the tests in the background ignores some signals, and what is ignored is inherited."""
+    ignored = [each for each in PASSED_ON if signal.getsignal(each) is signal.SIG_IGN]
+    for each in ignored:
+        signal.signal(each, signal.SIG_DFL)
+    yield
+    for each in ignored:
+        signal.signal(each, signal.SIG_IGN)

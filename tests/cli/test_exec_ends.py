@@ -144,20 +144,26 @@ def test_the_record_outlives_the_time_that_the_command_has(yard: Terminal, optio
     assert until - began >= datetime.timedelta(seconds=allowed + 60)
 
 
+NAMES = ("HUP", "INT", "QUIT", "USR1", "USR2")
+
+
+@pytest.mark.usefixtures("unignored")
 def test_every_signal_that_may_mean_the_command_reaches_it(yard: Terminal) -> None:
     granted(yard, "say")
-    names = ("HUP", "INT", "QUIT", "USR1", "USR2")
-    traps = "; ".join(f"trap 'echo {name} >> marks' {name}" for name in names)
+    traps = "; ".join(f"trap 'echo {name} >> marks' {name}" for name in NAMES)
     process = subprocess.Popen(
         [*EXEC, "say", "--", "sh", "-c", f"{traps}; echo ready >> marks; while :; do sleep 0.05; done"],
         cwd=yard.folder, env=clean_env(), stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    wait_for(yard, "ready")
-    for name in names:
-        process.send_signal(signal.Signals[f"SIG{name}"])
-        wait_for(yard, name)
-    process.terminate()
-    assert process.wait(HANG_SECONDS) == 128 + signal.SIGTERM
+    try:
+        wait_for(yard, "ready")
+        for name in NAMES:
+            process.send_signal(signal.Signals[f"SIG{name}"])
+            wait_for(yard, name)
+    finally:
+        process.terminate()
+        ended = process.wait(HANG_SECONDS)
+    assert ended == 128 + signal.SIGTERM
 
 
 def test_a_signal_that_comes_before_the_command_runs_reaches_it_once_it_does() -> None:

@@ -118,6 +118,7 @@ def test_a_reader_that_stands_still_keeps_no_command_past_its_time(yard: Termina
     assert effect_of(yard, use["execution_id"])["result"]["timed_out"] is True
 
 
+@pytest.mark.usefixtures("unignored")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_who_is_stopped_while_recording_passes_the_exit_code_on_and_says_how_to_record_it(
     yard: Terminal, tmp_path: Path, number: signal.Signals
