@@ -9,7 +9,7 @@ import pytest
 from interlock.kernel.record import Key, from_micros
 from interlock.kernel.refusal import Unreadable
 from interlock.store.unreadable import Choosing
-from tests.conformance.places import MemoryPlace, Place, serving
+from tests.conformance.places import MemoryPlace, Place, Server, serving
 from tests.kernel.counters import (
     CHORES,
     COUNTERS,
@@ -61,15 +61,19 @@ async def test_a_refusal_over_an_unreadable_record_is_recorded_like_any_other(pl
         assert ("refused to follow s",) in noted
 
 
+async def misplace(place: Place, server: Server, tenant: str = TENANT, name: str = "b") -> None:
+    """Two records, a and b, and the body of another in the row of a."""
+    await server.outcomes(Raise(name="a"), Raise(name="b", by=5))
+    body = f'{{"tenant":"{tenant}","id":"{name}","version":1,"count":5}}'
+    await spoil(place, COUNTERS.key(TENANT, "a"), body)
+
+
 @pytest.mark.parametrize(("tenant", "name"), [(TENANT, "b"), ("another", "a")])
 async def test_the_body_of_another_record_is_not_taken_for_this_one(
     place: Place, tenant: str, name: str
 ) -> None:
     async with serving(place.store()) as server:
-        await server.outcomes(Raise(name="a"), Raise(name="b", by=5))
-        await spoil(
-            place, COUNTERS.key(TENANT, "a"), f'{{"tenant":"{tenant}","id":"{name}","version":1,"count":5}}'
-        )
+        await misplace(place, server, tenant, name)
 
         copied, original = await server.outcomes(Raise(name="a"), Raise(name="b"))
 
@@ -83,10 +87,7 @@ async def test_the_body_of_another_record_is_refused_also_if_that_one_is_asked_f
     place: Place,
 ) -> None:
     async with serving(place.store()) as server:
-        await server.outcomes(Raise(name="a"), Raise(name="b", by=5))
-        await spoil(
-            place, COUNTERS.key(TENANT, "a"), f'{{"tenant":"{TENANT}","id":"b","version":1,"count":5}}'
-        )
+        await misplace(place, server)
 
         seen, raised = await server.outcomes(Look(name="a"), Raise(name="b"))
 
@@ -98,10 +99,7 @@ async def test_the_body_of_another_record_is_not_taken_for_absence_if_both_are_o
     place: Place,
 ) -> None:
     async with serving(place.store()) as server:
-        await server.outcomes(Raise(name="a"), Raise(name="b", by=5))
-        await spoil(
-            place, COUNTERS.key(TENANT, "a"), f'{{"tenant":"{TENANT}","id":"b","version":1,"count":5}}'
-        )
+        await misplace(place, server)
 
         copied, original = await server.outcomes(Look(name="a"), Look(name="b"))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 
@@ -41,10 +41,9 @@ def _check_words(client: Any, args: Namespace) -> None:
     from interlock.execution.effective import drift
 
     job = client.job(args.resume)
-    asked, named = (
-        {name: document.get(name) for name in ("task", "argv")}
-        for document in (job.payload, effective_command(args).command.document())
-    )
+    approved = cast("dict[str, Any]", job.payload) if isinstance(job.payload, dict) else {}
+    would_run = effective_command(args).command.document()
+    asked, named = ({name: known.get(name) for name in ("task", "argv")} for known in (approved, would_run))
     if lines := drift(asked, named):
         raise refuse_drift(job, Drifted(job.id, lines))
 
