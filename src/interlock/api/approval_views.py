@@ -14,8 +14,7 @@ from interlock.approvals.foreseeing import Foreseen
 from interlock.approvals.model import Approval
 from interlock.jobs.model import Evidence, Job
 from interlock.kernel.world import World
-from interlock.policy.model import HEAD_ID, HEADS
-from interlock.policy.rules import NO_POLICY
+from interlock.policy.rules import snapshot_in_force
 from interlock.targets.model import Target
 
 
@@ -88,8 +87,7 @@ def request_view(
 
 def drift_view(world: World, job: Job, approval: Approval, target: Target | None) -> Drift:
     """What moved since the request was made."""
-    head = world.get(HEADS, job.tenant, HEAD_ID)
-    current = head.snapshot if head else NO_POLICY
+    current = snapshot_in_force(world, job.tenant)
     return Drift(
         policy_changed=current != approval.policy_snapshot,
         job_changed=not is_whole(job, approval),

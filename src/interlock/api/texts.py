@@ -11,7 +11,7 @@ from interlock.codec.canonical import canonical
 
 _PROSE = r"^[^\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]*$"
 Text = Annotated[str, msgspec.Meta(max_length=255, pattern=LINE)]
-# msgspec 0.22 frees what is not its own if a text with a pattern may also be a list, so this one is matched below.
+# msgspec 0.22 frees what is not its own if a text with a pattern may also be a list, so its user matches this one.
 TextOrList = Annotated[str, msgspec.Meta(max_length=255, extra_json_schema={"pattern": LINE})]
 Topic = Annotated[
     str,

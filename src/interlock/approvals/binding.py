@@ -17,8 +17,7 @@ from interlock.approvals.refusals import (
 from interlock.identity.model import PRINCIPALS
 from interlock.jobs.model import Job, JobState
 from interlock.kernel.world import World
-from interlock.policy.model import HEAD_ID, HEADS
-from interlock.policy.rules import NO_POLICY
+from interlock.policy.rules import snapshot_in_force
 
 
 def check_time(job: Job, approval: Approval, now: datetime) -> None:
@@ -43,7 +42,7 @@ def check_binding(world: World, job: Job, approval: Approval, seen_hash: str | N
     check_seen(job, seen_hash)
     check_target(world, job)
     if not still_asks(world, job, approval):
-        current = _snapshot_in_force(world, job.tenant)
+        current = snapshot_in_force(world, job.tenant)
         raise SnapshotChanged(job.id, job.state.value, approval.policy_snapshot, current)
 
 
@@ -57,15 +56,9 @@ def still_asks(world: World, job: Job, approval: Approval) -> bool:
     binding = approval.requirement.binding
     if binding == "workflow":
         return True
-    if _snapshot_in_force(world, job.tenant) == approval.policy_snapshot:
+    if snapshot_in_force(world, job.tenant) == approval.policy_snapshot:
         return True
     return binding == "semantic" and _asks_the_same(world, job, approval)
-
-
-def _snapshot_in_force(world: World, tenant: str) -> str:
-    """Also where the policy itself cannot be read: what people were asked under is known by its name."""
-    head = world.get(HEADS, tenant, HEAD_ID)
-    return head.snapshot if head else NO_POLICY
 
 
 def _asks_the_same(world: World, job: Job, approval: Approval) -> bool:

@@ -62,6 +62,12 @@ def policy_in_force(world: World, tenant: str) -> ActivePolicy:
     return active_policy(world.get(HEADS, tenant, HEAD_ID))
 
 
+def snapshot_in_force(world: World, tenant: str) -> str:
+    """Its name alone, which is known also where the policy itself cannot be read."""
+    head = world.get(HEADS, tenant, HEAD_ID)
+    return head.snapshot if head else NO_POLICY
+
+
 def active_policy(head: PolicyHead | None) -> ActivePolicy:
     """A head's policy, compiled; None is a tenant without a policy."""
     snapshot, document = (head.snapshot, head.document) if head else (NO_POLICY, _NOTHING_ALLOWED)
