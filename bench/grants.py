@@ -22,7 +22,8 @@ from bench import lock_file
 from bench.claimant import BARE, CLIENT, Claimed
 from bench.report import figure, quantile, ratio, title
 from bench.scene import folder
-from interlock.grants.claiming import ClaimGrant, use_id
+from interlock.grants.claiming import ClaimGrant
+from interlock.grants.consuming import use_id
 from interlock.grants.model import GRANT_USES, GRANTS, Grant, GrantUse
 from interlock.grants.rules import IssueGrant
 from interlock.kernel.ids import new_id

@@ -136,7 +136,7 @@ def test_a_commit_that_nobody_can_settle_is_unknown(
 def test_trouble_before_the_commit_is_left_to_the_kernel(
     direct: DirectStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def down(file: BlockingSqlite, acquire_seconds: float) -> None:
+    def down(file: BlockingSqlite, *_: object) -> None:
         raise StoreDown("the file does not answer")
 
     monkeypatch.setattr(BlockingSqlite, "_begin", down)

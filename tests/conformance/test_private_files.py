@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from interlock.store.beside import Beside
 from interlock.store.sqlite import SqliteStore
 from interlock.store.turns import Turns
 from tests.conformance.places import serving
@@ -52,5 +53,5 @@ async def test_a_store_that_was_shared_stays_shared(tmp_path: Path) -> None:
     file.chmod(0o660)
     async with serving(SqliteStore(file)) as server:
         await server.outcomes(Raise(name="a"))
-        Turns(file).seen()  # as whoever waits for the file does
+        Turns(Beside(file)).seen()  # as whoever waits for the file does
         assert {mode(path) for path in tmp_path.iterdir()} == {0o660}

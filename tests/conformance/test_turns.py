@@ -12,7 +12,8 @@ from typing import Any, cast
 import pytest
 
 from interlock.runtime.direct import DirectStore
-from interlock.store import turns
+from interlock.store import beside
+from interlock.store.beside import Beside
 from interlock.store.sqlite_driver import BUSY, connect_durably, try_to_begin
 from interlock.store.turns import Turns
 from interlock.store.writer_lock import WriterLock
@@ -28,7 +29,7 @@ def asleep(work: Callable[[], None]) -> threading.Thread:
 
 
 def test_whoever_is_done_wakes_a_sleeper(tmp_path: Path) -> None:
-    mine, yours = Turns(tmp_path / "a.db"), Turns(tmp_path / "a.db")
+    mine, yours = Turns(Beside(tmp_path / "a.db")), Turns(Beside(tmp_path / "a.db"))
     seen = mine.seen()
     sleeper = asleep(lambda: mine.wait(seen, FOR_EVER))
     while sleeper.is_alive() and not yours.pass_on():
@@ -38,7 +39,7 @@ def test_whoever_is_done_wakes_a_sleeper(tmp_path: Path) -> None:
 
 
 def test_whoever_was_done_since_the_look_ends_the_sleep_before_it_begins(tmp_path: Path) -> None:
-    mine, yours = Turns(tmp_path / "a.db"), Turns(tmp_path / "a.db")
+    mine, yours = Turns(Beside(tmp_path / "a.db")), Turns(Beside(tmp_path / "a.db"))
     mine.wait(mine.seen(), 0.001)
     seen = mine.seen()
     assert yours.pass_on() is False  # nobody sleeps at this moment
@@ -48,7 +49,7 @@ def test_whoever_was_done_since_the_look_ends_the_sleep_before_it_begins(tmp_pat
 
 
 def test_a_sleeper_whom_nobody_wakes_wakes_by_itself(tmp_path: Path) -> None:
-    mine = Turns(tmp_path / "a.db")
+    mine = Turns(Beside(tmp_path / "a.db"))
     sleeper = asleep(lambda: mine.wait(mine.seen(), 0.01))
     sleeper.join(PATIENCE)
     assert not sleeper.is_alive()
@@ -62,7 +63,7 @@ def test_a_process_that_meets_nobody_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_where_the_file_cannot_be_made_one_sleeps_and_looks(tmp_path: Path) -> None:
-    mine = Turns(tmp_path / "no such folder" / "a.db")
+    mine = Turns(Beside(tmp_path / "no such folder" / "a.db"))
     assert mine.seen() is None
     mine.wait(None, 0.001)
     assert mine.pass_on() is False
@@ -75,7 +76,7 @@ def test_a_full_disk_has_no_hint_instead_of_a_hole_that_ends_whoever_looks_into_
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    mine = Turns(tmp_path / "a.db")
+    mine = Turns(Beside(tmp_path / "a.db"))
     assert mine.seen() is None
     monkeypatch.undo()
     assert mine.seen() is not None
@@ -83,8 +84,8 @@ def test_a_full_disk_has_no_hint_instead_of_a_hole_that_ends_whoever_looks_into_
 
 
 def test_where_there_is_no_futex_nobody_can_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "_IS_LINUX", False)
-    mine = Turns(tmp_path / "a.db")
+    monkeypatch.setattr(beside, "IS_LINUX", False)
+    mine = Turns(Beside(tmp_path / "a.db"))
     assert (mine.seen(), mine.pass_on()) == (None, None)
 
 
@@ -92,7 +93,7 @@ def test_where_there_is_no_futex_nobody_can_tell(tmp_path: Path, monkeypatch: py
 def test_the_lock_changes_hands_with_the_hint_and_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_futex: bool
 ) -> None:
-    monkeypatch.setattr(turns, "_IS_LINUX", has_futex)
+    monkeypatch.setattr(beside, "IS_LINUX", has_futex)
     url = f"sqlite:///{tmp_path}/a.db"
     DirectStore(url).close()
     stores = [DirectStore(url) for _ in range(3)]

@@ -12,7 +12,7 @@ import msgspec
 from interlock.approvals.eligibility import names_of
 from interlock.approvals.model import Requirement
 from interlock.approvals.placing import Placed, Proposal
-from interlock.grants.claiming import approver_reads, candidate_reads, consume, misfit
+from interlock.grants.consuming import approver_reads, candidate_reads, consume, misfit
 from interlock.grants.model import GRANT_TERMS, GRANT_USES, TERMS_ID, Grant
 from interlock.grants.picks import OpenGrants
 from interlock.identity.model import PRINCIPALS, Caller, Principal, PrincipalKind, Role

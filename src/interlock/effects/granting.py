@@ -10,7 +10,8 @@ import msgspec
 
 from interlock.effects.model import Effect, GrantRef
 from interlock.effects.refusals import GrantMissing
-from interlock.grants.claiming import ClaimGrant, NotClaimed, args_digest, asks_for_more
+from interlock.grants.claiming import ClaimGrant, NotClaimed, asks_for_more
+from interlock.grants.consuming import args_digest
 from interlock.grants.model import GRANTS
 from interlock.kernel.record import Reads
 from interlock.kernel.world import World

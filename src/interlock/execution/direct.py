@@ -9,6 +9,7 @@ import msgspec
 from interlock.codec.canonical import canonical
 from interlock.execution.gate import Begun, MaybeBegun, Needed, NotGranted
 from interlock.grants.claiming import ClaimGrant, LookFurther
+from interlock.kernel.ids import new_id
 from interlock.kernel.refusal import OutcomeUnknown
 from interlock.runtime.direct import DirectStore
 
@@ -42,6 +43,7 @@ class DirectGate:
             request_hash=request_hash,
             ttl_seconds=ttl_seconds,
             job_id=job_id,
+            attempt=new_id("att"),
         )
         try:
             begun = self._store.run(command) if grant is None else self._begin_under(command, grant)

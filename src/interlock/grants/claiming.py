@@ -7,34 +7,39 @@ never falls back to another.
 
 from __future__ import annotations
 
-import hashlib
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import msgspec
 
-from interlock.codec.canonical import digest
+from interlock.grants.consuming import (
+    approver_reads,
+    args_digest,
+    candidate_reads,
+    consume,
+    misfit,
+    use_id,
+)
 from interlock.grants.explaining import latest_reads, why_none_is_open
-from interlock.grants.fitting import added, misfit_of_args, misfit_of_signature, value_at
+from interlock.grants.fitting import (
+    needs_signature,
+)
 from interlock.grants.model import (
     GRANT_TERMS,
     GRANT_USES,
     GRANTS,
-    SIGNERS,
     TERMS_ID,
-    TRANSITIONS,
     Grant,
-    GrantState,
+    GrantTerms,
     GrantUse,
 )
 from interlock.grants.picks import OpenGrants
-from interlock.grants.recording import record, record_refused
+from interlock.grants.recording import record_refused
 from interlock.identity.model import PRINCIPALS, Caller, Role
 from interlock.identity.rules import caller_reads, require
 from interlock.kernel.command import Command
-from interlock.kernel.record import PICKED_MAX, Reads, micros
+from interlock.kernel.record import PICKED_MAX, Find, Reads, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
-from interlock.outbox.rules import announce
 
 # Most claims take the oldest grant, so a batch of many need not look at all of them again after each.
 _AT_ONCE = 2
@@ -127,6 +132,21 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
             raise LookFurther(self._after(last, misfits))
         return self._refuse(world, misfits)
 
+    def is_askable(self, find: Find) -> bool:
+        """Unless a signature is needed: whoever can write to the store can write an unsigned grant."""
+        terms = cast("GrantTerms | None", find(GRANT_TERMS.key(self.caller.tenant, TERMS_ID)))
+        return not (self.signed_only or needs_signature(terms, self.task))
+
+    def is_findable(self, result: GrantUse | NotClaimed) -> bool:
+        return isinstance(result, GrantUse)
+
+    def found(self, find: Find) -> GrantUse | None:
+        """The use that this execution has, if it is for this."""
+        known = cast("GrantUse | None", find(GRANT_USES.key(self.caller.tenant, self._use_id())))
+        if known is None or self._other_than(known, msgspec.json.decode(self.args)):
+            return None
+        return known if self.action_id == known.action_id else None
+
     def _last_considered(self, world: World, candidates: tuple[Grant, ...]) -> Grant | None:
         """After which grant there may be more; None if there is none, or if one was named."""
         if self.grant_id is not None:
@@ -147,19 +167,24 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
 
     def _again(self, world: World, known: GrantUse, args: Any) -> GrantUse | NotClaimed:
         """The use that this execution has, unless it is shown for something else than it was claimed for."""
-        if known.args_digest != args_digest(args):
-            return self._refuse(world, [f"execution_id {self.execution_id} was claimed for other arguments"])
-        if self.grant_id not in (None, known.grant_id):
-            return self._refuse(world, [f"execution_id {self.execution_id} used grant {known.grant_id}"])
-        if asks_for_more(self, known):
-            more = "without the signature or the groups that are asked for now"
-            return self._refuse(world, [f"execution_id {self.execution_id} was claimed {more}"])
+        if other := self._other_than(known, args):
+            return self._refuse(world, [f"execution_id {self.execution_id} {other}"])
         if self.action_id in (None, known.action_id):
             return known
         if known.action_id is not None:
             other = f"execution_id {self.execution_id} permits effect {known.action_id} and no other"
             return self._refuse(world, [other])
         return world.put(GRANT_USES, self._for_effect(known))
+
+    def _other_than(self, known: GrantUse, args: Any) -> str | None:
+        """What a use was claimed for instead of this."""
+        if known.args_digest != args_digest(args):
+            return "was claimed for other arguments"
+        if self.grant_id not in (None, known.grant_id):
+            return f"used grant {known.grant_id}"
+        if asks_for_more(self, known):
+            return "was claimed without the signature or the groups that are asked for now"
+        return None
 
     def _for_effect(self, use: GrantUse) -> GrantUse:
         return use if self.action_id is None else msgspec.structs.replace(use, action_id=self.action_id)
@@ -221,70 +246,3 @@ def asks_for_more(claim: ClaimGrant, known: Claimed) -> bool:
     if claim.signed_only and not known.signed:
         return True
     return bool(claim.groups) and not (known.groups and set(known.groups) <= set(claim.groups))
-
-
-def misfit(world: World, grant: Grant, task: str, args: Any) -> str | None:
-    """Which check this grant fails for this task and these arguments; None if it fits."""
-    if grant.task != task:
-        return f"task: it is for {grant.task}"
-    state = grant.state_at(world.now)
-    if state is not GrantState.OPEN or grant.used >= grant.uses:
-        return f"state: it is {state.value}"
-    signer = world.get(SIGNERS, grant.tenant, grant.signature.signer) if grant.signature else None
-    unsigned = misfit_of_signature(grant, signer, world.get(GRANT_TERMS, grant.tenant, TERMS_ID))
-    return unsigned or misfit_of_args(grant, args)
-
-
-def consume(world: World, by: Caller, grant: Grant, args: Any, execution_id: str) -> GrantUse:
-    """Take one use of a grant that fits, and return it to be stored. Needs the grant owned."""
-    used = grant.used + 1
-    verb = "spend" if used == grant.uses else "claim"
-    spent = dict(grant.spent)
-    for limit in grant.limits:
-        spent[limit.path] = added(spent.get(limit.path, 0), value_at(args, limit.path))
-    world.put(
-        GRANTS,
-        msgspec.structs.replace(grant, used=used, spent=spent, state=TRANSITIONS[grant.state, verb]),
-    )
-    use = GrantUse(
-        tenant=grant.tenant,
-        id=use_id(grant.task, by.principal, execution_id),
-        grant_id=grant.id,
-        task=grant.task,
-        execution_id=execution_id,
-        use=used,
-        fence=used,
-        claimed_by=by.principal,
-        claimed_at=world.now,
-        args_digest=args_digest(args),
-        signed=grant.signature is not None,
-    )
-    record(world, by, "grant_claim", grant.id, use=used, execution_id=execution_id, args=use.args_digest)
-    announce(world, grant.tenant, "grant.claimed", grant.id, {"task": grant.task, "use": used})
-    return use
-
-
-def candidate_reads(candidates: tuple[Grant, ...]) -> Reads:
-    """These grants to own, and the keys that they are signed with to see."""
-    signers = {SIGNERS.key(grant.tenant, grant.signature.signer) for grant in candidates if grant.signature}
-    own = tuple(GRANTS.key_of(grant) for grant in candidates)
-    return Reads(own=own, see=tuple(sorted(signers, key=lambda key: key.rank)))
-
-
-def approver_reads(candidates: tuple[Grant, ...]) -> Reads:
-    """Who issued these grants, and whom they acted for then, to see."""
-    people = {
-        (grant.tenant, name) for grant in candidates for name in (grant.approver, grant.approver_person)
-    }
-    approvers = {PRINCIPALS.key(tenant, name) for tenant, name in people if name}
-    return Reads(see=tuple(sorted(approvers, key=lambda key: key.rank)))
-
-
-def use_id(task: str, principal: str, execution_id: str) -> str:
-    """Where the answer to an execution id is kept; nobody finds somebody else's."""
-    return hashlib.sha256(f"{task}\0{principal}\0{execution_id}".encode()).hexdigest()
-
-
-def args_digest(args: Any) -> str:
-    """What a use was claimed for."""
-    return digest("grant-args/v1", args)

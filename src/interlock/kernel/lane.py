@@ -16,6 +16,7 @@ from interlock.kernel.observe import BatchObserver
 from interlock.kernel.pending import Pending, Waiting
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import CommandFailed, Fault, OutcomeUnknown
+from interlock.kernel.requests import Requests
 from interlock.kernel.storage import (
     BatchStore,
     CommitUnconfirmed,
@@ -56,6 +57,7 @@ class LaneParts(msgspec.Struct, frozen=True, kw_only=True):
     observer: BatchObserver
     store_time: StoreTime
     new_id: NewId
+    requests: Requests | None
     batch_max: int
     settle_seconds: float
 
@@ -112,7 +114,7 @@ class Lane:
         if members[0].alone:
             reruns = 0
         while True:
-            batch = Batch(self._shared.new_id("batch"), members, self._shared.new_id)
+            batch = Batch(self._shared.new_id("batch"), members, self._shared.new_id, self._shared.requests)
             try:
                 await self._transact(batch)
             except WriteConflict as conflict:
@@ -144,7 +146,7 @@ class Lane:
 
         try:
             await self._shared.store.transact(
-                Transaction(batch.id, batch.reads(), more, batch.decide, acquire)
+                Transaction(batch.id, batch.reads(), more, batch.decide, acquire, batch)
             )
         except CommitUnknown as lost:
             await self._settle(batch, lost, began)

@@ -21,8 +21,15 @@ from interlock.kernel.command import Command
 from interlock.kernel.ids import new_id
 from interlock.kernel.pending import Pending
 from interlock.kernel.refusal import Fault, OutcomeUnknown
-from interlock.kernel.storage import CommitUnknown, LockTimeout, StoreDown, Transaction, WriteConflict
+from interlock.kernel.storage import (
+    CommitUnconfirmed,
+    CommitUnknown,
+    LockTimeout,
+    StoreDown,
+    WriteConflict,
+)
 from interlock.runtime.places import EMBEDDED_STORE
+from interlock.runtime.requests import REQUESTS
 
 if TYPE_CHECKING:
     from interlock.runtime.patient import PatientStore
@@ -73,13 +80,13 @@ class DirectStore:
         began = time.monotonic()
         # Nobody waits on a future: the outcome is taken from the batch.
         member = Pending(command, cast("Any", None), now=began, budget=self._acquire_seconds, weight=0)
-        batch = Batch(new_id("batch"), [member], new_id)
+        batch = Batch(new_id("batch"), [member], new_id, REQUESTS)
         try:
-            file.transact(
-                Transaction(batch.id, batch.reads(), batch.more, batch.decide, self._acquire_seconds)
-            )
+            file.transact(batch.transaction(self._acquire_seconds))
         except LockTimeout:
             raise _locked(member, began) from None
+        except CommitUnconfirmed as unconfirmed:
+            raise OutcomeUnknown(f"{unconfirmed}; look at the record before repeating") from unconfirmed
         except CommitUnknown as lost:
             _settle(file, batch.id, lost)
         outcome = batch.outcomes[member]

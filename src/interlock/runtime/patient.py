@@ -8,6 +8,7 @@ from typing import TypeVar
 from interlock.kernel.command import Command
 from interlock.kernel.ids import new_id
 from interlock.kernel.kernel import Kernel, KernelLimits
+from interlock.runtime.requests import REQUESTS
 from interlock.store.urls import store_for
 
 T = TypeVar("T")
@@ -24,7 +25,7 @@ class PatientStore:
         limits = KernelLimits(
             acquire_seconds=acquire_seconds, answer_seconds=max(_ANSWER_SECONDS, acquire_seconds)
         )
-        self._kernel = Kernel(self._store, new_id=new_id, limits=limits)
+        self._kernel = Kernel(self._store, new_id=new_id, limits=limits, requests=REQUESTS)
         try:
             self._loop.run_until_complete(self._open())
         except BaseException:

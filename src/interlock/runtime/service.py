@@ -17,6 +17,7 @@ from interlock.runtime.keyring import Keyring
 from interlock.runtime.measures import KernelMeasures, Measures
 from interlock.runtime.permits import PermitSigner
 from interlock.runtime.relay_measures import RelayMeasures
+from interlock.runtime.requests import REQUESTS
 from interlock.runtime.settings import Settings
 from interlock.runtime.sweeps import Sweeps
 from interlock.runtime.tallying import Tallying
@@ -43,6 +44,7 @@ class Service:
             limits=settings.kernel_limits(),
             observer=KernelMeasures(self.registry, lambda: self.kernel.queue_depth),
             store_time=self._store_time,
+            requests=REQUESTS,
         )
         self.keyring = Keyring(store)
         self.permits = PermitSigner(self.kernel, store, settings.secret)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from interlock.kernel.record import Kind, Params, Record, micros
-from interlock.kernel.storage import CommitUnknown, LockTimeout, StoreDown, Transaction
+from interlock.kernel.storage import CommitUnknown, Company, LockTimeout, StoreDown, Transaction
 from interlock.store import forking, pruning
 from interlock.store.aside import Aside
 from interlock.store.clock import Clock, utc_now
@@ -34,6 +34,7 @@ from interlock.store.sqlite_driver import (
     roll_back,
     schema_of,
 )
+from interlock.store.sqlite_guests import GuestsFailed, decide_and_write
 from interlock.store.sqlite_making import make_private
 from interlock.store.sqlite_queries import QueryThreads
 from interlock.store.writer_lock import WriterLock
@@ -105,15 +106,10 @@ class SqliteStore:
 
     async def transact(self, transaction: Transaction) -> None:
         async with self.turn:
-            writer, batches, lock = self._opened()
-            await self._begin(lock, transaction.acquire_seconds)
-            self._notice_others(writer)
-            with all_or_nothing(writer):
-                has_changes = batches.decide_and_write(transaction)
-            if has_changes:
-                await self._commit(writer, lock)
-            else:
-                roll_back(writer)
+            try:
+                await self._carry(transaction)
+            except GuestsFailed:
+                await self._carry(transaction, alone=True)
 
     async def committed(self, batch_id: str, within_seconds: float) -> bool:
         """Settled by a write: it also overwrites what a COMMIT that failed half-way left in the log."""
@@ -166,8 +162,22 @@ class SqliteStore:
 
     # The writer's turn.
 
-    async def _begin(self, lock: WriterLock, acquire_seconds: float) -> None:
-        for rest in lock.tries(acquire_seconds):
+    async def _carry(self, transaction: Transaction, *, alone: bool = False) -> None:
+        writer, batches, lock = self._opened()
+        await self._begin(lock, transaction.acquire_seconds, transaction.company)
+        if not writer.in_transaction:
+            return  # Another process has decided it.
+        self._notice_others(writer)
+        with all_or_nothing(writer):
+            has_changes = decide_and_write(batches, lock, transaction, alone=alone)
+        if has_changes:
+            await self._commit(writer, lock)
+        else:
+            roll_back(writer)
+            lock.pass_on()
+
+    async def _begin(self, lock: WriterLock, acquire_seconds: float, company: Company | None = None) -> None:
+        for rest in lock.tries(acquire_seconds, company):
             await self._aside.rest(rest)
 
     async def _commit(self, writer: Database, lock: WriterLock) -> None:

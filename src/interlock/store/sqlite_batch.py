@@ -32,10 +32,10 @@ class SqliteBatches:
         self._clock = OnwardClock(clock)
         self._kept = KeptImmutables()
 
-    def decide_and_write(self, transaction: Transaction) -> bool:
-        """Whether there is anything to commit."""
+    def decide_and_write(self, transaction: Transaction, reads: Reads) -> bool:
+        """Whether there is anything to commit. `reads` are those of the transaction, and of its guests."""
         now = self.now()
-        loaded = self._load(transaction.reads, now)
+        loaded = self._load(reads, now)
         more = transaction.more(loaded)
         changes = transaction.decide(self._load(more, now) if more else None)
         if changes:

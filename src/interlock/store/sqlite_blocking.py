@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from interlock.kernel.record import Kind, Record
-from interlock.kernel.storage import CommitUnknown, StoreDown, Transaction
+from interlock.kernel.storage import CommitUnknown, Company, StoreDown, Transaction
 from interlock.store.clock import Clock, utc_now
 from interlock.store.migrations import newest
 from interlock.store.sqlite_batch import SqliteBatches, select
@@ -22,6 +22,7 @@ from interlock.store.sqlite_driver import (
     roll_back,
     schema_of,
 )
+from interlock.store.sqlite_guests import GuestsFailed, decide_and_write
 from interlock.store.writer_lock import WriterLock
 
 R = TypeVar("R", bound=Record)
@@ -42,13 +43,10 @@ class BlockingSqlite:
 
     def transact(self, transaction: Transaction) -> None:
         """Load, decide, write and commit, or raise as `BatchStore.transact` does."""
-        self._begin(transaction.acquire_seconds)
-        with all_or_nothing(self._database):
-            has_changes = self._batches.decide_and_write(transaction)
-        if has_changes:
-            self._commit()
-        else:
-            roll_back(self._database)
+        try:
+            self._carry(transaction)
+        except GuestsFailed:
+            self._carry(transaction, alone=True)
 
     def committed(self, batch_id: str, within_seconds: float) -> bool:
         """Settle an unknown COMMIT for ever: True if it happened, False if it now never can."""
@@ -70,9 +68,21 @@ class BlockingSqlite:
         self._lock.close()
         self._database.close()
 
-    def _begin(self, acquire_seconds: float) -> None:
-        for rest in self._lock.tries(acquire_seconds):
+    def _carry(self, transaction: Transaction, *, alone: bool = False) -> None:
+        if not self._begin(transaction.acquire_seconds, transaction.company):
+            return  # Another process has decided it.
+        with all_or_nothing(self._database):
+            has_changes = decide_and_write(self._batches, self._lock, transaction, alone=alone)
+        if has_changes:
+            self._commit()
+        else:
+            roll_back(self._database)
+            self._lock.pass_on()
+
+    def _begin(self, acquire_seconds: float, company: Company | None = None) -> bool:
+        for rest in self._lock.tries(acquire_seconds, company):
             rest()
+        return self._database.in_transaction
 
     def _commit(self) -> None:
         try:

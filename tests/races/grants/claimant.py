@@ -8,6 +8,7 @@ has one; a claim with `"die": true` kills it there.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -70,8 +71,7 @@ def _on_store(place: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 def _interrupt(number: int) -> None:
     """Let the next consumption end in a signal to this process, once."""
-    from interlock.grants import claiming
-
+    claiming: Any = importlib.import_module("interlock.grants.claiming")
     consume = claiming.consume
 
     def interrupted(*args: Any) -> Any:

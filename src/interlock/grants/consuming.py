@@ -1,0 +1,96 @@
+"""One use of a grant: which grants are looked at, whether one fits, and what it means to take a use of it.
+
+Claims consume one-shot grants (claiming.py), submits standing ones (approvals/standing.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from interlock.codec.canonical import digest
+from interlock.grants.fitting import added, misfit_of_args, misfit_of_signature, value_at
+from interlock.grants.model import (
+    GRANT_TERMS,
+    GRANTS,
+    SIGNERS,
+    TERMS_ID,
+    TRANSITIONS,
+    Grant,
+    GrantState,
+    GrantUse,
+)
+from interlock.grants.recording import record
+from interlock.identity.model import PRINCIPALS, Caller
+from interlock.kernel.record import Reads
+from interlock.kernel.world import World
+from interlock.outbox.rules import announce
+
+
+def misfit(world: World, grant: Grant, task: str, args: Any) -> str | None:
+    """Which check this grant fails for this task and these arguments; None if it fits."""
+    if grant.task != task:
+        return f"task: it is for {grant.task}"
+    state = grant.state_at(world.now)
+    if state is not GrantState.OPEN or grant.used >= grant.uses:
+        return f"state: it is {state.value}"
+    signer = world.get(SIGNERS, grant.tenant, grant.signature.signer) if grant.signature else None
+    unsigned = misfit_of_signature(grant, signer, world.get(GRANT_TERMS, grant.tenant, TERMS_ID))
+    return unsigned or misfit_of_args(grant, args)
+
+
+def consume(world: World, by: Caller, grant: Grant, args: Any, execution_id: str) -> GrantUse:
+    """Take one use of a grant that fits, and return it to be stored. Needs the grant owned."""
+    used = grant.used + 1
+    verb = "spend" if used == grant.uses else "claim"
+    spent = dict(grant.spent)
+    for limit in grant.limits:
+        spent[limit.path] = added(spent.get(limit.path, 0), value_at(args, limit.path))
+    world.put(
+        GRANTS,
+        msgspec.structs.replace(grant, used=used, spent=spent, state=TRANSITIONS[grant.state, verb]),
+    )
+    use = GrantUse(
+        tenant=grant.tenant,
+        id=use_id(grant.task, by.principal, execution_id),
+        grant_id=grant.id,
+        task=grant.task,
+        execution_id=execution_id,
+        use=used,
+        fence=used,
+        claimed_by=by.principal,
+        claimed_at=world.now,
+        args_digest=args_digest(args),
+        signed=grant.signature is not None,
+    )
+    record(world, by, "grant_claim", grant.id, use=used, execution_id=execution_id, args=use.args_digest)
+    announce(world, grant.tenant, "grant.claimed", grant.id, {"task": grant.task, "use": used})
+    return use
+
+
+def candidate_reads(candidates: tuple[Grant, ...]) -> Reads:
+    """These grants to own, and the keys that they are signed with to see."""
+    signers = {SIGNERS.key(grant.tenant, grant.signature.signer) for grant in candidates if grant.signature}
+    own = tuple(GRANTS.key_of(grant) for grant in candidates)
+    return Reads(own=own, see=tuple(sorted(signers, key=lambda key: key.rank)))
+
+
+def approver_reads(candidates: tuple[Grant, ...]) -> Reads:
+    """Who issued these grants, and whom they acted for then, to see."""
+    people = {
+        (grant.tenant, name) for grant in candidates for name in (grant.approver, grant.approver_person)
+    }
+    approvers = {PRINCIPALS.key(tenant, name) for tenant, name in people if name}
+    return Reads(see=tuple(sorted(approvers, key=lambda key: key.rank)))
+
+
+def use_id(task: str, principal: str, execution_id: str) -> str:
+    """Where the answer to an execution id is kept; nobody finds somebody else's."""
+    return hashlib.sha256(f"{task}\0{principal}\0{execution_id}".encode()).hexdigest()
+
+
+def args_digest(args: Any) -> str:
+    """What a use was claimed for."""
+    return digest("grant-args/v1", args)

@@ -1,0 +1,103 @@
+"""A small file beside the SQLite file, mapped by every process that shares it, in which they leave each other words.
+
+Nothing in it is trusted and nothing is kept there: it can be lost or spoilt at any moment, and whoever reads it asks
+the database before it believes anything. What must not happen at the same time is guarded by locks on single bytes
+of the file, which the system takes back from whoever ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import stat
+import struct
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from interlock.store.futex import Futex
+
+BYTES = 4096 + 32 * 2048
+IS_LINUX = sys.platform == "linux" and os.uname().machine in ("x86_64", "aarch64")
+
+# What fcntl takes: kind, from where, first byte, how many, nobody.
+_LOCK = struct.Struct("@hhqqi0q")
+
+
+class Beside:
+    """The file as one process sees it, where there is a futex. Of one thread."""
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+        self._path = Path(f"{database}-turn")
+        self._file = -1
+        self._map: mmap.mmap | None = None
+        self._futexes: dict[int, Futex] = {}
+
+    @property
+    def mapped(self) -> mmap.mmap | None:
+        """What is in the file, if this process has looked for it and found it."""
+        return self._map
+
+    def open(self, *, make: bool) -> mmap.mmap | None:
+        """What is in the file; None where there is none, or nobody could sleep on it."""
+        if self._map is None and IS_LINUX:
+            with contextlib.suppress(OSError):
+                if make and not self._path.exists():
+                    _make(self._path, self._database)
+                self._file, self._map = _opened(self._path)
+        return self._map
+
+    def futex(self, offset: int) -> Futex:
+        """The word at an offset, to sleep on and to wake at. The file must be open."""
+        found = self._futexes.get(offset)
+        if found is None:
+            from interlock.store.futex import Futex  # Here: most processes never meet another one.
+
+            if self._map is None:
+                raise RuntimeError("the file beside the database is not open")
+            found = self._futexes[offset] = Futex(self._map, offset)
+        return found
+
+    def try_lock(self, byte: int) -> bool:
+        """Have one byte to oneself until `unlock`, or until this process ends; False if somebody else has it."""
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
+            return True
+        return False
+
+    def unlock(self, byte: int) -> None:
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _LOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, byte, 1, 0))
+
+    def close(self) -> None:
+        self._futexes.clear()
+        if self._map is not None:
+            self._map.close()
+            os.close(self._file)
+            self._map = None
+
+
+def _make(path: Path, database: Path) -> None:
+    """Make the file, for whoever may use the database."""
+    with contextlib.suppress(FileExistsError):
+        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.fchmod(file, stat.S_IMODE(database.stat().st_mode))
+        finally:
+            os.close(file)
+
+
+def _opened(path: Path) -> tuple[int, mmap.mmap]:
+    file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        # A file with a hole would end the process that looks into it (SIGBUS) once the disk is full.
+        os.posix_fallocate(file, 0, BYTES)
+        return file, mmap.mmap(file, BYTES)
+    except BaseException:
+        os.close(file)
+        raise

@@ -1,0 +1,201 @@
+"""What one process decides for another on the same file: what is taken along, what is left, what is in doubt."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from interlock.effects.refusals import EffectInProgress
+from interlock.grants.claiming import ClaimGrant, NotClaimed
+from interlock.grants.model import GrantUse
+from interlock.kernel.batch import Batch
+from interlock.kernel.ids import new_id
+from interlock.kernel.pending import Pending
+from interlock.kernel.refusal import LockBusy, OutcomeUnknown
+from interlock.kernel.world import World
+from interlock.runtime.requests import REQUESTS
+from interlock.store import writer_lock
+from interlock.store.asking import Asking
+from interlock.store.sqlite_guests import GuestsFailed
+from tests.conformance.asking import PATIENCE, SPENT, WON, Scene, won
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    with ThreadPoolExecutor(8) as pool:
+        scene = Scene(tmp_path, pool)
+        yield scene
+        scene.close()
+
+
+def test_one_commit_carries_what_others_ask_for(scene: Scene) -> None:
+    scene.issue(4)
+    askers, holder = scene.askers(3), scene.holder
+    holder.begin()
+    claims = [asker.claim() for asker in askers]
+    holder.sees(3)
+    before = holder.count("batches")
+    (own,) = holder.decide(askers[0].claim_of("own"))
+    holder.commit()
+    uses = won(claims)
+    assert len({own.grant_id, *(use.grant_id for use in uses)}) == 4
+    assert holder.count("batches") == before + 1
+    assert (holder.count(WON), holder.count(SPENT)) == (4, 4)
+
+
+def test_whoever_gave_up_has_nobody_decide_for_it_later(scene: Scene) -> None:
+    scene.issue(1)
+    (asker,), holder = scene.askers(1, seconds=0.1), scene.holder
+    holder.begin()
+    claim = asker.claim()
+    holder.sees(1)
+    requests = holder.lock.take_along()
+    assert len(requests) == 1
+    with pytest.raises(LockBusy):
+        claim.result(PATIENCE)
+    assert not holder.lock.promise()
+
+
+def test_a_batch_goes_without_a_guest_that_was_withdrawn_while_it_was_decided(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.issue(2)
+    (asker,), holder = scene.askers(1, seconds=0.2), scene.holder
+    holder.begin()
+    claim = asker.claim()
+    holder.sees(1)
+    decide = ClaimGrant.decide
+
+    def slow(self: ClaimGrant, world: World) -> GrantUse | NotClaimed:
+        if self.execution_id == "own" and not claim.done():
+            with pytest.raises(LockBusy):
+                claim.result(PATIENCE)
+        return decide(self, world)
+
+    monkeypatch.setattr(ClaimGrant, "decide", slow)
+    with pytest.raises(GuestsFailed):
+        holder.decide(asker.claim_of("own"))
+    holder.end()
+    assert holder.count(SPENT) == 0
+
+
+def test_the_store_begins_again_alone_when_its_guests_fail(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.issue(2)
+    (asker,), holder = scene.askers(1), scene.holder
+    monkeypatch.setattr(Asking, "promise", lambda *_: False)
+    holder.begin()
+    claim = asker.claim()
+    holder.sees(1)
+    members = [Pending(asker.claim_of("own"), cast("Any", None), now=0.0, budget=1.0, weight=0)]
+    batch = Batch(new_id("batch"), members, new_id, REQUESTS)
+    holder.file._database.execute("ROLLBACK")
+    holder.file.transact(batch.transaction(PATIENCE))
+    assert isinstance(batch.outcomes[members[0]], GrantUse)
+    assert len(won([claim])) == 1
+    assert (holder.count(WON), holder.count(SPENT)) == (2, 2)
+
+
+def test_whoever_is_promised_a_commit_that_does_not_come_says_that_it_does_not_know(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_lock, "_PROMISED_SECONDS", 0.2)
+    scene.issue(1)
+    (asker,), holder = scene.askers(1, seconds=0.1), scene.holder
+    holder.begin()
+    claim = asker.claim("mine")
+    holder.sees(1)
+    holder.decide()
+    with pytest.raises(OutcomeUnknown, match="look at the record"):
+        claim.result(PATIENCE)
+    holder.commit()
+    # It was decided after all, and a repeat says so.
+    assert won([asker.claim("mine")])[0].execution_id == "mine"
+    assert (holder.count(WON), holder.count(SPENT)) == (1, 1)
+
+
+def test_whoever_is_promised_a_commit_waits_for_it_beyond_its_budget(scene: Scene) -> None:
+    scene.issue(1)
+    (asker,), holder = scene.askers(1, seconds=0.1), scene.holder
+    holder.begin()
+    claim = asker.claim()
+    holder.sees(1)
+    holder.decide()
+    time.sleep(0.3)
+    holder.commit()
+    assert len(won([claim])) == 1
+
+
+@pytest.mark.parametrize("has_committed", [True, False])
+def test_one_that_ends_without_a_word_leaves_no_doubt(scene: Scene, has_committed: bool) -> None:
+    scene.issue(2)
+    askers, holder = scene.askers(2), scene.holder
+    holder.begin()
+    claims = [asker.claim() for asker in askers]
+    holder.sees(2)
+    holder.decide()
+    if has_committed:
+        holder.commit_and_end()
+    else:
+        holder.end()
+    assert len({use.grant_id for use in won(claims)}) == 2
+    assert (holder.count(WON), holder.count(SPENT)) == (2, 2)
+
+
+def test_a_no_is_left_to_whoever_asked_and_recorded_once(scene: Scene) -> None:
+    scene.issue(1)
+    askers, holder = scene.askers(2), scene.holder
+    holder.begin()
+    claims = [asker.claim() for asker in askers]
+    holder.sees(2)
+    holder.decide()
+    holder.commit()
+    found = [claim.result(PATIENCE) for claim in claims]
+    assert sorted(type(each).__name__ for each in found) == ["GrantUse", "NotClaimed"]
+    assert holder.count("audit_entries WHERE action LIKE 'grant_claim%'") == 2
+
+
+def test_an_effect_begins_in_another_process_s_commit_with_its_grant(scene: Scene) -> None:
+    scene.issue(2)
+    askers, holder = scene.askers(2), scene.holder
+    holder.begin()
+    begun = [asker.begin(f"act-{number}") for number, asker in enumerate(askers)]
+    holder.sees(2)
+    before = holder.count("batches")
+    holder.decide()
+    holder.commit()
+    effects = [each.result(PATIENCE) for each in begun]
+    assert [(each.effect.fence, each.replayed) for each in effects] == [(1, False), (1, False)]
+    assert holder.count("batches") == before + 1
+    assert holder.count(SPENT) == 2
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_of_two_that_begin_the_same_action_one_begins_it_and_knows(scene: Scene, tells: bool) -> None:
+    scene.issue(2)
+    askers, holder = scene.askers(2), scene.holder
+    holder.begin()
+    begun = [asker.begin("act-1") for asker in askers]
+    holder.sees(2)
+    holder.decide()
+    if tells:
+        holder.commit()
+    else:
+        holder.commit_and_end()
+    ended = [each.exception(PATIENCE) for each in begun]
+    assert [type(error) for error in ended if error] == [EffectInProgress]
+    assert holder.count(SPENT) == 1
+
+
+def test_an_attempt_that_others_began_is_not_taken_for_one_s_own(scene: Scene) -> None:
+    scene.issue(2)
+    mine, yours = scene.askers(2)
+    assert mine.begin("act-1").result(PATIENCE).effect.fence == 1
+    with pytest.raises(EffectInProgress):
+        yours.begin("act-1").result(PATIENCE)

@@ -1,0 +1,205 @@
+"""What processes leave each other beside the file can be wrong, old, forged or too much, and nobody is harmed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from interlock.grants.claiming import ClaimGrant, NotClaimed
+from interlock.grants.model import GrantUse
+from interlock.grants.signing import SetGrantTerms
+from interlock.kernel.refusal import LockBusy
+from interlock.kernel.world import World
+from interlock.store import asking
+from interlock.store.asking import Asking
+from interlock.store.beside import BYTES, Beside
+from interlock.store.turns import Turns
+from tests.conformance.asking import PATIENCE, SPENT, WON, Holder, Scene, won
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    with ThreadPoolExecutor(8) as pool:
+        scene = Scene(tmp_path, pool)
+        yield scene
+        scene.close()
+
+
+def test_a_word_that_something_was_decided_is_not_believed(scene: Scene) -> None:
+    scene.issue(1)
+    (asker,), holder = scene.askers(1), scene.holder
+    holder.begin()
+    claim = asker.claim()
+    holder.sees(1)
+    holder.others.tell(holder.others.requests())
+    time.sleep(0.05)
+    assert not claim.done()
+    holder.end()
+    assert len(won([claim])) == 1
+    assert (holder.count(WON), holder.count(SPENT)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda body: b"\xff" + body[1:], id="torn"),
+        pytest.param(lambda body: body.replace(b"ClaimGrant", b"RemoveAll!"), id="unknown"),
+        pytest.param(lambda body: body.replace(b'"looks_left"', b'"looks_rite"'), id="newer"),
+        pytest.param(lambda body: b"[]".ljust(len(body)), id="empty"),
+        pytest.param(lambda body: body.replace(b'"tenant":"default"', b'"tenant":[1,2,3,4]'), id="mistyped"),
+    ],
+)
+@pytest.mark.parametrize("is_checked", [True, False])
+def test_a_spoilt_request_harms_nobody(
+    scene: Scene, spoil: Callable[[bytes], bytes], is_checked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_checked:  # as if the checksum had been made to fit
+        monkeypatch.setattr(asking, "crc32", lambda _: 7)
+    scene.issue(2)
+    (asker,), holder = scene.askers(1), scene.holder
+    holder.begin()
+    claim = asker.claim()
+    holder.sees(1)
+    (request,) = holder.others.requests()
+    with (scene.path.parent / "a.db-turn").open("r+b") as file:
+        at = file.read().index(request.body)
+        file.seek(at)
+        file.write(spoil(request.body))
+    (own,) = holder.decide(asker.claim_of("own"))
+    holder.commit()
+    (use,) = won([claim])
+    assert own.grant_id != use.grant_id
+    assert (holder.count(WON), holder.count(SPENT)) == (2, 2)
+
+
+def test_a_request_that_breaks_fails_nobody_else(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.issue(3)
+    askers, holder = scene.askers(2), scene.holder
+    decide = ClaimGrant.decide
+    broken: list[str] = []
+
+    def breaks_once(self: ClaimGrant, world: World) -> GrantUse | NotClaimed:
+        if self.execution_id == "bad" and not broken:
+            broken.append("bad")
+            raise ArithmeticError("a bug")
+        return decide(self, world)
+
+    monkeypatch.setattr(ClaimGrant, "decide", breaks_once)
+    holder.begin()
+    claims = [askers[0].claim("bad"), askers[1].claim("good")]
+    holder.sees(2)
+    (own,) = holder.decide(askers[0].claim_of("own"))
+    holder.commit()
+    assert len({own.grant_id, *(use.grant_id for use in won(claims))}) == 3
+    assert broken == ["bad"]
+
+
+def test_what_needs_a_signature_is_decided_by_whoever_wants_it(scene: Scene) -> None:
+    scene.issue(1)
+    (signed, listed), holder = scene.askers(2, seconds=0.2), scene.holder
+    holder.begin()
+    claim = signed.claim(signed_only=True)
+    with pytest.raises(LockBusy):
+        claim.result(PATIENCE)
+    holder.end()
+    scene.first.run(SetGrantTerms(caller=scene.first.caller, signed_tasks=("t",)))
+    again = Holder(scene.path)
+    again.begin()
+    waiting = listed.claim()
+    with pytest.raises(LockBusy):
+        waiting.result(PATIENCE)
+    assert again.others.requests() == []
+    again.end()
+
+
+def test_a_signature_that_is_required_meanwhile_is_required(scene: Scene) -> None:
+    scene.issue(1)
+    (asker,), holder = scene.askers(1), scene.holder
+    holder.begin()
+    claim = asker.claim()
+    holder.sees(1)
+    holder.file._database.execute(
+        "INSERT INTO grant_terms (tenant, id, version, body) VALUES ('default', 'terms', 1, ?)",
+        ('{"tenant":"default","id":"terms","version":1,"signed_tasks":["t"]}',),
+    )
+    holder.decide()
+    holder.commit()
+    assert isinstance(claim.result(PATIENCE), NotClaimed)
+    assert holder.count(SPENT) == 0
+
+
+def test_what_does_not_fit_into_its_place_waits_for_the_lock(scene: Scene) -> None:
+    scene.issue(1)
+    (asker,), holder = scene.askers(1), scene.holder
+    holder.begin()
+    claim = asker.claim(args=b'{"text":"' + b"x" * 4096 + b'"}')
+    time.sleep(0.1)
+    assert holder.others.requests() == []
+    holder.end()
+    assert len(won([claim])) == 1
+
+
+def test_whoever_finds_no_place_waits_for_the_lock(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "_PLACES", 1)
+    scene.issue(2)
+    askers, holder = scene.askers(2), scene.holder
+    holder.begin()
+    claims = [asker.claim() for asker in askers]
+    holder.sees(1)
+    time.sleep(0.1)
+    assert len(holder.others.requests()) == 1
+    holder.decide()
+    holder.commit()
+    assert len({use.grant_id for use in won(claims)}) == 2
+
+
+def test_a_place_is_free_again_when_its_process_is_gone(tmp_path: Path) -> None:
+    for _ in range(3 * asking._PLACES):
+        shared = Beside(tmp_path / "a.db")
+        asks = Asking(shared, Turns(shared))
+        assert asks.ask(b"something")
+        asks.close()
+        shared.close()
+    # What the last one has left open is still there, and nobody waits for it.
+    shared = Beside(tmp_path / "a.db")
+    assert shared.open(make=False)
+    assert [request.place for request in Asking(shared, Turns(shared)).requests()] == [0]
+    shared.close()
+    assert (tmp_path / "a.db-turn").stat().st_size == BYTES
+
+
+def test_a_request_taken_from_one_that_is_gone_is_not_promised_to_the_next_in_its_place(
+    tmp_path: Path,
+) -> None:
+    mine, yours, theirs = (Beside(tmp_path / "a.db") for _ in range(3))
+    gone = Asking(mine, Turns(mine))
+    assert gone.ask(b"before")
+    holder = Asking(yours, Turns(yours))
+    assert yours.open(make=False)
+    taken = holder.requests()
+    gone.close()
+    mine.close()
+    following = Asking(theirs, Turns(theirs))
+    assert following.ask(b"after")
+    assert not holder.promise(taken)
+    assert following.withdraw()
+
+
+def test_who_withdraws_and_who_promises_exclude_each_other(tmp_path: Path) -> None:
+    mine, yours = Beside(tmp_path / "a.db"), Beside(tmp_path / "a.db")
+    asks, holder = Asking(mine, Turns(mine)), Asking(yours, Turns(yours))
+    assert asks.ask(b"something")
+    assert yours.open(make=False)
+    assert mine.try_lock(0)
+    assert not holder.promise(holder.requests())  # somebody is about to withdraw
+    mine.unlock(0)
+    assert yours.try_lock(0)
+    assert not asks.withdraw()  # somebody is about to promise
+    yours.unlock(0)
+    assert holder.promise(holder.requests())
+    assert not asks.withdraw()
+    assert holder.requests() == []  # nobody takes it along a second time
