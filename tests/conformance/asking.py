@@ -90,7 +90,7 @@ class Holder:
     def decide(self, *own: Command[Any]) -> list[Any]:
         """Its own commands, and what others ask for."""
         members = [Pending(each, cast("Any", None), now=0.0, budget=1.0, weight=0) for each in own]
-        batch = Batch(new_id("batch"), members, new_id, REQUESTS)
+        self.batch = batch = Batch(new_id("batch"), members, new_id, REQUESTS)
         transaction = batch.transaction(1.0)
         sqlite_guests.decide_and_write(self.file._batches, self.lock, transaction, alone=False)
         return [batch.outcomes[member] for member in members]
@@ -122,6 +122,7 @@ class Scene:
         self.path = folder / "a.db"
         self.url = f"sqlite:///{self.path}"
         self._pool = pool
+        DirectStore(self.url).close()  # makes the file
         self.first = DirectStore(self.url)
         self.holder = Holder(self.path)
         self._askers: list[Asker] = []

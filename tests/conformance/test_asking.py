@@ -78,8 +78,10 @@ def test_a_batch_goes_without_a_guest_that_was_withdrawn_while_it_was_decided(
         return decide(self, world)
 
     monkeypatch.setattr(ClaimGrant, "decide", slow)
+    own = asker.claim_of("own")
     with pytest.raises(GuestsFailed):
-        holder.decide(asker.claim_of("own"))
+        holder.decide(own)
+    assert holder.batch.reads() == own.reads()
     holder.end()
     assert holder.count(SPENT) == 0
 

@@ -7,18 +7,27 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from interlock.grants.claiming import ClaimGrant, NotClaimed
 from interlock.grants.model import GrantUse
 from interlock.grants.signing import SetGrantTerms
-from interlock.kernel.refusal import LockBusy
+from interlock.identity.model import Caller
 from interlock.kernel.world import World
+from interlock.runtime.requests import REQUESTS
 from interlock.store import asking
 from interlock.store.asking import Asking
 from interlock.store.beside import BYTES, Beside
 from interlock.store.turns import Turns
-from tests.conformance.asking import PATIENCE, SPENT, WON, Holder, Scene, won
+from tests.conformance.asking import PATIENCE, SPENT, WON, Scene, won
+
+CLAIM = ClaimGrant(
+    caller=Caller(tenant="default", principal="bot"),
+    task="t",
+    args=msgspec.Raw(b"{}"),
+    execution_id="x",
+)
 
 
 @pytest.fixture
@@ -98,22 +107,26 @@ def test_a_request_that_breaks_fails_nobody_else(scene: Scene, monkeypatch: pyte
     assert broken == ["bad"]
 
 
-def test_what_needs_a_signature_is_decided_by_whoever_wants_it(scene: Scene) -> None:
+@pytest.mark.parametrize("where", ["in the claim", "in the store"])
+def test_what_needs_a_signature_is_decided_by_whoever_wants_it(scene: Scene, where: str) -> None:
     scene.issue(1)
-    (signed, listed), holder = scene.askers(2, seconds=0.2), scene.holder
+    if where == "in the store":
+        scene.first.run(SetGrantTerms(caller=scene.first.caller, signed_tasks=("t",)))
+    (asker,), holder = scene.askers(1), scene.holder
     holder.begin()
-    claim = signed.claim(signed_only=True)
-    with pytest.raises(LockBusy):
-        claim.result(PATIENCE)
+    claim = asker.claim(signed_only=where == "in the claim")
+    time.sleep(0.1)
+    assert holder.others.requests() == []
     holder.end()
-    scene.first.run(SetGrantTerms(caller=scene.first.caller, signed_tasks=("t",)))
-    again = Holder(scene.path)
-    again.begin()
-    waiting = listed.claim()
-    with pytest.raises(LockBusy):
-        waiting.result(PATIENCE)
-    assert again.others.requests() == []
-    again.end()
+    assert isinstance(claim.result(PATIENCE), NotClaimed)
+
+
+def test_a_request_that_says_more_than_this_program_understands_is_left_alone() -> None:
+    body = REQUESTS.encode([CLAIM], lambda _: None)
+    assert body is not None
+    assert REQUESTS.decode(body) == [CLAIM]
+    assert REQUESTS.decode(body.replace(b'"task":', b'"only_on":"sunday","task":')) == []
+    assert REQUESTS.decode(body.replace(b'"signed_only":false,', b"")) == []
 
 
 def test_a_signature_that_is_required_meanwhile_is_required(scene: Scene) -> None:
