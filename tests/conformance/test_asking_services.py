@@ -19,6 +19,7 @@ from interlock.outbox.rules import EVENTS_TOPIC
 from interlock.runtime.requests import REQUESTS
 from interlock.runtime.service import Service, open_service
 from interlock.runtime.settings import settings_from
+from interlock.store.sqlite import SqliteStore
 from tests.conformance.asking import PATIENCE, SPENT, WON, Scene
 
 
@@ -130,3 +131,23 @@ async def test_a_service_that_closes_leaves_no_request(scene: Scene, caller: Cal
     assert holder.others.requests() == []
     holder.end()
     assert holder.count(SPENT) == 0
+
+
+async def test_a_service_for_which_others_decide_everything_hears_of_what_they_commit(
+    scene: Scene, service: Service, caller: Caller
+) -> None:
+    scene.issue(1)
+    holder, store = scene.holder, service.store
+    assert isinstance(store, SqliteStore)
+    assert store._watcher is not None
+    store._watcher.cancel()  # as if it never found the store idle
+    await service.kernel.run(IssueGrant(caller=caller, grant_id=new_id("gnt"), task="other"))
+    await asyncio.sleep(0.1)
+    holder.begin()
+    with service.kernel.wakes.subscribe(EVENTS_TOPIC) as news:
+        claim = asyncio.create_task(service.kernel.run(claim_by(caller)))
+        await asyncio.to_thread(holder.sees, 1)
+        holder.decide()
+        holder.commit()
+        assert isinstance(await claim, GrantUse)
+        assert await news.wait(1.0)

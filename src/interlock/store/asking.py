@@ -101,7 +101,8 @@ class Asking:
 
     def drop(self) -> None:
         """Ask no longer; for whoever has the writer lock, or knows what was decided."""
-        self._set(self._own(), _OPEN, 0)
+        if self._place is not None:
+            self._set(self._place, _OPEN, 0)
 
     # For whoever has the writer lock.
 

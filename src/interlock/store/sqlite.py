@@ -165,9 +165,9 @@ class SqliteStore:
     async def _carry(self, transaction: Transaction, *, alone: bool = False) -> None:
         writer, batches, lock = self._opened()
         await self._begin(lock, transaction.acquire_seconds, transaction.company)
+        self._notice_others(writer)
         if not writer.in_transaction:
             return  # Another process has decided it.
-        self._notice_others(writer)
         with all_or_nothing(writer):
             has_changes = decide_and_write(batches, lock, transaction, alone=alone)
         if has_changes:

@@ -83,7 +83,6 @@ class WriterLock:
     def expect_same_file(self) -> None:
         """Raise `StoreDown` if the file at the path is not the one that was opened: what is written is lost."""
         if _file_at(self._path) != self._file:
-            roll_back(self._database)
             raise StoreDown(
                 "the database file was removed or replaced while in use; start this process again"
             )
@@ -157,7 +156,12 @@ class WriterLock:
             return False
         except BROKEN as error:
             raise StoreDown(f"the database file does not answer: {error}") from error
-        self.expect_same_file()
+        try:
+            self.expect_same_file()
+        except StoreDown:
+            roll_back(self._database)
+            raise
+        self._taken_along = []
         self._began_at = time.monotonic()
         return True
 
