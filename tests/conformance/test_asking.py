@@ -61,6 +61,24 @@ def test_whoever_gave_up_has_nobody_decide_for_it_later(scene: Scene) -> None:
     assert not holder.lock.promise()
 
 
+def test_whoever_gave_up_and_ended_has_nobody_decide_for_it_in_the_next_one_s_place(scene: Scene) -> None:
+    scene.issue(1)
+    (gone,), (following,) = scene.askers(1, seconds=0.1), scene.askers(1)
+    holder = scene.holder
+    holder.begin()
+    claim = gone.claim()
+    holder.sees(1)
+    holder.lock.take_along()
+    with pytest.raises(LockBusy):
+        claim.result(PATIENCE)
+    gone.store.close()
+    waiting = following.claim()
+    holder.sees(1)
+    assert not holder.lock.promise()
+    holder.end()
+    assert len(won([waiting])) == 1
+
+
 def test_a_batch_goes_without_a_guest_that_was_withdrawn_while_it_was_decided(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

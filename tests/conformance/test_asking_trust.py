@@ -67,7 +67,7 @@ def test_a_spoilt_request_harms_nobody(
     scene: Scene, spoil: Callable[[bytes], bytes], is_checked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not is_checked:  # as if the checksum had been made to fit
-        monkeypatch.setattr(asking, "crc32", lambda _: 7)
+        monkeypatch.setattr(asking, "crc32", lambda *_: 7)
     scene.issue(2)
     (asker,), holder = scene.askers(1), scene.holder
     holder.begin()

@@ -21,16 +21,16 @@ from interlock.store.beside import BYTES, Beside
 from interlock.store.turns import Turns
 
 # One bell for all, who are known by the bits of their places. Of each place, the numbers of the request that is
-# open, was last promised, was last told.
+# open, was last promised, was last told, was last asked. No number is used twice, whoever has the place.
 _BELL = 8
 _PLACES = 32
-_OPEN, _PROMISED, _TOLD = 0, 4, 8
-_PLACE_BYTES = 12
+_OPEN, _PROMISED, _TOLD, _ASKED = 0, 4, 8, 12
 _FIRST_PLACE = 64
 _WORD = struct.Struct("=I")
-_WORDS = struct.Struct(f"={_PLACES * _PLACE_BYTES // 4}I")
+_PLACE = struct.Struct("=4I")
 _NUMBER_MAX = 2**32 - 1
-# The requests themselves, each with its length and a checksum. Whoever has the place has its first byte locked.
+# The requests themselves, each with its length and a checksum of it and its number: a processor may show the new
+# number before the new request. Whoever has the place has its first byte locked.
 _FIRST_REQUEST = 4096
 _REQUEST_BYTES = (BYTES - _FIRST_REQUEST) // _PLACES
 _HEAD = struct.Struct("=II")
@@ -67,9 +67,10 @@ class Asking:
         if shared is None or len(body) > _REQUEST_BYTES - _HEAD.size or not self._has_place():
             return False
         at = _FIRST_REQUEST + self._own() * _REQUEST_BYTES
-        _HEAD.pack_into(shared, at, len(body), crc32(body))
-        shared[at + _HEAD.size : at + _HEAD.size + len(body)] = body
         self._number = self._number % _NUMBER_MAX + 1
+        _HEAD.pack_into(shared, at, len(body), crc32(body, self._number))
+        shared[at + _HEAD.size : at + _HEAD.size + len(body)] = body
+        self._set(self._own(), _ASKED, self._number)
         self._set(self._own(), _OPEN, self._number)
         self._turns.lie_down()
         return True
@@ -116,7 +117,7 @@ class Asking:
             at = _FIRST_REQUEST + place * _REQUEST_BYTES
             length, checksum = _HEAD.unpack_from(shared, at)
             body = shared[at + _HEAD.size : at + min(_HEAD.size + length, _REQUEST_BYTES)]
-            if crc32(body) == checksum:
+            if crc32(body, number) == checksum:
                 found.append(Request(place, number, body))
         return found
 
@@ -159,8 +160,8 @@ class Asking:
             taken = (place for place in range(_PLACES) if self._shared.try_lock(_lock_of(place)))
             self._place = next(taken, None)
             if self._place is not None:
-                # Whoever had it before may have ended with a request open, which somebody may have taken along.
-                self._number = max(self._get(self._place, each) for each in (_OPEN, _PROMISED, _TOLD))
+                # What whoever had it before asked for, and perhaps withdrew, somebody may have in hand yet.
+                self._number = self._get(self._place, _ASKED)
                 self.drop()
         return self._place is not None
 
@@ -169,11 +170,11 @@ class Asking:
         shared = self._turns.somebody_waits()
         if shared is None:
             return []
-        words = _WORDS.unpack_from(shared, _FIRST_PLACE)
+        words = shared[_FIRST_PLACE : _FIRST_PLACE + _PLACES * _PLACE.size]
         return [
             (place, number)
-            for place, number in enumerate(words[::3])
-            if number and number not in words[3 * place + 1 : 3 * place + 3] and place != self._place
+            for place, (number, promised, told, _) in enumerate(_PLACE.iter_unpack(words))
+            if number and number not in (promised, told) and place != self._place
         ]
 
     def _own(self) -> int:
@@ -195,7 +196,7 @@ class Asking:
 
 
 def _word(place: int, what: int) -> int:
-    return _FIRST_PLACE + place * _PLACE_BYTES + what
+    return _FIRST_PLACE + place * _PLACE.size + what
 
 
 def _lock_of(place: int) -> int:
