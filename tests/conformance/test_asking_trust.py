@@ -177,12 +177,20 @@ def test_a_place_is_free_again_when_its_process_is_gone(tmp_path: Path) -> None:
         assert asks.ask(b"something")
         asks.close()
         shared.close()
-    # What the last one has left open is still there, and nobody waits for it.
-    shared = Beside(tmp_path / "a.db")
-    assert shared.open(make=False)
-    assert [request.place for request in Asking(shared, Turns(shared)).requests()] == [0]
-    shared.close()
     assert (tmp_path / "a.db-turn").stat().st_size == BYTES
+
+
+def test_nobody_decides_for_one_that_is_gone(tmp_path: Path) -> None:
+    mine, yours = Beside(tmp_path / "a.db"), Beside(tmp_path / "a.db")
+    asks, holder = Asking(mine, Turns(mine)), Asking(yours, Turns(yours))
+    assert asks.ask(b"something")
+    assert yours.open(make=False)
+    assert [request.body for request in holder.requests()] == [b"something"]
+    taken = holder.requests()
+    mine.close()  # as one that is killed: it has not withdrawn anything
+    assert holder.requests() == []
+    assert not holder.promise(taken)
+    yours.close()
 
 
 def test_a_request_taken_from_one_that_is_gone_is_not_promised_to_the_next_in_its_place(

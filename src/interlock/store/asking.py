@@ -114,6 +114,10 @@ class Asking:
         if shared is None:
             return found
         for place, number in open_places:
+            if not self._shared.is_locked(_lock_of(place)):
+                # Whoever asked has ended. It may have been long ago, and nobody would have what is decided now.
+                self._set(place, _OPEN, 0)
+                continue
             at = _FIRST_REQUEST + place * _REQUEST_BYTES
             length, checksum = _HEAD.unpack_from(shared, at)
             body = shared[at + _HEAD.size : at + min(_HEAD.size + length, _REQUEST_BYTES)]

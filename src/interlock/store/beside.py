@@ -69,6 +69,14 @@ class Beside:
             return True
         return False
 
+    def is_locked(self, byte: int) -> bool:
+        """Whether somebody else has that byte."""
+        with contextlib.suppress(OSError):
+            asked = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+            kind: int = _LOCK.unpack(fcntl.fcntl(self._file, fcntl.F_OFD_GETLK, asked))[0]
+            return kind != fcntl.F_UNLCK
+        return False
+
     def unlock(self, byte: int) -> None:
         with contextlib.suppress(OSError):
             fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _LOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, byte, 1, 0))
