@@ -21,7 +21,9 @@ from interlock.kernel.world import World
 from interlock.runtime.requests import REQUESTS
 from interlock.store import writer_lock
 from interlock.store.asking import Asking
+from interlock.store.beside import Beside
 from interlock.store.sqlite_guests import GuestsFailed
+from interlock.store.turns import Turns
 from tests.conformance.asking import PATIENCE, SPENT, WON, Scene, won
 
 
@@ -102,6 +104,21 @@ def test_a_batch_goes_without_a_guest_that_was_withdrawn_while_it_was_decided(
     assert holder.batch.reads() == own.reads()
     holder.end()
     assert holder.count(SPENT) == 0
+
+
+def test_nobody_is_told_that_what_a_batch_went_without_is_decided(scene: Scene) -> None:
+    shared = Beside(scene.path)
+    asks = Asking(shared, Turns(shared))
+    assert asks.ask(b"something")
+    holder = scene.holder
+    holder.begin()
+    assert holder.lock.take_along() == [b"something"]
+    holder.file._database.execute("ROLLBACK")
+    holder.begin()
+    holder.commit()
+    # Somebody else may be about to commit it.
+    assert not asks.is_told()
+    shared.close()
 
 
 def test_the_store_begins_again_alone_when_its_guests_fail(

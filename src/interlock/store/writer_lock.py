@@ -163,6 +163,7 @@ class WriterLock:
             raise
         self._taken_along = []
         self._began_at = time.monotonic()
+        self._taken_along = []  # What a transaction took along that came to nothing is not decided by this one.
         return True
 
     def _rest(self, seen: int | None) -> Rest:
