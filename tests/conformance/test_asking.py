@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
+import apsw
 import pytest
 
 from interlock.effects.refusals import EffectInProgress
@@ -164,6 +165,25 @@ def test_whoever_is_promised_a_commit_waits_for_it_beyond_its_budget(scene: Scen
     claim = asker.claim()
     holder.sees(1)
     holder.decide()
+    time.sleep(0.3)
+    holder.commit()
+    assert len(won([claim])) == 1
+
+
+def test_whoever_is_promised_a_commit_waits_for_it_while_the_file_fails(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.issue(1)
+    (asker,), holder = scene.askers(1, seconds=0.1), scene.holder
+    holder.begin()
+    claim = asker.claim()
+    holder.sees(1)
+    holder.decide()
+
+    def fails(_: object) -> None:
+        raise apsw.IOError("disk I/O error")
+
+    monkeypatch.setattr(writer_lock, "try_to_begin", fails)
     time.sleep(0.3)
     holder.commit()
     assert len(won([claim])) == 1

@@ -126,11 +126,16 @@ class WriterLock:
         try:
             while True:
                 heard = asking.heard()
-                if asking.is_told():
-                    with reading():
-                        return company.is_answered(self._find)
-                if self._has_begun():
-                    return True
+                try:
+                    if asking.is_told():
+                        with reading():
+                            return company.is_answered(self._find)
+                    if self._has_begun():
+                        return True
+                except StoreDown:
+                    # That would say that nothing is written, and somebody may be about to.
+                    if asking.withdraw():
+                        raise
                 now = time.monotonic()
                 if now >= deadline and asking.withdraw():
                     return False
