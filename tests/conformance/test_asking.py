@@ -23,6 +23,7 @@ from interlock.runtime.requests import REQUESTS
 from interlock.store import writer_lock
 from interlock.store.asking import Asking
 from interlock.store.beside import Beside
+from interlock.store.sqlite_blocking import BlockingSqlite
 from interlock.store.sqlite_guests import GuestsFailed
 from interlock.store.turns import Turns
 from tests.conformance.asking import PATIENCE, SPENT, WON, Scene, won
@@ -122,22 +123,32 @@ def test_nobody_is_told_that_what_a_batch_went_without_is_decided(scene: Scene) 
     shared.close()
 
 
-def test_the_store_begins_again_alone_when_its_guests_fail(
+def test_the_store_begins_again_alone_when_its_guests_fail_in_the_time_that_is_left(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene.issue(2)
     (asker,), holder = scene.askers(1), scene.holder
     monkeypatch.setattr(Asking, "promise", lambda *_: False)
-    holder.begin()
-    claim = asker.claim()
-    holder.sees(1)
+    waits: list[float] = []
+    begin = BlockingSqlite._begin
+
+    def noted(self: BlockingSqlite, seconds: float, *company: Any) -> bool:
+        waits.append(seconds)
+        return begin(self, seconds, *company)
+
+    monkeypatch.setattr(BlockingSqlite, "_begin", noted)
+    request = REQUESTS.encode([asker.claim_of("guest")], lambda _: None)
+    assert request is not None
+    assert holder.others.ask(request)
     members = [Pending(asker.claim_of("own"), cast("Any", None), now=0.0, budget=1.0, weight=0)]
     batch = Batch(new_id("batch"), members, new_id, REQUESTS)
-    holder.file._database.execute("ROLLBACK")
     holder.file.transact(batch.transaction(PATIENCE))
     assert isinstance(batch.outcomes[members[0]], GrantUse)
-    assert len(won([claim])) == 1
-    assert (holder.count(WON), holder.count(SPENT)) == (2, 2)
+    assert (holder.count(WON), holder.count(SPENT)) == (1, 1)
+    assert not holder.others.is_told()
+    first, second = waits
+    assert second < first == PATIENCE
+    holder.others.drop()
 
 
 def test_whoever_is_promised_a_commit_that_does_not_come_says_that_it_does_not_know(

@@ -60,6 +60,10 @@ class Transaction(msgspec.Struct, frozen=True):
     acquire_seconds: float
     company: Company | None = None
 
+    def after(self, seconds: float) -> Transaction:
+        """The same, with so much less time to wait."""
+        return msgspec.structs.replace(self, acquire_seconds=max(0.0, self.acquire_seconds - seconds))
+
 
 class WriteConflict(Exception):
     """Somebody else wrote a key first, or is writing it; load again and decide again. Nothing was written."""

@@ -106,10 +106,11 @@ class SqliteStore:
 
     async def transact(self, transaction: Transaction) -> None:
         async with self.turn:
+            began = time.monotonic()
             try:
                 await self._carry(transaction)
             except GuestsFailed:
-                await self._carry(transaction, alone=True)
+                await self._carry(transaction.after(time.monotonic() - began), alone=True)
 
     async def committed(self, batch_id: str, within_seconds: float) -> bool:
         """Settled by a write: it also overwrites what a COMMIT that failed half-way left in the log."""

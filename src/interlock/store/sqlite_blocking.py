@@ -6,6 +6,7 @@ or change the schema is not its work.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TypeVar
 
@@ -43,10 +44,11 @@ class BlockingSqlite:
 
     def transact(self, transaction: Transaction) -> None:
         """Load, decide, write and commit, or raise as `BatchStore.transact` does."""
+        began = time.monotonic()
         try:
             self._carry(transaction)
         except GuestsFailed:
-            self._carry(transaction, alone=True)
+            self._carry(transaction.after(time.monotonic() - began), alone=True)
 
     def committed(self, batch_id: str, within_seconds: float) -> bool:
         """Settle an unknown COMMIT for ever: True if it happened, False if it now never can."""

@@ -166,7 +166,6 @@ class WriterLock:
         except StoreDown:
             roll_back(self._database)
             raise
-        self._taken_along = []
         self._began_at = time.monotonic()
         self._taken_along = []  # What a transaction took along that came to nothing is not decided by this one.
         return True
