@@ -28,6 +28,7 @@ SIZE = 6
 BLOWS = 30
 SUPPLY = 4_000
 STOPPED_SECONDS = 0.3
+STOPPED_PAST_THE_BUDGET = 2.5
 PATIENCE = 60  # a hang guard
 
 
@@ -67,11 +68,11 @@ class Company:
         self._members.append(successor)
         self._ask(successor)
 
-    def stop(self) -> None:
-        """Stop one in the middle of what it does, for a while."""
+    def stop(self, seconds: float) -> None:
+        """Stop one in the middle of what it does, for so long."""
         victim = random.choice(self._members)
         os.kill(victim.process.pid, signal.SIGSTOP)
-        self.go_on(STOPPED_SECONDS)
+        self.go_on(seconds)
         os.kill(victim.process.pid, signal.SIGCONT)
 
     def finish(self) -> None:
@@ -120,7 +121,7 @@ def test_processes_that_decide_for_each_other_may_be_killed_and_stopped_at_any_m
         if blow % 3:
             company.kill()
         else:
-            company.stop()
+            company.stop(STOPPED_SECONDS if blow % 15 else STOPPED_PAST_THE_BUDGET)
         if blow % 8 == 7:
             _supply(store_url)
     company.finish()
