@@ -1,4 +1,4 @@
-"""The statements of a claim in its transaction, with nothing decided: what this machine can do at most.
+"""The statements of a claim in its transaction, with nothing decided: the most that a commit for each claim allows.
 
 The rows that are written are copies of those that a claim has written to the store before.
 """

@@ -224,3 +224,28 @@ def test_who_withdraws_and_who_promises_exclude_each_other(tmp_path: Path) -> No
     assert holder.promise(holder.requests())
     assert not asks.withdraw()
     assert holder.requests() == []  # nobody takes it along a second time
+
+
+def test_what_was_asked_for_does_not_stay_beside_the_file(scene: Scene) -> None:
+    scene.issue(2)
+    askers, holder = scene.askers(2), scene.holder
+    secret = b'{"token":"s3cret"}'
+    holder.begin()
+    claims = [asker.claim(args=secret) for asker in askers]
+    holder.sees(2)
+    turn = scene.path.parent / "a.db-turn"
+    assert b"s3cret" in turn.read_bytes()
+    holder.decide()
+    holder.commit()
+    won(claims)
+    assert b"s3cret" not in turn.read_bytes()
+
+
+def test_nor_what_one_asked_for_that_has_ended(tmp_path: Path) -> None:
+    gone, here = Beside(tmp_path / "a.db"), Beside(tmp_path / "a.db")
+    assert Asking(gone, Turns(gone)).ask(b"s3cret")
+    gone.close()
+    assert here.open(make=False)
+    assert Asking(here, Turns(here)).requests() == []
+    assert b"s3cret" not in (tmp_path / "a.db-turn").read_bytes()
+    here.close()

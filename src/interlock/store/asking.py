@@ -34,6 +34,7 @@ _NUMBER_MAX = 2**32 - 1
 _FIRST_REQUEST = 4096
 _REQUEST_BYTES = (BYTES - _FIRST_REQUEST) // _PLACES
 _HEAD = struct.Struct("=II")
+_NO_REQUEST = bytes(_REQUEST_BYTES)
 _AGREEING = 0  # the byte that is locked to promise or to withdraw
 
 
@@ -103,7 +104,7 @@ class Asking:
     def drop(self) -> None:
         """Ask no longer; for whoever has the writer lock, or knows what was decided."""
         if self._place is not None:
-            self._set(self._place, _OPEN, 0)
+            self._clear(self._place)
 
     # For whoever has the writer lock.
 
@@ -116,7 +117,7 @@ class Asking:
         for place, number in open_places:
             if not self._shared.is_locked(_lock_of(place)):
                 # Whoever asked has ended. It may have been long ago, and nobody would have what is decided now.
-                self._set(place, _OPEN, 0)
+                self._clear(place)
                 continue
             at = _FIRST_REQUEST + place * _REQUEST_BYTES
             length, checksum = _HEAD.unpack_from(shared, at)
@@ -185,6 +186,13 @@ class Asking:
         if self._place is None:
             raise RuntimeError("nothing was asked")
         return self._place
+
+    def _clear(self, place: int) -> None:
+        """Nothing is asked here, and what was is nobody's to read: the database keeps only digests of arguments."""
+        self._set(place, _OPEN, 0)
+        if self._shared.mapped is not None:
+            at = _FIRST_REQUEST + place * _REQUEST_BYTES
+            self._shared.mapped[at : at + _REQUEST_BYTES] = _NO_REQUEST
 
     def _ring(self, *places: int) -> None:
         self._shared.futex(_BELL).wake_all(sum(1 << place for place in places))
