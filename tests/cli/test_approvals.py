@@ -59,6 +59,18 @@ def test_the_page_has_everything_and_the_commands_to_decide(house: Terminal, fin
         assert part in page
 
 
+def test_the_page_warns_while_too_few_people_may_decide(house: Terminal) -> None:
+    job = house.submit("finance.payment.execute", 20_000, "--env", "production")
+    page = house("approval", job["id"]).out
+    assert "! it needs 2 people of finance; nobody may decide it" in page
+    assert "interlock key create NAME --kind person --roles review --groups finance" in page
+    words = ("--kind", "person", "--roles", "review", "--groups", "finance")
+    house.key("noor", *words)
+    assert "needs 2 people of finance; only 1 may decide it" in house("approval", job["id"]).out
+    house.key("omar", *words)
+    assert "may decide it" not in house("approval", job["id"]).out
+
+
 def test_the_page_warns_when_the_policy_moved_on(house: Terminal) -> None:
     job = house.submit()
     house("policy", "apply", house.file("policy.yaml", POLICY.replace("10000", "20000")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from interlock.cli.job_page import decision_text, say_payload, target_text, waiting_for
@@ -55,7 +56,23 @@ def say_approval(request: ApprovalRequest) -> None:
     _say_evidence(job.evidence)
     _say_votes(approval.votes)
     _say_drift(request)
+    _say_people(request)
     _say_next(request)
+
+
+def too_few_people(approval: Approval, people_able: int | None) -> str | None:
+    """What keeps a request from ever being approved, if there are too few who may decide it."""
+    if people_able is None or people_able >= approval.quorum:
+        return None
+    needed = f"{counted(approval.quorum, 'person', 'people')}{_whom(approval)}"
+    able = f"only {people_able} may decide it" if people_able else "nobody may decide it"
+    return f"needs {needed}; {able}"
+
+
+def way_to_more_people(approval: Approval) -> str:
+    """The command that makes one more who may decide it."""
+    group = f" --groups {quote(safe(approval.groups[0]))}" if approval.groups else ""
+    return f"interlock key create NAME --kind person --roles review{group}"
 
 
 def _row(job: Job, approval: Approval) -> tuple[str | Cell, ...]:
@@ -84,9 +101,12 @@ def _state(request: ApprovalRequest) -> str:
 
 def _who(approval: Approval) -> str:
     people = counted(approval.quorum, "person", "different people")
-    whom = f" of {listed(approval.groups)}" if approval.groups else " with the role review"
     own = "the submitter may be one" if approval.self_approval else "never the submitter"
-    return f"{people}{whom}; {own}"
+    return f"{people}{_whom(approval)}; {own}"
+
+
+def _whom(approval: Approval) -> str:
+    return f" of {listed(approval.groups)}" if approval.groups else " with the role review"
 
 
 def _say_evidence(evidence: Sequence[Evidence]) -> None:
@@ -124,6 +144,16 @@ def _say_drift(request: ApprovalRequest) -> None:
             painted(
                 "! what is stored no longer matches its hash; do not approve, find out who changed it", "red"
             ),
+        )
+
+
+def _say_people(request: ApprovalRequest) -> None:
+    why = too_few_people(request.approval, request.people_able) if request.state == "pending" else None
+    if why is not None:
+        say(
+            "",
+            painted(f"! it {why}", "yellow"),
+            f"  an admin can add somebody with: {way_to_more_people(request.approval)}",
         )
 
 

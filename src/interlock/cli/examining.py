@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from shlex import quote
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
+from interlock.cli.approval_page import too_few_people, way_to_more_people
 from interlock.cli.connection import listing, typed
-from interlock.cli.wording import counted, listed, safe
+from interlock.cli.wording import counted, safe
 from interlock.sdk.models import Approval, Job, Policy
 from interlock.sdk.outcomes import Conflict, Forbidden, NotFound, UnexpectedAnswer
 
@@ -156,17 +156,14 @@ def drifted_approvals(seen: Examined) -> Iterator[Finding]:
 def undecidable_approvals(seen: Examined) -> Iterator[Finding]:
     """Which requests need more people than there are?"""
     for job, approval in _asked(seen):
-        able = seen.people_able.get(job.id)
-        if able is not None and able < approval.quorum:
-            whom = f" of {listed(approval.groups)}" if approval.groups else " with the role review"
+        why = too_few_people(approval, seen.people_able.get(job.id))
+        if why is not None:
             yield Finding(
                 level="wrong",
                 about="people",
-                text=f"{job.id} needs {counted(approval.quorum, 'person', 'people')}{whom}; "
-                + (f"only {able} may decide it" if able else "nobody may decide it"),
+                text=f"{job.id} {why}",
                 since=approval.requested_at,
-                next_step="interlock key create NAME --kind person --roles review"
-                + (f" --groups {quote(safe(approval.groups[0]))}" if approval.groups else ""),
+                next_step=way_to_more_people(approval),
             )
 
 
