@@ -215,15 +215,46 @@ def test_who_withdraws_and_who_promises_exclude_each_other(tmp_path: Path) -> No
     asks, holder = Asking(mine, Turns(mine)), Asking(yours, Turns(yours))
     assert asks.ask(b"something")
     assert yours.open(make=False)
-    assert mine.try_lock(0)
-    assert not holder.promise(holder.requests())  # somebody is about to withdraw
-    mine.unlock(0)
-    assert yours.try_lock(0)
+    (request,) = holder.requests()
+    byte = asking._agreeing(request.place)
+    assert mine.try_lock(byte)
+    assert not holder.promise([request])  # somebody is about to withdraw
+    assert holder.requests() == []  # and may have been stopped there, which must not fail every batch
+    mine.unlock(byte)
+    assert yours.try_lock(byte)
     assert not asks.withdraw()  # somebody is about to promise
-    yours.unlock(0)
+    yours.unlock(byte)
     assert holder.promise(holder.requests())
     assert not asks.withdraw()
     assert holder.requests() == []  # nobody takes it along a second time
+
+
+def test_what_is_promised_to_one_is_taken_back_if_another_has_withdrawn(tmp_path: Path) -> None:
+    files = [Beside(tmp_path / "a.db") for _ in range(3)]
+    first, second, holder = (Asking(file, Turns(file)) for file in files)
+    assert first.ask(b"one")
+    assert second.ask(b"two")
+    assert files[2].open(make=False)
+    taken = holder.requests()
+    assert len(taken) == 2
+    assert second.withdraw()
+    assert not holder.promise(taken)
+    assert [request.body for request in holder.requests()] == [b"one"]
+    assert first.withdraw()
+
+
+def test_whoever_is_stopped_while_it_agrees_keeps_nobody_else_in_doubt(tmp_path: Path) -> None:
+    files = [Beside(tmp_path / "a.db") for _ in range(3)]
+    stopped, other, holder = (Asking(file, Turns(file)) for file in files)
+    assert stopped.ask(b"one")
+    assert other.ask(b"two")
+    assert files[0].try_lock(asking._agreeing(0))  # as in the middle of its `withdraw`
+    assert files[2].open(make=False)
+    (request,) = holder.requests()
+    assert request.body == b"two"
+    assert holder.promise([request])
+    holder.tell([request])
+    assert other.is_told()
 
 
 def test_what_was_asked_for_does_not_stay_beside_the_file(scene: Scene) -> None:

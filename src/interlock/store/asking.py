@@ -6,8 +6,9 @@ along what it finds there, commits, and tells those that waited. What they are t
 database for what was decided, and decide for themselves if it is not there.
 
 Only one thing must be certain: whoever gives up has nobody decide for it later. So a request is promised just before
-the COMMIT that carries it, and withdrawn, each with one byte of the file locked: what was withdrawn cannot be promised,
-and who was promised something does not know how it ends and must look.
+the COMMIT that carries it, and withdrawn, each with the same byte of the file locked: what was withdrawn cannot be
+promised, and who was promised something does not know how it ends and must look. Each place has a byte of its own, so
+that whoever is stopped while it has one keeps nobody else in doubt.
 """
 
 from __future__ import annotations
@@ -35,7 +36,6 @@ _FIRST_REQUEST = 4096
 _REQUEST_BYTES = (BYTES - _FIRST_REQUEST) // _PLACES
 _HEAD = struct.Struct("=II")
 _NO_REQUEST = bytes(_REQUEST_BYTES)
-_AGREEING = 0  # the byte that is locked to promise or to withdraw
 
 
 class Request(NamedTuple):
@@ -91,15 +91,16 @@ class Asking:
 
     def withdraw(self) -> bool:
         """Whether nobody will decide the request any more; False if somebody may be about to commit it."""
-        if not self._shared.try_lock(_AGREEING):
+        place = self._own()
+        if not self._shared.try_lock(_agreeing(place)):
             return False
         try:
-            if self._get(self._own(), _PROMISED) == self._number:
+            if self._get(place, _PROMISED) == self._number:
                 return False
             self.drop()
             return True
         finally:
-            self._shared.unlock(_AGREEING)
+            self._shared.unlock(_agreeing(place))
 
     def drop(self) -> None:
         """Ask no longer; for whoever has the writer lock, or knows what was decided."""
@@ -119,6 +120,8 @@ class Asking:
                 # Whoever asked has ended. It may have been long ago, and nobody would have what is decided now.
                 self._clear(place)
                 continue
+            if self._shared.is_locked(_agreeing(place)):
+                continue  # It is about to withdraw.
             at = _FIRST_REQUEST + place * _REQUEST_BYTES
             length, checksum = _HEAD.unpack_from(shared, at)
             body = shared[at + _HEAD.size : at + min(_HEAD.size + length, _REQUEST_BYTES)]
@@ -128,16 +131,12 @@ class Asking:
 
     def promise(self, requests: Sequence[Request]) -> bool:
         """Whether all of them are still wanted, and nobody can withdraw one any more."""
-        if not self._shared.try_lock(_AGREEING):
-            return False
-        try:
-            if any(self._get(request.place, _OPEN) != request.number for request in requests):
+        for count, request in enumerate(requests):
+            if not self._promise_one(request):
+                for promised in requests[:count]:
+                    self._set(promised.place, _PROMISED, 0)
                 return False
-            for request in requests:
-                self._set(request.place, _PROMISED, request.number)
-            return True
-        finally:
-            self._shared.unlock(_AGREEING)
+        return True
 
     def tell(self, requests: Sequence[Request]) -> None:
         """Tell whoever left these that they are decided."""
@@ -187,6 +186,17 @@ class Asking:
             raise RuntimeError("nothing was asked")
         return self._place
 
+    def _promise_one(self, request: Request) -> bool:
+        if not self._shared.try_lock(_agreeing(request.place)):
+            return False
+        try:
+            if self._get(request.place, _OPEN) != request.number:
+                return False
+            self._set(request.place, _PROMISED, request.number)
+            return True
+        finally:
+            self._shared.unlock(_agreeing(request.place))
+
     def _clear(self, place: int) -> None:
         """Nothing is asked here, and what was is nobody's to read: the database keeps only digests of arguments."""
         self._set(place, _OPEN, 0)
@@ -209,6 +219,11 @@ class Asking:
 
 def _word(place: int, what: int) -> int:
     return _FIRST_PLACE + place * _PLACE.size + what
+
+
+def _agreeing(place: int) -> int:
+    """The byte that is locked to promise or to withdraw what is asked there."""
+    return place
 
 
 def _lock_of(place: int) -> int:

@@ -23,7 +23,7 @@ from interlock.store.sqlite_driver import connect
 from tests.harness.soak import dose
 from tests.races.grants.crowd import Claimant
 
-TASK = "race"
+TASK, PATTERN = "race", "pattern-of-race"
 SIZE = 6
 BLOWS = 30
 SUPPLY = 4_000
@@ -144,23 +144,24 @@ def test_processes_that_decide_for_each_other_may_be_killed_and_stopped_at_any_m
 
 
 def _supply(store_url: str) -> None:
-    """So many grants, as copies of one."""
+    """So many grants, as copies of one that nobody claims."""
     store = DirectStore(store_url, acquire_seconds=PATIENCE)
     issued = store.run(
-        IssueGrant(caller=store.caller, grant_id=new_id("gnt"), task=TASK, expires_seconds=3600)
+        IssueGrant(caller=store.caller, grant_id=new_id("gnt"), task=PATTERN, expires_seconds=3600)
     )
     store.close()
     database = connect(store_url.removeprefix("sqlite:///"))
     database.set_busy_timeout(PATIENCE * 1000)
     columns = [row[1] for row in database.execute(f"PRAGMA table_info({GRANTS.table})").fetchall()]
-    others = ", ".join(name for name in columns if name not in ("id", "body"))
+    others = ", ".join(name for name in columns if name not in ("id", "body", "task"))
     database.execute("BEGIN IMMEDIATE")
     for _ in range(SUPPLY):
         copy = new_id("gnt")
         database.execute(
-            f"INSERT INTO {GRANTS.table} (id, body, {others}) "
-            f"SELECT ?1, replace(body, id, ?1), {others} FROM {GRANTS.table} WHERE id = ?2",
-            (copy, issued.id),
+            f"INSERT INTO {GRANTS.table} (id, task, body, {others}) "
+            f"SELECT ?1, ?3, replace(replace(body, id, ?1), task, ?3), {others} "
+            f"FROM {GRANTS.table} WHERE id = ?2",
+            (copy, issued.id, TASK),
         )
     database.execute("COMMIT")
     database.close()
