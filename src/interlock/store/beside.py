@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import mmap
 import os
 import stat
@@ -64,22 +65,23 @@ class Beside:
 
     def try_lock(self, byte: int) -> bool:
         """Have one byte to oneself until `unlock`, or until this process ends; False if somebody else has it."""
-        with contextlib.suppress(OSError):
-            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
-            return True
-        return False
+        try:
+            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _lock(fcntl.F_WRLCK, byte))
+        except OSError:
+            return False
+        return True
 
     def is_locked(self, byte: int) -> bool:
         """Whether somebody else has that byte."""
-        with contextlib.suppress(OSError):
-            asked = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
-            kind: int = _LOCK.unpack(fcntl.fcntl(self._file, fcntl.F_OFD_GETLK, asked))[0]
-            return kind != fcntl.F_UNLCK
-        return False
+        try:
+            found = fcntl.fcntl(self._file, fcntl.F_OFD_GETLK, _lock(fcntl.F_WRLCK, byte))
+        except OSError:
+            return False
+        return _LOCK.unpack(found)[0] != fcntl.F_UNLCK
 
     def unlock(self, byte: int) -> None:
         with contextlib.suppress(OSError):
-            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _LOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, byte, 1, 0))
+            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _lock(fcntl.F_UNLCK, byte))
 
     def close(self) -> None:
         self._futexes.clear()
@@ -87,6 +89,12 @@ class Beside:
             self._map.close()
             os.close(self._file)
             self._map = None
+
+
+@functools.cache
+def _lock(kind: int, byte: int) -> bytes:
+    """What fcntl is asked for: it is one of few, for each of the commands that others ask for."""
+    return _LOCK.pack(kind, os.SEEK_SET, byte, 1, 0)
 
 
 def _make(path: Path, database: Path) -> None:
