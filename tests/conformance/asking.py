@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -139,6 +139,13 @@ class Scene:
         made = [Asker(self.url, self._pool, seconds) for _ in range(count)]
         self._askers += made
         return made
+
+    def claims_of(self, askers: Sequence[Asker]) -> list[Future[GrantUse | NotClaimed]]:
+        """What all of them ask for once the holder has the lock, and sees it."""
+        self.holder.begin()
+        claims = [asker.claim() for asker in askers]
+        self.holder.sees(len(askers))
+        return claims
 
     def close(self) -> None:
         for asker in self._askers:

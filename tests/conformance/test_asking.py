@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, cast
 
 import apsw
@@ -29,20 +26,10 @@ from interlock.store.turns import Turns
 from tests.conformance.asking import PATIENCE, SPENT, WON, Scene, won
 
 
-@pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    with ThreadPoolExecutor(8) as pool:
-        scene = Scene(tmp_path, pool)
-        yield scene
-        scene.close()
-
-
 def test_one_commit_carries_what_others_ask_for(scene: Scene) -> None:
     scene.issue(4)
     askers, holder = scene.askers(3), scene.holder
-    holder.begin()
-    claims = [asker.claim() for asker in askers]
-    holder.sees(3)
+    claims = scene.claims_of(askers)
     before = holder.count("batches")
     (own,) = holder.decide(askers[0].claim_of("own"))
     holder.commit()
@@ -55,9 +42,7 @@ def test_one_commit_carries_what_others_ask_for(scene: Scene) -> None:
 def test_whoever_gave_up_has_nobody_decide_for_it_later(scene: Scene) -> None:
     scene.issue(1)
     (asker,), holder = scene.askers(1, seconds=0.1), scene.holder
-    holder.begin()
-    claim = asker.claim()
-    holder.sees(1)
+    (claim,) = scene.claims_of([asker])
     requests = holder.lock.take_along()
     assert len(requests) == 1
     with pytest.raises(LockBusy):
@@ -88,9 +73,7 @@ def test_a_batch_goes_without_a_guest_that_was_withdrawn_while_it_was_decided(
 ) -> None:
     scene.issue(2)
     (asker,), holder = scene.askers(1, seconds=0.2), scene.holder
-    holder.begin()
-    claim = asker.claim()
-    holder.sees(1)
+    (claim,) = scene.claims_of([asker])
     decide = ClaimGrant.decide
 
     def slow(self: ClaimGrant, world: World) -> GrantUse | NotClaimed:
@@ -172,9 +155,7 @@ def test_whoever_is_promised_a_commit_that_does_not_come_says_that_it_does_not_k
 def test_whoever_is_promised_a_commit_waits_for_it_beyond_its_budget(scene: Scene) -> None:
     scene.issue(1)
     (asker,), holder = scene.askers(1, seconds=0.1), scene.holder
-    holder.begin()
-    claim = asker.claim()
-    holder.sees(1)
+    (claim,) = scene.claims_of([asker])
     holder.decide()
     time.sleep(0.3)
     holder.commit()
@@ -186,9 +167,7 @@ def test_whoever_is_promised_a_commit_waits_for_it_while_the_file_fails(
 ) -> None:
     scene.issue(1)
     (asker,), holder = scene.askers(1, seconds=0.1), scene.holder
-    holder.begin()
-    claim = asker.claim()
-    holder.sees(1)
+    (claim,) = scene.claims_of([asker])
     holder.decide()
 
     def fails(_: object) -> None:
@@ -204,9 +183,7 @@ def test_whoever_is_promised_a_commit_waits_for_it_while_the_file_fails(
 def test_one_that_ends_without_a_word_leaves_no_doubt(scene: Scene, has_committed: bool) -> None:
     scene.issue(2)
     askers, holder = scene.askers(2), scene.holder
-    holder.begin()
-    claims = [asker.claim() for asker in askers]
-    holder.sees(2)
+    claims = scene.claims_of(askers)
     holder.decide()
     if has_committed:
         holder.commit_and_end()
@@ -219,9 +196,7 @@ def test_one_that_ends_without_a_word_leaves_no_doubt(scene: Scene, has_committe
 def test_a_no_is_left_to_whoever_asked_and_recorded_once(scene: Scene) -> None:
     scene.issue(1)
     askers, holder = scene.askers(2), scene.holder
-    holder.begin()
-    claims = [asker.claim() for asker in askers]
-    holder.sees(2)
+    claims = scene.claims_of(askers)
     holder.decide()
     holder.commit()
     found = [claim.result(PATIENCE) for claim in claims]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
@@ -21,14 +19,6 @@ from interlock.runtime.service import Service, open_service
 from interlock.runtime.settings import settings_from
 from interlock.store.sqlite import SqliteStore
 from tests.conformance.asking import PATIENCE, SPENT, WON, Scene
-
-
-@pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    with ThreadPoolExecutor(8) as pool:
-        scene = Scene(tmp_path, pool)
-        yield scene
-        scene.close()
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -30,20 +29,10 @@ CLAIM = ClaimGrant(
 )
 
 
-@pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    with ThreadPoolExecutor(8) as pool:
-        scene = Scene(tmp_path, pool)
-        yield scene
-        scene.close()
-
-
 def test_a_word_that_something_was_decided_is_not_believed(scene: Scene) -> None:
     scene.issue(1)
     (asker,), holder = scene.askers(1), scene.holder
-    holder.begin()
-    claim = asker.claim()
-    holder.sees(1)
+    (claim,) = scene.claims_of([asker])
     holder.others.tell(holder.others.requests())
     time.sleep(0.05)
     assert not claim.done()
@@ -70,9 +59,7 @@ def test_a_spoilt_request_harms_nobody(
         monkeypatch.setattr(asking, "crc32", lambda *_: 7)
     scene.issue(2)
     (asker,), holder = scene.askers(1), scene.holder
-    holder.begin()
-    claim = asker.claim()
-    holder.sees(1)
+    (claim,) = scene.claims_of([asker])
     (request,) = holder.others.requests()
     with (scene.path.parent / "a.db-turn").open("r+b") as file:
         at = file.read().index(request.body)
@@ -132,9 +119,7 @@ def test_a_request_that_says_more_than_this_program_understands_is_left_alone() 
 def test_a_signature_that_is_required_meanwhile_is_required(scene: Scene) -> None:
     scene.issue(1)
     (asker,), holder = scene.askers(1), scene.holder
-    holder.begin()
-    claim = asker.claim()
-    holder.sees(1)
+    (claim,) = scene.claims_of([asker])
     holder.file._database.execute(
         "INSERT INTO grant_terms (tenant, id, version, body) VALUES ('default', 'terms', 1, ?)",
         ('{"tenant":"default","id":"terms","version":1,"signed_tasks":["t"]}',),

@@ -20,9 +20,7 @@ from interlock.grants.consuming import (
     use_id,
 )
 from interlock.grants.explaining import latest_reads, why_none_is_open
-from interlock.grants.fitting import (
-    needs_signature,
-)
+from interlock.grants.fitting import needs_signature
 from interlock.grants.model import (
     GRANT_TERMS,
     GRANT_USES,

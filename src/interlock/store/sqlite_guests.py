@@ -26,8 +26,8 @@ def decide_and_write(
         has_changes = batches.decide_and_write(transaction, company.take_along(requests))
         if lock.promise():
             return has_changes
-    except Exception as error:
-        company.take_along(())
-        raise GuestsFailed from error
+        why = None
+    except Exception as error:  # noqa: BLE001 - whatever it was, the batch may do without its guests
+        why = error
     company.take_along(())
-    raise GuestsFailed
+    raise GuestsFailed from why
