@@ -183,6 +183,7 @@ def _verb(verb: str, summary: str, body: type[Body], answer: Any) -> Operation[K
     return Operation(
         id=f"{verb}_lease", method="POST", path=f"/api/v1/leases/{{lease_id}}/{verb}", tag=_TAG, roles=_OWNERS,
         parameters=_ID, summary=summary, body=body, answers={200: LeaseView}, answer=answer, problems=_STALE,
+        loopless=True,
     )  # fmt: skip
 
 
@@ -228,5 +229,6 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         id="check_lease", method="POST", path="/api/v1/leases/{lease_id}/check", tag=_TAG, roles=READERS,
         parameters=_ID, summary="Tell a sink whether a fence is current", body=CheckBody,
         answers={200: CheckedView}, answer=check,
+        loopless=True,
     ),
 )  # fmt: skip

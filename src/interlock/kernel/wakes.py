@@ -22,6 +22,10 @@ class Wakes:
         """Wake everyone: used when hints may have been lost."""
         self.publish(tuple(self._waiting))
 
+    def is_awaited(self, topics: Iterable[str]) -> bool:
+        """Whether anybody waits on one of these topics; any thread may ask."""
+        return any(topic in self._waiting for topic in topics)
+
     def subscribe(self, *topics: str) -> Subscription:
         """Start listening; subscribe before reading the state, or a wake-up in between is lost."""
         return Subscription(self._waiting, topics)

@@ -27,7 +27,7 @@ FILE = "sqlite:///"
 _SETTLE_SECONDS = 2.0
 
 
-def file_of(store_url: str) -> BlockingSqlite | None:
+def file_of(store_url: str, *, copies_beside: bool = False) -> BlockingSqlite | None:
     """The store's file, if it is one and its schema needs no work; None leaves the store to a kernel."""
     path = Path(store_url.removeprefix(FILE))
     if not store_url.startswith(FILE) or not path.exists():
@@ -36,7 +36,7 @@ def file_of(store_url: str) -> BlockingSqlite | None:
     from interlock.store.sqlite_driver import FAILED
 
     try:
-        file = BlockingSqlite(path)
+        file = BlockingSqlite(path, copies_beside=copies_beside)
     except FAILED:
         return None
     try:

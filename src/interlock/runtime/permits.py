@@ -28,7 +28,10 @@ class SigningUnavailable(Fault):
 class PermitSigner:
     """Signs for this process with the deployment's current key."""
 
-    def __init__(self, kernel: Kernel, store: Store, secret: str) -> None:
+    def __init__(
+        self, kernel: Kernel, store: Store, secret: str, *, recent_seconds: float = _RECENT_SECONDS
+    ) -> None:
+        self._recent_seconds = recent_seconds
         self._kernel = kernel
         self._store = store
         self._secret = secret
@@ -42,7 +45,7 @@ class PermitSigner:
 
     async def ring(self) -> KeyRing:
         """The keys as they are now, or were a moment ago; the first is made when it is first needed."""
-        if self._ring is None or time.monotonic() - self._looked_at > _RECENT_SECONDS:
+        if self._ring is None or time.monotonic() - self._looked_at > self._recent_seconds:
             kept = await self._store.get(KEY_RINGS, DEPLOYMENT, RING_ID)
             if kept is None:
                 kept = await self._kernel.run(EnsureKey(offered=make_key(self._secret)))

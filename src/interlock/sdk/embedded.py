@@ -2,8 +2,9 @@
 
 The service lives on an event loop of its own, in a daemon thread that starts with the first call. The
 blocking and the async client share it, so neither is stalled by what the program's own loop is doing,
-and all clients of one store share one service. A forked child opens its own: threads do not survive a
-fork, and neither side may touch the other's database handles.
+and all clients of one store share one service. A thread that is alone with it need not go there for every
+call. A forked child opens its own service: threads do not survive a fork, and neither side may touch the
+other's database handles.
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ MEMORY = ("memory:", "memory://")
 class Service(Protocol):
     """What `interlock.runtime.embedded.open_embedded` returns."""
 
+    def note_caller(self) -> None: ...
+    def respond_here(self, request: http.Request, timeout_seconds: float) -> http.Response | None: ...
     async def respond(self, request: http.Request) -> http.Response: ...
     async def close(self) -> None: ...
 
 
 class EmbeddedTransport:
-    """Calls the service on its loop and blocks until it answers."""
+    """Calls the service and blocks until it answers: right here if nobody else calls it, and else on its loop."""
 
     def __init__(self, store: str | None) -> None:
         self._place = _Place(store)
@@ -47,7 +50,11 @@ class EmbeddedTransport:
     def send(self, request: Request) -> Response:
         """Carry one request."""
         _registry.note_user()
-        submitted = self._place.opened().submit(request)
+        host = self._place.opened()
+        answer = host.respond_here(request)
+        if answer is not None:
+            return answer
+        submitted = host.submit(request)
         try:
             return submitted.result()
         except BaseException:
@@ -99,7 +106,12 @@ class _Host:
             self._stop()
             raise
 
+    def respond_here(self, request: Request) -> Response | None:
+        answer = self._service.respond_here(_asked(request), request.timeout_seconds)
+        return None if answer is None else _answered(answer)
+
     def submit(self, request: Request) -> concurrent.futures.Future[Response]:
+        self._service.note_caller()
         return asyncio.run_coroutine_threadsafe(_respond(self._service, request), self._loop)
 
     def close(self) -> None:
@@ -236,18 +248,24 @@ async def _open(store: str) -> Service:
 
 
 async def _respond(service: Service, request: Request) -> Response:
+    try:
+        async with asyncio.timeout(request.timeout_seconds):
+            return _answered(await service.respond(_asked(request)))
+    except TimeoutError as error:
+        raise TransportFailed("no answer in time", may_have_been_received=True) from error
+
+
+def _asked(request: Request) -> http.Request:
     from interlock.api import http
 
-    asked = http.Request(
+    return http.Request(
         method=request.method,
         path=request.path,
         query=request.query,
         headers=request.headers,
         body=request.body,
     )
-    try:
-        async with asyncio.timeout(request.timeout_seconds):
-            answer = await service.respond(asked)
-    except TimeoutError as error:
-        raise TransportFailed("no answer in time", may_have_been_received=True) from error
+
+
+def _answered(answer: http.Response) -> Response:
     return Response(status=answer.status, headers=dict(answer.headers), body=answer.body)

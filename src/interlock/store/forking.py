@@ -30,6 +30,18 @@ class Store(Protocol):
         ...
 
 
+class Blocking(Protocol):
+    """What has a file open without an event loop, whichever thread uses it."""
+
+    def stand_still(self, seconds: float) -> bool:
+        """Close the file, and keep everybody from it until `go_on`; False if it took longer than that."""
+        ...
+
+    def go_on(self) -> None:
+        """The fork is over."""
+        ...
+
+
 class Standstill:
     """One loop's part in one fork: `reached` once its files are closed, `over` once the fork has happened."""
 
@@ -57,9 +69,11 @@ class _Mine(threading.local):
 
     def __init__(self) -> None:
         self.standstills: list[Standstill] = []
+        self.blocking: list[Blocking] = []
 
 
 _watched: dict[Store, asyncio.AbstractEventLoop] = {}
+_blocking: set[Blocking] = set()
 _mine = _Mine()
 
 
@@ -72,7 +86,18 @@ def unwatch(store: Store) -> None:
     _watched.pop(store, None)
 
 
+def watch_blocking(holder: Blocking) -> None:
+    """Have it let go of its file before any thread forks, until `unwatch_blocking`."""
+    _blocking.add(holder)
+
+
+def unwatch_blocking(holder: Blocking) -> None:
+    _blocking.discard(holder)
+
+
 def _before() -> None:
+    # These first: one of them may wait for a loop.
+    _mine.blocking = [holder for holder in tuple(_blocking) if holder.stand_still(_SECONDS_MAX)]
     _mine.standstills = []
     stores: dict[asyncio.AbstractEventLoop, list[Store]] = {}
     for store, loop in tuple(_watched.items()):
@@ -90,6 +115,13 @@ def _before() -> None:
 def _after_in_parent() -> None:
     for still in _mine.standstills:
         still.over.set()
+    for holder in _mine.blocking:
+        holder.go_on()
+
+
+def _after_in_child() -> None:
+    _watched.clear()
+    _blocking.clear()
 
 
 def _loop_of_this_thread() -> asyncio.AbstractEventLoop | None:
@@ -99,4 +131,4 @@ def _loop_of_this_thread() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_watched.clear)
+os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

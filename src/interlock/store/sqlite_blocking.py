@@ -15,7 +15,9 @@ from interlock.kernel.storage import CommitUnknown, Company, StoreDown, Transact
 from interlock.store.clock import Clock, utc_now
 from interlock.store.migrations import newest
 from interlock.store.sqlite_batch import SqliteBatches, select
+from interlock.store.sqlite_checkpoints import Checkpoints
 from interlock.store.sqlite_driver import (
+    CLOSED,
     FULL,
     all_or_nothing,
     connect_durably,
@@ -30,12 +32,18 @@ R = TypeVar("R", bound=Record)
 
 
 class BlockingSqlite:
-    """One connection to an existing file; of one thread."""
+    """One connection to an existing file; for one thread at a time.
 
-    def __init__(self, path: Path, *, clock: Clock = utc_now) -> None:
+    `copies_beside` is for whoever stays: the log is copied back on a thread, and not by every so many calls.
+    """
+
+    def __init__(self, path: Path, *, clock: Clock = utc_now, copies_beside: bool = False) -> None:
         self._database = connect_durably(path)
         self._batches = SqliteBatches(self._database, clock)
         self._lock = WriterLock(self._database, path.absolute())
+        self._checkpoints = Checkpoints(path) if copies_beside else None
+        if self._checkpoints is not None:
+            self._checkpoints.watch(self._database)
 
     def is_current(self) -> bool:
         """Whether the file has the schema that this program knows."""
@@ -67,6 +75,8 @@ class BlockingSqlite:
             return select(self._database.cursor(), kind.key(tenant, record_id))
 
     def close(self) -> None:
+        if self._checkpoints is not None:
+            self._checkpoints.close()
         self._lock.close()
         self._database.close()
 
@@ -92,6 +102,8 @@ class BlockingSqlite:
         except FULL as error:
             # No room for the frame that makes a commit, so there is none.
             raise StoreDown("the disk is full; make room") from error
+        except CLOSED as error:
+            raise StoreDown("the file was closed before COMMIT") from error
         except Exception as error:
             raise CommitUnknown(str(error)) from error
         self._lock.pass_on()

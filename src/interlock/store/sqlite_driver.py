@@ -22,6 +22,7 @@ Bindings = Sequence[ColumnValue] | Mapping[str, ColumnValue]
 OK = apsw.SQLITE_OK
 BUSY = apsw.BusyError
 FULL = apsw.FullError
+CLOSED = apsw.ConnectionClosedError
 FAILED = apsw.Error
 BROKEN = (
     apsw.CantOpenError,

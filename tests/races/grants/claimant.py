@@ -1,9 +1,10 @@
 """A claimant as a process of its own: reads claims from stdin, writes each answer to stdout, a JSON line each.
 
-    python -m tests.races.grants.claimant URL|STORE [KEY]
+    python -m tests.races.grants.claimant URL|STORE|client:STORE [KEY]
 
-A claim with `"stop": true` stops the process (SIGSTOP) inside its own decision, where only an embedded claimant
-has one; a claim with `"die": true` kills it there.
+It asks a server, the store as `interlock exec` does, or the store through `il.claim`. A claim with `"stop": true`
+stops the process (SIGSTOP) inside its own decision, where only an embedded claimant has one; a claim with
+`"die": true` kills it there.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from interlock.grants.claiming import ClaimGrant, NotClaimed
 from interlock.kernel.refusal import Fault
 from interlock.runtime.direct import DirectStore
 
+CLIENT = "client:"
+
 
 def main(place: str, key: str | None = None) -> None:
     """Answer claims until stdin ends."""
-    claim_at = _through_server(place, key) if place.startswith("http") else _on_store(place)
+    claim_at = _way_to(place, key)
     print(json.dumps({"ready": os.getpid()}), flush=True)
     for line in sys.stdin:
         claim: dict[str, Any] = json.loads(line)
@@ -37,15 +40,22 @@ def main(place: str, key: str | None = None) -> None:
         print(json.dumps(claim_at(claim)), flush=True)
 
 
-def _through_server(url: str, key: str | None) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    client = Interlock(url, key, retry=NO_RETRIES)
+def _way_to(place: str, key: str | None) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    if place.startswith("http"):
+        return _through(Interlock(place, key, retry=NO_RETRIES))
+    if place.startswith(CLIENT):
+        return _through(Interlock(store=place.removeprefix(CLIENT), retry=NO_RETRIES))
+    return _on_store(place)
+
+
+def _through(client: Interlock) -> Callable[[dict[str, Any]], dict[str, Any]]:
     client.health()
 
     def claim_at(claim: dict[str, Any]) -> dict[str, Any]:
         try:
             found = client.claim(claim.pop("task"), **claim)
         except InterlockError as error:
-            return {"error": type(error).__name__}
+            return {"error": error.code}
         return {"claimed": found.claimed, "grant_id": found.grant_id, "use": found.use}
 
     return claim_at

@@ -11,6 +11,7 @@ import pytest
 from interlock import Interlock
 from tests.harness.postgres import PostgresServer
 from tests.harness.server import InterlockServer, create_key
+from tests.races.grants.claimant import CLIENT
 from tests.races.grants.crowd import Crowd
 
 # Nobody is to run out of patience because the machine is busy: these tests are about who wins.
@@ -35,16 +36,16 @@ def store_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return f"sqlite:///{Path(tmp_path_factory.mktemp('grants')) / 'interlock.db'}"
 
 
-@pytest.fixture(scope="module", params=["embedded", "two-servers"])
+@pytest.fixture(scope="module", params=["embedded", "client", "two-servers"])
 def meeting(request: pytest.FixtureRequest, store_url: str) -> Iterator[Meeting]:
-    """Eight processes on the store itself, or on two servers of it."""
+    """Eight processes on the store itself, as `exec` claims and as `il.claim` does, or on two servers of it."""
     servers: list[InterlockServer] = []
     crowd = None
     try:
-        if request.param == "embedded":
+        if request.param != "two-servers":
             person = Interlock(store=store_url)
             person.health()
-            crowd = Crowd([(store_url, None)])
+            crowd = Crowd([(f"{CLIENT}{store_url}" if request.param == "client" else store_url, None)])
         else:
             servers = [InterlockServer(store_url, env=PATIENT).start() for _ in range(2)]
             ada = create_key(store_url, "ada", kind="person", roles="review")

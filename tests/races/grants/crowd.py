@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from tests.harness.processes import kill_tree
@@ -70,6 +71,7 @@ class Crowd:
     """Claimants at the given places, in turn."""
 
     def __init__(self, places: Sequence[tuple[str, str | None]], size: int = 8) -> None:
+        self._name = token_hex(4)  # another crowd on the same store has executions of its own
         self.members = [Claimant(*places[number % len(places)]) for number in range(size)]
         for member in self.members:
             assert member.answer() is not None, "a claimant did not start"
@@ -77,7 +79,7 @@ class Crowd:
     def ask(self, task: str, round_name: object = "", **fields: Any) -> list[Any]:
         """All claim at once, each as an execution of its own; returns all answers."""
         for number, member in enumerate(self.members):
-            member.ask(task=task, execution_id=f"{round_name}-{number}", **fields)
+            member.ask(task=task, execution_id=f"{self._name}-{round_name}-{number}", **fields)
         return [member.answer() for member in self.members]
 
     def close(self) -> None:

@@ -1,0 +1,184 @@
+"""Calls of the embedded service that are answered on the thread that makes them.
+
+To go to the service's loop, from there to the thread that commits, and back again costs more than most decisions. Many
+callers share that price with a commit; one alone pays all of it. So a call that nobody is beside, and that waits for
+nothing but the file, is decided right here, by the same operations, over a connection of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, cast
+
+from interlock.api.app import App
+from interlock.api.http import Request, Response
+from interlock.kernel.command import Command
+from interlock.kernel.kernel import Kernel
+from interlock.kernel.record import Kind, Record
+from interlock.kernel.refusal import Fault, Refusal
+from interlock.kernel.storage import StoreDown
+from interlock.runtime import alone
+from interlock.runtime.keyring import Known
+from interlock.runtime.permits import PermitSigner
+from interlock.runtime.service import Service
+from interlock.store import forking
+from interlock.store.contract import Store
+from interlock.store.sqlite_blocking import BlockingSqlite
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Record)
+Opened = Callable[[], BlockingSqlite]
+
+# For so long after another thread has called, callers share batches: they would wait for each other's commits.
+_COMPANY_SECONDS = 0.1
+# How much longer than for the lock a call may wait: for what another process has promised, or for a lost COMMIT.
+_SETTLING_SECONDS = 2.0
+_CLOSE_SECONDS_MAX = 10.0
+
+
+class LoneCalls:
+    """A second way to an open service, for one thread at a time."""
+
+    def __init__(self, app: App[Known, Service], service: Service, loop: asyncio.AbstractEventLoop) -> None:
+        self._url = service.settings.store
+        # Nobody can call off what is waited for here.
+        self._seconds_max = service.settings.acquire_seconds + _SETTLING_SECONDS
+        self._turn = threading.Lock()
+        self._inside: int | None = None
+        self._last = 0
+        self._called_at = self._company_until = float("-inf")
+        self._file: BlockingSqlite | None = None
+        self._is_closed = not self._url.startswith(alone.FILE)
+        here = copy.copy(service)
+        # Operations that need no loop ask a kernel for `run`, and a store for `get`.
+        here.kernel = cast("Kernel", _KernelHere(service.kernel, loop, self._opened))
+        here.store = cast("Store", _StoreHere(service.store, loop, self._opened))
+        # Nobody tells it of a rotation, so it looks each time.
+        here.permits = PermitSigner(here.kernel, here.store, service.settings.secret, recent_seconds=0.0)
+        self._app, self._here = app, here
+        forking.watch_blocking(self)
+
+    def respond(self, request: Request, timeout_seconds: float) -> Response | None:
+        """The answer, or None if the call has to take the service's own way."""
+        if self._is_closed or self._has_company() or timeout_seconds < self._seconds_max:
+            return None
+        if not self._app.is_loopless(request):
+            return None
+        if not self._turn.acquire(blocking=False):
+            self._step_aside()
+            return None
+        try:
+            self._inside = threading.get_ident()
+            return _driven(self._app.respond(request, self._here))
+        finally:
+            self._inside = None
+            self._turn.release()
+
+    def note(self) -> None:
+        """This thread calls the service, in whichever way."""
+        self._has_company()
+
+    def close(self) -> None:
+        """From now on every call takes the service's own way."""
+        forking.unwatch_blocking(self)
+        self._is_closed = True
+        if self._turn.acquire(timeout=_CLOSE_SECONDS_MAX):
+            self._let_go()
+            self._turn.release()
+
+    def stand_still(self, seconds: float) -> bool:
+        """Close the file and let nobody in until `go_on`; False if there is nothing to go on with."""
+        if self._step_aside() or not self._turn.acquire(timeout=seconds):
+            return False
+        self._let_go()
+        return True
+
+    def go_on(self) -> None:
+        """The fork is over."""
+        self._turn.release()
+
+    def _has_company(self) -> bool:
+        """Whether another thread called a moment ago. To be wrong costs time, so nothing is locked for it."""
+        me, now = threading.get_ident(), time.monotonic()
+        if self._last != me and now < self._called_at + _COMPANY_SECONDS:
+            self._company_until = now + _COMPANY_SECONDS
+        self._last, self._called_at = me, now
+        return now < self._company_until
+
+    def _step_aside(self) -> bool:
+        """Whether this very thread is in the middle of a call: then a signal's handler runs, and the call waits for it.
+
+        What the handler asks for must not wait for the call in turn, so that one gives up its transaction. It finds its
+        connection closed, and leaves its command to the kernel unless it is committed.
+        """
+        is_inside = self._inside == threading.get_ident()
+        if is_inside:
+            self._let_go()
+        return is_inside
+
+    def _opened(self) -> BlockingSqlite:
+        if self._file is None:
+            self._file = alone.file_of(self._url, copies_beside=True)
+        if self._file is None:
+            raise StoreDown("the database file is not there, or not as it should be")
+        return self._file
+
+    def _let_go(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+class _KernelHere:
+    """Decides on this thread; what that cannot do, the kernel does on its loop."""
+
+    def __init__(self, kernel: Kernel, loop: asyncio.AbstractEventLoop, opened: Opened) -> None:
+        self._kernel = kernel
+        self._loop = loop
+        self._opened = opened
+
+    async def run(self, command: Command[T], *, weight: int = 0, acquire_seconds: float | None = None) -> T:
+        seconds = self._kernel.limits.acquire_seconds if acquire_seconds is None else acquire_seconds
+        try:
+            result, woken = alone.decide(self._opened(), command, seconds)
+        except (Refusal, Fault):
+            raise
+        except Exception:  # noqa: BLE001 - whatever it was, nothing was written, and the kernel knows what to do
+            running = self._kernel.run(command, weight=weight, acquire_seconds=acquire_seconds)
+            return _awaited(running, self._loop)
+        if self._kernel.wakes.is_awaited(woken):
+            self._loop.call_soon_threadsafe(self._kernel.wakes.publish, woken)
+        return result
+
+
+class _StoreHere:
+    """Reads on this thread; what that cannot do, the store does on its loop."""
+
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, opened: Opened) -> None:
+        self._store = store
+        self._loop = loop
+        self._opened = opened
+
+    async def get(self, kind: Kind[R], tenant: str, record_id: str) -> R | None:
+        try:
+            return self._opened().get(kind, tenant, record_id)
+        except StoreDown:
+            return _awaited(self._store.get(kind, tenant, record_id), self._loop)
+
+
+def _awaited(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
+    return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+
+
+def _driven(answering: Coroutine[Any, Any, Response]) -> Response:
+    """Run to its end what waits for nothing."""
+    try:
+        answering.send(None)
+    except StopIteration as done:
+        return cast("Response", done.value)
+    answering.close()
+    raise RuntimeError("an operation that is to need no event loop waited for something")

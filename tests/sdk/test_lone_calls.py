@@ -1,0 +1,376 @@
+"""A thread that is alone with an embedded store: its calls are decided where it stands, and nobody can tell."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import apsw
+import pytest
+
+from interlock import NO_RETRIES, Forbidden, Interlock, InterlockError
+from interlock.api import jobs as job_routes
+from interlock.api.assembly import OPERATIONS
+from interlock.api.http import Request, Response
+from interlock.jobs.rules import SubmitJob
+from interlock.kernel.kernel import Kernel
+from interlock.kernel.storage import StoreDown, WriteConflict
+from interlock.runtime.lone import LoneCalls
+from interlock.store.sqlite import SqliteStore
+from interlock.store.sqlite_blocking import BlockingSqlite
+from tests.conformance.places import open_files_at
+from tests.sdk.house import House
+
+ALLOW = {"version": "v1", "default": "allow", "rules": []}
+HASH = "sha256:" + "0" * 64
+LOOPLESS = {operation.id for operation in OPERATIONS if operation.loopless}
+
+
+class Watched:
+    """What became of the calls that came to a store."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.alone: list[str] = []
+        self.on_the_loop: list[str] = []
+        self.is_shut = False
+        respond, run = LoneCalls.respond, Kernel.run
+
+        def watched(calls: LoneCalls, request: Request, timeout_seconds: float) -> Response | None:
+            answer = None if self.is_shut else respond(calls, request, timeout_seconds)
+            if answer is not None:
+                self.alone.append(calls._app._router.find(request.method, request.path)[0].id)
+            return answer
+
+        async def ran(kernel: Kernel, command: Any, **options: Any) -> Any:
+            self.on_the_loop.append(type(getattr(command, "inner", command)).__name__)
+            return await run(kernel, command, **options)
+
+        monkeypatch.setattr(LoneCalls, "respond", watched)
+        monkeypatch.setattr(Kernel, "run", ran)
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    return Watched(monkeypatch)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "interlock.db"
+
+
+@pytest.fixture
+def il(path: Path, watched: Watched) -> Iterator[Interlock]:
+    with Interlock(store=f"sqlite:///{path}") as il:
+        il.policy_put(ALLOW)
+        watched.alone.clear()
+        watched.on_the_loop.clear()
+        yield il
+
+
+class Story:
+    """One program's calls, and what it was told."""
+
+    def __init__(self, house: House) -> None:
+        self._il = house.il
+        self._agent = self._agent_of(house)
+        self.told: list[str] = []
+
+    def tell(self) -> list[str]:
+        self._jobs()
+        self._work()
+        self._grants()
+        self._effects()
+        self._targets()
+        self._leases()
+        return self.told
+
+    def _call(self, *segments: str, **body: Any) -> Any:
+        try:
+            answer = self._il.call("POST", *segments, body=body)
+        except InterlockError as refused:
+            self.told.append(_without_chance(f"{segments[0]} {refused.code}: {refused}"))
+            return None
+        self.told.append(_without_chance(f"{segments[0]} {answer}"))
+        return answer
+
+    def _agent_of(self, house: House) -> Interlock:
+        issued = house.il.call(
+            "POST", "principals", "bot", "keys", body={"kind": "agent", "roles": ["submit"]}
+        )
+        return Interlock(store=house.il.store, key=issued["key"])
+
+    def _jobs(self) -> None:
+        asked = [self._agent.submit("pay.one", {"n": n}).id for n in range(2)]
+        self._call("jobs", topic="read.one", payload={"n": 1})
+        self._call("jobs", topic="write.one", payload={"n": 1})
+        mine = self._call("jobs", topic="pay.mine", payload={"n": 1})
+        self._call("approvals", asked[0], "approve", reason="fine")
+        self._call("approvals", asked[0], "approve", reason="again")
+        self._call("approvals", asked[1], "reject", reason="no")
+        self._call("approvals", asked[1], "approve", job_hash=HASH)
+        self._call("approvals", mine["id"], "approve", reason="my own")
+        self._call("jobs", mine["id"], "cancel", reason="not needed")
+        self._call("jobs", "job_nobody", "cancel")
+
+    def _work(self) -> None:
+        ended: tuple[tuple[str, dict[str, Any]], ...] = (
+            ("complete", {"result": {"ok": True}}),
+            ("fail", {"error": "broke", "retryable": False}),
+            ("release", {"checkpoint": {"at": 3}}),
+        )
+        for how, with_what in ended:
+            job = self._call("jobs", topic="read.work", payload={"how": how})
+            held = self._il.claim_job(job["id"])
+            self._call("jobs", held.id, "renew", fence=held.fence)
+            self._call("jobs", held.id, how, fence=held.fence + 1, **with_what)
+            self._call("jobs", held.id, how, fence=held.fence, **with_what)
+            self._call("jobs", held.id, "retry", reason="once more")
+
+    def _grants(self) -> None:
+        grant = self._call("grants", task="deploy", pins={"repo": "billing"}, uses=2)
+        for execution in ("one", "one", "two", "three"):
+            self._call("grants", "claim", task="deploy", args={"repo": "billing"}, execution_id=execution)
+        self._call("grants", "claim", task="deploy", args={"repo": "shop"}, execution_id="four")
+        self._call("grants", grant["id"], "revoke")
+        other = self._call("grants", task="deploy")
+        self._call("grants", other["id"], "revoke", reason="changed my mind")
+
+    def _effects(self) -> None:
+        job = self._il.submit("read.effect", {})
+        held = self._il.claim_job(job.id)
+        permitted = {"job_id": held.id, "permit": held.permit}
+        begun = self._call("effects", "pay:1", "begin", request_hash=HASH, **permitted)
+        self._call("effects", "pay:1", "begin", request_hash="sha256:" + "1" * 64)
+        self._call("effects", "pay:1", "commit", fence=begun["fence"], result={"paid": 5})
+        self._call("effects", "pay:1", "begin", request_hash=HASH)
+        begun = self._call("effects", "pay:2", "begin", request_hash=HASH)
+        self._call("effects", "pay:2", "fail", fence=begun["fence"], error="no money", safe_to_retry=True)
+        self._call("effects", "pay:2", "resolve", outcome="committed", evidence="the bank says so")
+        self._call("effects", "pay:3", "begin", request_hash=HASH, permit="not.a.permit")
+
+    def _targets(self) -> None:
+        self._call("targets", "ticket/7", "touch", version="3", previous_version="2")
+        self._call("targets", "touches", changes=[{"key": "ticket/8", "version": "1"}])
+
+    def _leases(self) -> None:
+        lease = self._il.acquire_lease("ticket/9", ttl_seconds=60)
+        own = {"fence": lease.fence}
+        self._call("leases", lease.lease_id, "renew", **own, progress={"at": 1})
+        self._call("leases", lease.lease_id, "checkpoint", **own, done=["a"])
+        self._call("leases", lease.lease_id, "check", **own)
+        self._call("leases", lease.lease_id, "suspend", **own, reason="waiting_on_review")
+        self._call("leases", lease.lease_id, "resume", **own)
+        self._call("leases", lease.lease_id, "handoff", **own, to="bot")
+        self._call("leases", lease.lease_id, "release", **own)
+        self._call("leases", "lse_nobody", "release", **own)
+
+
+def _without_chance(told: str) -> str:
+    """What differs between two runs of the same story: ids, times, fences, permits."""
+    told = re.sub(r"\b([a-z]{2,6})_[0-9a-f]{20,}\b", r"\1_", told)
+    told = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z?(\+00:00)?", "<time>", told)
+    told = re.sub(r"\b\d{16}\b", "<fence>", told)
+    told = re.sub(r"eyJ[\w\-.]+", "<permit>", told)
+    told = re.sub(r"sha256:[0-9a-f]{64}", "<hash>", told)
+    return re.sub(r"'retry_after_ms': \d+", "'retry_after_ms': 0", told)
+
+
+def test_whatever_is_answered_alone_is_answered_as_on_the_loop(tmp_path: Path, watched: Watched) -> None:
+    told: list[list[str]] = []
+    for name in ("alone", "loop"):
+        (tmp_path / name).mkdir()
+        house = House(tmp_path / name)
+        watched.is_shut = name == "loop"
+        told.append(Story(house).tell())
+        house.close()
+    assert told[0] == told[1]
+    assert len(told[0]) > 40
+    assert set(watched.alone) == LOOPLESS
+
+
+def test_a_lone_thread_decides_where_it_stands(il: Interlock, watched: Watched) -> None:
+    for n in range(10):
+        il.submit("a.b", {"n": n})
+    assert watched.alone == ["submit_job"] * 10
+    assert SubmitJob.__name__ not in watched.on_the_loop
+    assert len(il.jobs().items) == 10
+
+
+def test_threads_together_share_batches(il: Interlock, watched: Watched) -> None:
+    together = threading.Barrier(8)
+
+    def submit() -> None:
+        together.wait()
+        for n in range(20):
+            il.submit("a.b", {"n": n})
+
+    in_threads([submit] * 8)
+    assert len(watched.alone) < 16
+    assert watched.on_the_loop.count(SubmitJob.__name__) > 144
+
+
+def test_a_file_that_somebody_else_holds_is_busy(il: Interlock, path: Path, watched: Watched) -> None:
+    hasty = Interlock(store=il.store, retry=NO_RETRIES)
+    hasty.submit("a.b", {})
+    other = apsw.Connection(str(path))
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(InterlockError) as busy:
+        hasty.submit("a.b", {})
+    other.close()
+    assert busy.value.code == "lock_busy"
+    assert watched.alone == ["submit_job"] * 2
+    assert hasty.submit("a.b", {}).id
+    hasty.close()
+
+
+@pytest.mark.parametrize("trouble", [WriteConflict("first"), StoreDown("gone"), RuntimeError("poison")])
+def test_what_does_not_go_well_is_left_to_the_kernel(
+    il: Interlock, watched: Watched, monkeypatch: pytest.MonkeyPatch, trouble: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise trouble
+
+    monkeypatch.setattr(BlockingSqlite, "transact", fail)
+    monkeypatch.setattr(BlockingSqlite, "get", fail)
+    il.submit("a.b", {"n": 1})
+    assert watched.on_the_loop.count(SubmitJob.__name__) == 1
+    assert len(il.jobs().items) == 1
+
+
+def test_a_file_that_does_not_open_here_is_left_to_the_kernel(
+    il: Interlock, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BlockingSqlite, "is_current", lambda _: False)
+    lease = il.acquire_lease("ticket/9")
+    il.release_lease(lease.lease_id, lease.fence)
+    assert watched.alone == ["release_lease"]
+    assert "ReleaseLease" in watched.on_the_loop
+
+
+def test_whoever_waits_in_this_process_is_woken(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = house.il.submit("pay.x", {})
+    monkeypatch.setattr(SqliteStore, "_notice_others", lambda *_: None)
+    monkeypatch.setattr(job_routes, "_POLL_SECONDS", 60.0)
+    found: list[str] = []
+    waiting = threading.Thread(target=lambda: found.append(house.il.wait(job.id, timeout=50).state))
+    waiting.start()
+    threading.Event().wait(0.5)  # no longer company
+    house.il.cancel(job.id)
+    waiting.join(10)
+    assert found == ["CANCELLED"]
+
+
+def test_a_signals_handler_may_call_in_the_middle_of_a_call(
+    il: Interlock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    il = Interlock(store=il.store, retry=NO_RETRIES)
+    commit = BlockingSqlite._commit
+    seen: list[str] = []
+
+    def handled(_number: int, _frame: FrameType | None) -> None:
+        seen.append(il.submit("a.b", {"who": "handler"}).id)
+
+    def interrupted(file: BlockingSqlite) -> None:
+        monkeypatch.setattr(BlockingSqlite, "_commit", commit)
+        signal.raise_signal(signal.SIGUSR1)
+        commit(file)
+
+    before = signal.signal(signal.SIGUSR1, handled)
+    try:
+        il.submit("a.b", {"who": "first"})
+        monkeypatch.setattr(BlockingSqlite, "_commit", interrupted)
+        seen.append(il.submit("a.b", {"who": "program"}).id)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(set(seen)) == 2
+    assert {job.payload["who"] for job in il.jobs().items} == {"first", "program", "handler"}
+    assert il.submit("a.b", {"who": "last"}).id
+    il.close()
+
+
+def test_a_withdrawn_key_is_not_remembered(il: Interlock, watched: Watched) -> None:
+    job = il.submit("a.b", {})
+    held = il.claim_job(job.id)
+    il.begin_effect("pay:1", request_hash=HASH, permit=held.permit)
+    il.rotate_permit_keys(revoke=True)
+    with pytest.raises(Forbidden):
+        il.begin_effect("pay:2", request_hash=HASH, permit=held.permit)
+    assert watched.alone == ["submit_job", "begin_effect", "begin_effect"]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_nothing_is_open_while_a_process_forks(il: Interlock, path: Path, watched: Watched) -> None:
+    il.submit("a.b", {"who": "parent"})
+    assert watched.alone
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        os._exit(1 if open_files_at(path) else 0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    il.submit("a.b", {"who": "parent"})
+    assert watched.alone == ["submit_job"] * 2
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_waits_for_a_call_that_is_under_way(
+    il: Interlock, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = BlockingSqlite._commit
+    is_committing, may_commit = threading.Event(), threading.Event()
+
+    def slow(file: BlockingSqlite) -> None:
+        is_committing.set()
+        may_commit.wait(0.5)
+        commit(file)
+
+    il.submit("a.b", {})
+    monkeypatch.setattr(BlockingSqlite, "_commit", slow)
+    threading.Event().wait(0.2)  # whoever calls now is alone
+    calling = threading.Thread(target=lambda: il.submit("a.b", {}))
+    calling.start()
+    is_committing.wait(30)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        os._exit(1 if open_files_at(path) else 0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    calling.join()
+    assert len(il.jobs().items) == 2
+
+
+def test_nothing_is_open_after_the_last_client_has_left(path: Path, watched: Watched) -> None:
+    il = Interlock(store=f"sqlite:///{path}")
+    il.policy_put(ALLOW)
+    il.submit("a.b", {})
+    assert watched.alone
+    assert open_files_at(path)
+    il.close()
+    assert not open_files_at(path)
+
+
+def test_whoever_cannot_wait_is_answered_on_the_loop(il: Interlock, watched: Watched) -> None:
+    hasty = Interlock(store=il.store, timeout=1.0)
+    hasty.submit("a.b", {})
+    hasty.close()
+    assert watched.alone == []
+
+
+def test_keys_are_checked_on_the_loop(house: House, watched: Watched) -> None:
+    job = house.il.submit("pay.x", {})
+    house.ann.approve(job.id)
+    assert watched.alone == ["submit_job"]
+
+
+def in_threads(work: list[Callable[[], None]]) -> None:
+    threads = [threading.Thread(target=each) for each in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
