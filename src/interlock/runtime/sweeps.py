@@ -71,7 +71,10 @@ class Sweeps:
                 await self.forget_once()
 
     async def sweep_once(self) -> None:
-        """One pass over everything that time changes. A sweep that breaks does not keep the others from it."""
+        """One pass over everything that time changes. A sweep that breaks does not keep the others from it.
+
+        They begin together, so that one batch carries all of them: there are as many sweepers as programs on a file.
+        """
         sweeps = (
             self._settle_due_jobs,
             self._reclaim_slots,
@@ -82,8 +85,7 @@ class Sweeps:
             self._offer_unclaimed,
             self._count_dead_letters,
         )
-        for sweep in sweeps:
-            await self._surely(sweep)
+        await asyncio.gather(*map(self._surely, sweeps))
 
     async def forget_once(self) -> None:
         """One pass over what nobody needs any more."""

@@ -40,6 +40,23 @@ async def test_a_sweep_that_breaks_does_not_keep_the_others_from_theirs(tmp_path
         assert await stage.metric('interlock_swept_total{what="overdue_leases"}') == 1
 
 
+class Counting(MemoryStore):
+    """Knows how many batches it has carried."""
+
+    batches = 0
+
+    async def transact(self, transaction: Transaction) -> None:
+        self.batches += 1
+        await super().transact(transaction)
+
+
+async def test_one_batch_carries_a_pass_that_finds_nothing() -> None:
+    async with open_stage(store := Counting()) as stage:
+        before = store.batches
+        await stage.sweep()
+        assert store.batches == before + 1
+
+
 class Slow(MemoryStore):
     """Manages a few records in the time that it has for a batch, and no more."""
 
