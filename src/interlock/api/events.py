@@ -64,6 +64,7 @@ async def stream(call: Asked[StreamQuery, None]) -> Response:
     service = call.services
     types = _types(call.query.types)
     await service.feed.start()
+    await service.feed.catch_up()
     head = await queries.head(service.store)
     after = _resumed(call.request, call.query.after)
     if after is not None:

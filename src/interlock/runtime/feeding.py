@@ -12,7 +12,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from interlock.api.metrics import Registry
 from interlock.kernel.refusal import LockBusy, Overloaded
@@ -35,7 +35,8 @@ _BUSY_SECONDS = 0.003
 # After a pass that found something. What is committed meanwhile shares the next pass: on PostgreSQL each is a
 # commit of its own. A lone event is not held up, because the rest comes after it.
 _REST_SECONDS = 0.005
-_UNREAD_REST_SECONDS = 0.02
+_RELAYED_REST_SECONDS = 0.02
+_UNREAD_REST_SECONDS = 0.25
 _OUTAGE_SECONDS = 0.5
 _CATCH_UP_MAX = 100
 
@@ -73,7 +74,8 @@ class Reader:
         """What has come, as soon as something has; nothing once the time has passed."""
         if not self._buffer and not self.is_overrun and not self.is_over:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._arrived.wait(), timeout_seconds)
+                async with asyncio.timeout(timeout_seconds):
+                    await self._arrived.wait()
         self._arrived.clear()
         taken = list(self._buffer)
         self._buffer.clear()
@@ -91,7 +93,10 @@ class EventFeed:
         self._buffered_max = buffered_max
         self._readers: dict[str, set[Reader]] = {}
         self._task: asyncio.Task[None] | None = None
+        self._passing = asyncio.Lock()
+        self._wanted = asyncio.Event()
         self._is_closed = False
+        self.is_relayed: Callable[[], bool] = lambda: False
         self.position = 0
         self.read_at = 0.0
         self._sequenced = registry.counter(
@@ -112,10 +117,13 @@ class EventFeed:
                 self._task = asyncio.create_task(self._run(), name="event-feed")
 
     async def catch_up(self) -> None:
-        """Give positions where no loop of this process does, as in a command that opens the store itself."""
-        for _ in range(_CATCH_UP_MAX if self._task is None else 0):
-            if await queries.sequence(self._store) <= 0:
+        """Give positions to all that is committed: whoever was answered before this finds what came of it."""
+        for _ in range(_CATCH_UP_MAX):
+            sequenced = await self._sequence()
+            if sequenced == 0:
                 return
+            if sequenced == queries.BUSY:
+                await asyncio.sleep(_BUSY_SECONDS)
 
     async def close(self) -> None:
         """End every reader, and the loop."""
@@ -138,6 +146,7 @@ class EventFeed:
         self._readers.setdefault(tenant, set()).add(reader)
         if self._is_closed:
             reader.end()
+        self._wanted.set()
         return reader
 
     def leave(self, reader: Reader) -> None:
@@ -161,13 +170,18 @@ class EventFeed:
                 if pause == _POLL_SECONDS:
                     await heard.wait(pause)
                 else:
-                    await asyncio.sleep(pause)
+                    await self._rest(pause)
+
+    async def _rest(self, seconds: float) -> None:
+        """Let what is committed gather, unless somebody comes to read it."""
+        self._wanted.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wanted.wait()
 
     async def read_once(self) -> float:
         """Give positions, read what has one, pass it on; returns how long to wait before the next time."""
-        sequenced = await queries.sequence(self._store)
-        if sequenced > 0:
-            self._sequenced.add(amount=sequenced)
+        sequenced = await self._sequence()
         page = await self._pass_on()
         self.read_at = time.monotonic()
         if sequenced == queries.BUSY:
@@ -175,9 +189,19 @@ class EventFeed:
             return _BUSY_SECONDS
         if page == PAGE:
             return 0.0
-        if sequenced > 0 or page:
-            return _REST_SECONDS if self._readers else _UNREAD_REST_SECONDS
-        return _POLL_SECONDS
+        if sequenced == 0 and not page:
+            return _POLL_SECONDS
+        if self._readers:
+            return _REST_SECONDS
+        return _RELAYED_REST_SECONDS if self.is_relayed() else _UNREAD_REST_SECONDS
+
+    async def _sequence(self) -> int:
+        """One pass that gives positions; how many it gave, or `BUSY`."""
+        async with self._passing:
+            sequenced = await queries.sequence(self._store)
+        if sequenced > 0:
+            self._sequenced.add(amount=sequenced)
+        return sequenced
 
     async def _pass_on(self) -> int:
         """Give readers what is new, and wake whoever waits for it; returns how many there were."""

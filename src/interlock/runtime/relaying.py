@@ -96,6 +96,7 @@ class Relaying:
         self._waiting = 0
         self._task: asyncio.Task[None] | None = None
         measures.follow(lambda: feed.position)
+        feed.is_relayed = lambda: bool(self._running)
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="relaying")

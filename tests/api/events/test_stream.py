@@ -263,6 +263,30 @@ async def test_pages_hold_the_same_events_and_wait_for_the_first(any_store: str)
     assert [item["subject"] for item in waited["items"]] == ["b"]
 
 
+async def test_whoever_was_answered_finds_what_came_of_it(any_store: str) -> None:
+    async with rigged(any_store, relaying=True) as rig:
+        client = await client_of(rig)
+        found: list[str] = []
+        after = 0
+        for n in range(20):
+            await rig.tell(f"story-{n}")
+            told = await page(client, f"after={after}")
+            found += [item["subject"] for item in told["items"]]
+            after = told["next_after"]
+            assert found == [f"story-{k}" for k in range(n + 1)]
+
+
+async def test_a_stream_that_begins_now_tells_nothing_of_before(postgres_url: str) -> None:
+    async with rigged(postgres_url, relaying=True) as rig:
+        client = await client_of(rig)
+        await rig.tell("before", times=3)
+        stream = await client.stream()
+        await rig.tell("after")
+        (first,) = await take(stream, 1)
+    assert first.data is not None
+    assert first.data["subject"] == "after"
+
+
 async def test_pages_of_some_types_go_on_where_they_looked(sqlite_url: str) -> None:
     async with rigged(sqlite_url, relaying=False) as rig:
         client = await client_of(rig)
