@@ -26,6 +26,7 @@ class Story:
         self._effects()
         self._targets()
         self._leases()
+        self._agent.close()
         return self.told
 
     def _call(self, *segments: str, **body: Any) -> Any:

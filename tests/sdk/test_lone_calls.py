@@ -186,6 +186,53 @@ def test_a_signals_handler_may_call_in_the_middle_of_a_call(
     il.close()
 
 
+@pytest.mark.parametrize("where", ["_carry", "_begin", "_commit"])
+def test_an_interrupted_call_leaves_nothing_behind(
+    il: Interlock, path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    il.submit("a.b", {"n": 1})
+    whole = getattr(BlockingSqlite, where)
+
+    def interrupted(file: BlockingSqlite, *args: Any, **options: Any) -> Any:
+        if where == "_begin":
+            whole(file, *args, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(BlockingSqlite, where, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        il.submit("a.b", {"n": 2})
+    monkeypatch.setattr(BlockingSqlite, where, whole)
+    other = apsw.Connection(str(path))
+    other.execute("BEGIN IMMEDIATE; ROLLBACK")
+    other.close()
+    il.submit("a.b", {"n": 3})
+    assert {job.payload["n"] for job in il.jobs().items} == {1, 3}
+    assert watched.alone == ["submit_job"] * 2
+
+
+def test_a_signals_handler_may_close_the_client_in_the_middle_of_a_call(
+    il: Interlock, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = BlockingSqlite._commit
+    client = Interlock(store=f"sqlite:///{path.parent}/other.db")
+    client.policy_put(ALLOW)
+    client.submit("a.b", {})
+
+    def interrupted(file: BlockingSqlite) -> None:
+        monkeypatch.setattr(BlockingSqlite, "_commit", commit)
+        signal.raise_signal(signal.SIGUSR1)
+        commit(file)
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: client.close())
+    try:
+        monkeypatch.setattr(BlockingSqlite, "_commit", interrupted)
+        client.submit("a.b", {})  # which opens it again
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(client.jobs().items) == 2
+    client.close()
+
+
 def test_a_withdrawn_key_is_not_remembered(il: Interlock, watched: Watched) -> None:
     job = il.submit("a.b", {})
     held = il.claim_job(job.id)

@@ -57,6 +57,10 @@ class EmbeddedService:
             return None
         return self.lone.respond(request, timeout_seconds)
 
+    def leave(self) -> None:
+        """The thread that calls this wants to close the service."""
+        self.lone.close()
+
     async def close(self) -> None:
         await asyncio.to_thread(self.lone.close)
         await self.service.close()

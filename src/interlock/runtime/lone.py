@@ -19,7 +19,7 @@ from interlock.api.http import Request, Response
 from interlock.kernel.command import Command
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.record import Kind, Record
-from interlock.kernel.refusal import Fault, Refusal
+from interlock.kernel.refusal import Fault, Refusal, StoreUnavailable
 from interlock.kernel.storage import StoreDown
 from interlock.runtime import alone
 from interlock.runtime.keyring import Known
@@ -68,15 +68,12 @@ class LoneCalls:
             return None
         if not self._app.is_loopless(request):
             return None
-        if not self._turn.acquire(blocking=False):
+        if self._turn.locked():
             self._step_aside()
             return None
-        try:
-            self._inside = threading.get_ident()
-            return _driven(self._app.respond(request, self._here))
-        finally:
-            self._inside = None
-            self._turn.release()
+        # Not `acquire` and `release`: an interrupt between the two must not leave it locked.
+        with self._turn:
+            return None if self._is_closed else self._answer(request)
 
     def note(self) -> None:
         """This thread calls the service, in whichever way."""
@@ -85,8 +82,10 @@ class LoneCalls:
     def close(self) -> None:
         """From now on every call takes the service's own way."""
         forking.unwatch_blocking(self)
+        if self._is_closed:
+            return
         self._is_closed = True
-        if self._turn.acquire(timeout=_CLOSE_SECONDS_MAX):
+        if not self._step_aside() and self._turn.acquire(timeout=_CLOSE_SECONDS_MAX):
             self._let_go()
             self._turn.release()
 
@@ -100,6 +99,17 @@ class LoneCalls:
     def go_on(self) -> None:
         """The fork is over."""
         self._turn.release()
+
+    def _answer(self, request: Request) -> Response:
+        self._inside = threading.get_ident()
+        try:
+            return _driven(self._app.respond(request, self._here))
+        except BaseException:
+            # Interrupted, perhaps in a transaction, and nobody knows when the next call comes to end it.
+            self._let_go()
+            raise
+        finally:
+            self._inside = None
 
     def _has_company(self) -> bool:
         """Whether another thread called a moment ago. To be wrong costs time, so nothing is locked for it."""
@@ -166,12 +176,17 @@ class _StoreHere:
     async def get(self, kind: Kind[R], tenant: str, record_id: str) -> R | None:
         try:
             return self._opened().get(kind, tenant, record_id)
-        except StoreDown:
+        except Exception:  # noqa: BLE001 - as above
             return _awaited(self._store.get(kind, tenant, record_id), self._loop)
 
 
 def _awaited(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
-    return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+    try:
+        awaited = asyncio.run_coroutine_threadsafe(coroutine, loop)
+    except RuntimeError as error:
+        coroutine.close()
+        raise StoreUnavailable("the embedded service was closed meanwhile; repeat the call") from error
+    return awaited.result()
 
 
 def _driven(answering: Coroutine[Any, Any, Response]) -> Response:
