@@ -17,6 +17,7 @@ from interlock.store.beside import Beside
 from interlock.store.sqlite_driver import BUSY, connect_durably, try_to_begin
 from interlock.store.turns import Turns
 from interlock.store.writer_lock import WriterLock
+from tests.conformance.places import open_files_at
 
 PATIENCE = 30  # a hang guard
 FOR_EVER = 10 * PATIENCE
@@ -161,3 +162,14 @@ def test_the_hint_is_looked_at_before_the_lock_is_asked_for_again(
     next(tries)
     assert order == ["ask", "look", "ask", "look", "ask"]
     database.close()
+
+
+def test_the_small_file_is_closed_also_if_somebody_still_has_a_word_of_it(tmp_path: Path) -> None:
+    small = Beside(tmp_path / "interlock.db")
+    small.open(make=True)
+    word = small.futex(0)
+    small.close()
+    assert word.value == 0
+    del word
+    assert not open_files_at(tmp_path)
+    assert small.open(make=True) is None, "what is closed stays so"

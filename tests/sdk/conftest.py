@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from interlock import Interlock
 from tests.sdk.house import House
+from tests.sdk.watching import ALLOW, Watched
 
 
 @pytest.fixture(autouse=True)
@@ -28,3 +30,22 @@ def house(tmp_path: Path) -> Iterator[House]:
     house = House(tmp_path)
     yield house
     house.close()
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    return Watched(monkeypatch)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "interlock.db"
+
+
+@pytest.fixture
+def il(path: Path, watched: Watched) -> Iterator[Interlock]:
+    with Interlock(store=f"sqlite:///{path}") as il:
+        il.policy_put(ALLOW)
+        watched.alone.clear()
+        watched.on_the_loop.clear()
+        yield il

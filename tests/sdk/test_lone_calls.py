@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import apsw
 import pytest
@@ -16,61 +14,16 @@ import pytest
 from interlock import NO_RETRIES, Forbidden, Interlock, InterlockError
 from interlock.api import jobs as job_routes
 from interlock.api.assembly import OPERATIONS
-from interlock.api.http import Request, Response
 from interlock.jobs.rules import SubmitJob
-from interlock.kernel.kernel import Kernel
 from interlock.kernel.storage import StoreDown, WriteConflict
-from interlock.runtime.lone import LoneCalls
 from interlock.store.sqlite import SqliteStore
 from interlock.store.sqlite_blocking import BlockingSqlite
 from tests.conformance.places import open_files_at
 from tests.sdk.house import House
 from tests.sdk.story import HASH, Story
+from tests.sdk.watching import ALLOW, Watched
 
-ALLOW = {"version": "v1", "default": "allow", "rules": []}
 LOOPLESS = {operation.id for operation in OPERATIONS if operation.loopless}
-
-
-class Watched:
-    """What became of the calls that came to a store."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.alone: list[str] = []
-        self.on_the_loop: list[str] = []
-        self.is_shut = False
-        respond, run = LoneCalls.respond, Kernel.run
-
-        def watched(calls: LoneCalls, request: Request, timeout_seconds: float) -> Response | None:
-            answer = None if self.is_shut else respond(calls, request, timeout_seconds)
-            if answer is not None:
-                self.alone.append(calls._app._router.find(request.method, request.path)[0].id)
-            return answer
-
-        async def ran(kernel: Kernel, command: Any, **options: Any) -> Any:
-            self.on_the_loop.append(type(getattr(command, "inner", command)).__name__)
-            return await run(kernel, command, **options)
-
-        monkeypatch.setattr(LoneCalls, "respond", watched)
-        monkeypatch.setattr(Kernel, "run", ran)
-
-
-@pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
-    return Watched(monkeypatch)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "interlock.db"
-
-
-@pytest.fixture
-def il(path: Path, watched: Watched) -> Iterator[Interlock]:
-    with Interlock(store=f"sqlite:///{path}") as il:
-        il.policy_put(ALLOW)
-        watched.alone.clear()
-        watched.on_the_loop.clear()
-        yield il
 
 
 def test_whatever_is_answered_alone_is_answered_as_on_the_loop(tmp_path: Path, watched: Watched) -> None:
@@ -156,81 +109,6 @@ def test_whoever_waits_in_this_process_is_woken(house: House, monkeypatch: pytes
     house.il.cancel(job.id)
     waiting.join(10)
     assert found == ["CANCELLED"]
-
-
-def test_a_signals_handler_may_call_in_the_middle_of_a_call(
-    il: Interlock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    il = Interlock(store=il.store, retry=NO_RETRIES)
-    commit = BlockingSqlite._commit
-    seen: list[str] = []
-
-    def handled(_number: int, _frame: FrameType | None) -> None:
-        seen.append(il.submit("a.b", {"who": "handler"}).id)
-
-    def interrupted(file: BlockingSqlite) -> None:
-        monkeypatch.setattr(BlockingSqlite, "_commit", commit)
-        signal.raise_signal(signal.SIGUSR1)
-        commit(file)
-
-    before = signal.signal(signal.SIGUSR1, handled)
-    try:
-        il.submit("a.b", {"who": "first"})
-        monkeypatch.setattr(BlockingSqlite, "_commit", interrupted)
-        seen.append(il.submit("a.b", {"who": "program"}).id)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    assert len(set(seen)) == 2
-    assert {job.payload["who"] for job in il.jobs().items} == {"first", "program", "handler"}
-    assert il.submit("a.b", {"who": "last"}).id
-    il.close()
-
-
-@pytest.mark.parametrize("where", ["_carry", "_begin", "_commit"])
-def test_an_interrupted_call_leaves_nothing_behind(
-    il: Interlock, path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
-    il.submit("a.b", {"n": 1})
-    whole = getattr(BlockingSqlite, where)
-
-    def interrupted(file: BlockingSqlite, *args: Any, **options: Any) -> Any:
-        if where == "_begin":
-            whole(file, *args, **options)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(BlockingSqlite, where, interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        il.submit("a.b", {"n": 2})
-    monkeypatch.setattr(BlockingSqlite, where, whole)
-    other = apsw.Connection(str(path))
-    other.execute("BEGIN IMMEDIATE; ROLLBACK")
-    other.close()
-    il.submit("a.b", {"n": 3})
-    assert {job.payload["n"] for job in il.jobs().items} == {1, 3}
-    assert watched.alone == ["submit_job"] * 2
-
-
-def test_a_signals_handler_may_close_the_client_in_the_middle_of_a_call(
-    il: Interlock, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commit = BlockingSqlite._commit
-    client = Interlock(store=f"sqlite:///{path.parent}/other.db")
-    client.policy_put(ALLOW)
-    client.submit("a.b", {})
-
-    def interrupted(file: BlockingSqlite) -> None:
-        monkeypatch.setattr(BlockingSqlite, "_commit", commit)
-        signal.raise_signal(signal.SIGUSR1)
-        commit(file)
-
-    before = signal.signal(signal.SIGUSR1, lambda *_: client.close())
-    try:
-        monkeypatch.setattr(BlockingSqlite, "_commit", interrupted)
-        client.submit("a.b", {})  # which opens it again
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    assert len(client.jobs().items) == 2
-    client.close()
 
 
 def test_a_withdrawn_key_is_not_remembered(il: Interlock, watched: Watched) -> None:

@@ -76,9 +76,9 @@ class App(Generic[C, S]):
             "interlock_http_request_seconds", "Time from request to answer.", ("operation",)
         )
 
-    async def respond(self, request: Request, services: S | None = None) -> Response:
-        """Answer one request; `services` are what to work with in place of the usual ones."""
-        trace: _Trace[C, S] = _Trace(request, self._services if services is None else services)
+    async def respond(self, request: Request) -> Response:
+        """Answer one request."""
+        trace: _Trace[C, S] = _Trace(request)
         try:
             response = await self._answered(request, trace)
         except Exception as error:  # noqa: BLE001 - the outermost edge: whatever it is, the caller gets an answer
@@ -104,20 +104,20 @@ class App(Generic[C, S]):
 
     def refuse(self, request: Request, refused: Problem) -> Response:
         """Answer a request that a server could not even read whole, in the same form as any other."""
-        trace: _Trace[C, S] = _Trace(request, self._services)
+        trace: _Trace[C, S] = _Trace(request)
         trace.code = refused.code
         response = _finished(request, problem_response(refused), trace.request_id)
         self._record(request, response, trace)
         return response
 
     async def _known(
-        self, operation: Operation[C, S, Any, Any], request: Request, path: Mapping[str, str], services: S
+        self, operation: Operation[C, S, Any, Any], request: Request, path: Mapping[str, str]
     ) -> C:
         try:
-            return await self._authenticate(request, services)
+            return await self._authenticate(request, self._services)
         except Exception as error:
             if operation.unheard is not None:
-                operation.unheard(error, request, path, services)
+                operation.unheard(error, request, path, self._services)
             raise
 
     async def _answered(self, request: Request, trace: _Trace[C, S]) -> Response:
@@ -127,7 +127,7 @@ class App(Generic[C, S]):
         operation, path = self._router.find(request.method, request.path)
         trace.operation = operation
         if not operation.public:
-            trace.caller = await self._known(operation, request, path, trace.services)
+            trace.caller = await self._known(operation, request, path)
             _check_role(operation, trace.caller)
         query = decode_query(operation, request.query)
         document, body = decode_body(operation, request)
@@ -135,7 +135,7 @@ class App(Generic[C, S]):
             operation_id=operation.id,
             request=request,
             request_id=trace.request_id,
-            services=trace.services,
+            services=self._services,
             path=path,
             query=query,
             body=body,
@@ -183,13 +183,12 @@ class App(Generic[C, S]):
 
 
 class _Trace(Generic[C, S]):
-    """What is known of a request so far: what it works with, and what the log wants to know."""
+    """What is known of a request so far, for the log."""
 
-    __slots__ = ("caller", "code", "operation", "request_id", "services", "started")
+    __slots__ = ("caller", "code", "operation", "request_id", "started")
 
-    def __init__(self, request: Request, services: S) -> None:
+    def __init__(self, request: Request) -> None:
         self.started = perf_counter()
-        self.services = services
         self.request_id = _request_id(request)
         self.operation: Operation[C, S, Any, Any] | None = None
         self.caller: C | None = None

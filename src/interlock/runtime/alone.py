@@ -6,6 +6,7 @@ a kernel, which knows what to do.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -39,14 +40,14 @@ def file_of(store_url: str, *, copies_beside: bool = False) -> BlockingSqlite | 
         file = BlockingSqlite(path, copies_beside=copies_beside)
     except FAILED:
         return None
+    is_current = False
     try:
-        is_current = file.is_current()
-    except StoreDown:
-        is_current = False
-    if is_current:
-        return file
-    file.close()
-    return None
+        with contextlib.suppress(StoreDown):
+            is_current = file.is_current()
+    finally:
+        if not is_current:
+            file.close()
+    return file if is_current else None
 
 
 def decide(file: BlockingSqlite, command: Command[T], acquire_seconds: float) -> tuple[T, frozenset[str]]:

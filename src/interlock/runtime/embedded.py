@@ -38,7 +38,7 @@ class EmbeddedService:
         caller = Caller(tenant=local.tenant, principal=local.id)
         self._local = Known(caller, local)
         self._app: App[Known, Service] = assemble(service, Log(level="error"), who=self._who)
-        self.lone = LoneCalls(self._app, service, asyncio.get_running_loop())
+        self.lone = LoneCalls(service, self._who, asyncio.get_running_loop())
 
     async def respond(self, request: Request) -> Response:
         """Answer one request, as the server would."""

@@ -8,26 +8,32 @@ nothing but the file, is decided right here, by the same operations, over a conn
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
+import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from importlib import import_module
 from typing import Any, TypeVar, cast
 
-from interlock.api.app import App
+from interlock.api.assembly import Authenticate, assemble
 from interlock.api.http import Request, Response
+from interlock.api.logs import Log
+from interlock.api.metrics import Registry
 from interlock.kernel.command import Command
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.record import Kind, Record
 from interlock.kernel.refusal import Fault, Refusal, StoreUnavailable
 from interlock.kernel.storage import StoreDown
 from interlock.runtime import alone
-from interlock.runtime.keyring import Known
+from interlock.runtime.measures import Measures
 from interlock.runtime.permits import PermitSigner
 from interlock.runtime.service import Service
 from interlock.store import forking
 from interlock.store.contract import Store
 from interlock.store.sqlite_blocking import BlockingSqlite
+from interlock.store.sqlite_driver import FAILED
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Record)
@@ -38,12 +44,15 @@ _COMPANY_SECONDS = 0.1
 # How much longer than for the lock a call may wait: for what another process has promised, or for a lost COMMIT.
 _SETTLING_SECONDS = 2.0
 _CLOSE_SECONDS_MAX = 10.0
+_SIGNALS = tuple(map(int, signal.valid_signals()))
+# The one of `signal` makes an enum of each answer: 50 µs a call for all of them, and not 3.
+_getsignal: Callable[[int], object] = import_module("_signal").getsignal
 
 
 class LoneCalls:
     """A second way to an open service, for one thread at a time."""
 
-    def __init__(self, app: App[Known, Service], service: Service, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, service: Service, who: Authenticate, loop: asyncio.AbstractEventLoop) -> None:
         self._url = service.settings.store
         # Nobody can call off what is waited for here.
         self._seconds_max = service.settings.acquire_seconds + _SETTLING_SECONDS
@@ -54,30 +63,31 @@ class LoneCalls:
         self._file: BlockingSqlite | None = None
         self._is_closed = not self._url.startswith(alone.FILE)
         here = copy.copy(service)
+        # Nothing that is locked for a moment is shared with the loop: a finalizer may call while this thread has it.
+        here.registry = Registry()
+        here.measures = Measures(here.registry)
         # Operations that need no loop ask a kernel for `run`, and a store for `get`.
         here.kernel = cast("Kernel", _KernelHere(service.kernel, loop, self._opened))
         here.store = cast("Store", _StoreHere(service.store, loop, self._opened))
         # Nobody tells it of a rotation, so it looks each time.
         here.permits = PermitSigner(here.kernel, here.store, service.settings.secret, recent_seconds=0.0)
-        self._app, self._here = app, here
+        self._app = assemble(here, Log(level="error"), who=who)
         forking.watch_blocking(self)
 
     def respond(self, request: Request, timeout_seconds: float) -> Response | None:
         """The answer, or None if the call has to take the service's own way."""
         if self._is_closed or self._has_company() or timeout_seconds < self._seconds_max:
             return None
-        if not self._app.is_loopless(request):
-            return None
-        if self._turn.locked():
-            self._step_aside()
+        if self._turn.locked() or not self._app.is_loopless(request) or _has_handlers():
             return None
         # Not `acquire` and `release`: an interrupt between the two must not leave it locked.
         with self._turn:
             return None if self._is_closed else self._answer(request)
 
     def note(self) -> None:
-        """This thread calls the service, in whichever way."""
+        """This thread calls the service in its own way."""
         self._has_company()
+        self._step_aside()
 
     def close(self) -> None:
         """From now on every call takes the service's own way."""
@@ -103,7 +113,7 @@ class LoneCalls:
     def _answer(self, request: Request) -> Response:
         self._inside = threading.get_ident()
         try:
-            return _driven(self._app.respond(request, self._here))
+            return _driven(self._app.respond(request))
         except BaseException:
             # Interrupted, perhaps in a transaction, and nobody knows when the next call comes to end it.
             self._let_go()
@@ -120,10 +130,10 @@ class LoneCalls:
         return now < self._company_until
 
     def _step_aside(self) -> bool:
-        """Whether this very thread is in the middle of a call: then a signal's handler runs, and the call waits for it.
+        """Whether this very thread is in the middle of a call: then a finalizer runs, and the call waits for it.
 
-        What the handler asks for must not wait for the call in turn, so that one gives up its transaction. It finds its
-        connection closed, and leaves its command to the kernel unless it is committed.
+        What the finalizer asks for must not wait for the call in turn, so that one gives up its transaction. It finds
+        its connection closed, and leaves its command to the kernel unless it is committed.
         """
         is_inside = self._inside == threading.get_ident()
         if is_inside:
@@ -131,16 +141,19 @@ class LoneCalls:
         return is_inside
 
     def _opened(self) -> BlockingSqlite:
-        if self._file is None:
-            self._file = alone.file_of(self._url, copies_beside=True)
-        if self._file is None:
+        file = self._file
+        if file is None:
+            file = self._file = alone.file_of(self._url, copies_beside=True)
+        if file is None:
             raise StoreDown("the database file is not there, or not as it should be")
-        return self._file
+        return file
 
     def _let_go(self) -> None:
         file, self._file = self._file, None
         if file is not None:
-            file.close()
+            # One that is in the middle of a statement cannot be closed; it is with whoever forgets it last.
+            with contextlib.suppress(FAILED):
+                file.close()
 
 
 class _KernelHere:
@@ -178,6 +191,17 @@ class _StoreHere:
             return self._opened().get(kind, tenant, record_id)
         except Exception:  # noqa: BLE001 - as above
             return _awaited(self._store.get(kind, tenant, record_id), self._loop)
+
+
+def _has_handlers() -> bool:
+    """Whether something of the program's may run in the middle of what this thread does, and call or raise anything.
+
+    Signals are handled on the main thread. That Ctrl-C raises KeyboardInterrupt there is bearable.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    handlers = map(_getsignal, _SIGNALS)
+    return any(callable(each) and each is not signal.default_int_handler for each in handlers)
 
 
 def _awaited(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:

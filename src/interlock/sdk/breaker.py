@@ -48,7 +48,7 @@ class CircuitBreaker:
         self._fraction = fraction
         self._failures = 0
         self._probe_at: float | None = None  # None while closed
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def admit(self, now: float) -> Admission:
         """Let a request out, as the probe if one is due, or say how long until the next probe.
@@ -90,4 +90,4 @@ class CircuitBreaker:
 
     def unlock_after_fork(self) -> None:
         """Forget a lock that a thread of the parent may have held at the fork."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()

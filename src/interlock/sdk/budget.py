@@ -28,7 +28,7 @@ class RetryBudget:
         self._settings = settings
         self._tokens = settings.allowance
         self._cold_calls = settings.allowance / settings.ratio if settings.ratio > 0 else 0.0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     @property
     def warm(self) -> bool:
@@ -53,4 +53,4 @@ class RetryBudget:
 
     def unlock_after_fork(self) -> None:
         """Forget a lock that a thread of the parent may have held at the fork."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()

@@ -36,6 +36,7 @@ class Beside:
         self._path = Path(f"{database}-turn")
         self._file = -1
         self._map: mmap.mmap | None = None
+        self._is_closed = False
         self._futexes: dict[int, Futex] = {}
 
     @property
@@ -45,7 +46,7 @@ class Beside:
 
     def open(self, *, make: bool) -> mmap.mmap | None:
         """What is in the file; None where there is none, or nobody could sleep on it."""
-        if self._map is None and IS_LINUX:
+        if self._map is None and IS_LINUX and not self._is_closed:
             with contextlib.suppress(OSError):
                 if make and not self._path.exists():
                     _make(self._path, self._database)
@@ -84,9 +85,13 @@ class Beside:
             fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _lock(fcntl.F_UNLCK, byte))
 
     def close(self) -> None:
+        """For good."""
+        self._is_closed = True
         self._futexes.clear()
         if self._map is not None:
-            self._map.close()
+            # One who was interrupted as it slept has the word in its traceback; the memory is let go of with that.
+            with contextlib.suppress(BufferError):
+                self._map.close()
             os.close(self._file)
             self._map = None
 

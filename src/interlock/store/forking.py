@@ -96,9 +96,11 @@ def unwatch_blocking(holder: Blocking) -> None:
 
 
 def _before() -> None:
+    _mine.standstills, _mine.blocking = [], []
     # These first: one of them may wait for a loop.
-    _mine.blocking = [holder for holder in tuple(_blocking) if holder.stand_still(_SECONDS_MAX)]
-    _mine.standstills = []
+    for holder in tuple(_blocking):
+        if holder.stand_still(_SECONDS_MAX):
+            _mine.blocking.append(holder)
     stores: dict[asyncio.AbstractEventLoop, list[Store]] = {}
     for store, loop in tuple(_watched.items()):
         stores.setdefault(loop, []).append(store)

@@ -38,12 +38,16 @@ class BlockingSqlite:
     """
 
     def __init__(self, path: Path, *, clock: Clock = utc_now, copies_beside: bool = False) -> None:
-        self._database = connect_durably(path)
-        self._batches = SqliteBatches(self._database, clock)
-        self._lock = WriterLock(self._database, path.absolute())
         self._checkpoints = Checkpoints(path) if copies_beside else None
-        if self._checkpoints is not None:
-            self._checkpoints.watch(self._database)
+        self._database = connect_durably(path)
+        self._lock = WriterLock(self._database, path.absolute())
+        try:
+            self._batches = SqliteBatches(self._database, clock)
+            if self._checkpoints is not None:
+                self._checkpoints.watch(self._database)
+        except BaseException:
+            self.close()
+            raise
 
     def is_current(self) -> bool:
         """Whether the file has the schema that this program knows."""

@@ -5,9 +5,9 @@ SQLite's own way is that every so many pages one COMMIT does it, and everybody b
 
 from __future__ import annotations
 
-import contextlib
-from concurrent.futures import Future, ThreadPoolExecutor
+import threading
 from pathlib import Path
+from queue import SimpleQueue
 
 from interlock.store.sqlite_driver import OK, WAL_PAGES_MAX, Database, connect_durably, copy_back
 
@@ -21,33 +21,41 @@ class Checkpoints:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-checkpoint")
-        self._copying: Future[None] | None = None
-        self._database: Database | None = None
+        self._asked: SimpleQueue[bool] = SimpleQueue()
+        self._is_copying = False
+        self._thread: threading.Thread | None = None
 
     def watch(self, writer: Database) -> None:
         """Look after the log that this connection writes."""
         # Opened now: later the path may be another file's.
-        self._database = connect_durably(self._path)
+        database = connect_durably(self._path)
+        self._thread = threading.Thread(
+            target=self._copy, args=(database,), name="sqlite-checkpoint", daemon=True
+        )
+        self._thread.start()
         writer.set_wal_hook(self._committed)
 
     def close(self) -> None:
         """Stop, once what is being copied is copied."""
-        self._thread.shutdown()
-        if self._database:
-            self._database.close()
+        self._asked.put(item=False)
+        if self._thread is not None and self._thread.ident is not None:
+            self._thread.join()
 
     def _committed(self, writer: Database, _: str, pages: int, /) -> int:
-        """Called by each COMMIT, which is done by then: whatever goes wrong here must not look like its failure."""
-        if self._copying is None or self._copying.done():
+        """Called by each COMMIT, which is done by then: whatever goes wrong here must not look like its failure.
+
+        It may be interrupted anywhere, so it takes no lock that it would leave behind.
+        """
+        if not self._is_copying:
             if pages >= WAL_PAGES_MAX:
                 copy_back(writer)
             elif pages >= _PAGES_MIN:
-                self._begin()
+                self._is_copying = True
+                self._asked.put(item=True)
         return OK
 
-    def _begin(self) -> None:
-        # One that is closing takes nothing more; to close the file copies what is left.
-        if self._database:
-            with contextlib.suppress(RuntimeError):
-                self._copying = self._thread.submit(copy_back, self._database)
+    def _copy(self, database: Database) -> None:
+        while self._asked.get():
+            copy_back(database)
+            self._is_copying = False
+        database.close()
