@@ -9,12 +9,10 @@ import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from interlock.store import forking, sqlite_checkpoints
-from interlock.store.sqlite import SqliteStore
 from tests.conformance.places import Server, SqlitePlace, open_files_at, serving
 from tests.kernel.counters import TENANT, Raise
 
@@ -145,10 +143,11 @@ def test_the_log_is_copied_back_after_a_fork_as_before_it(
         if child == 0:
             os._exit(0)
         os.waitpid(child, 0)
+        copied = threading.Event()
         monkeypatch.setattr(sqlite_checkpoints, "_PAGES_MIN", 1)
+        monkeypatch.setattr(sqlite_checkpoints, "copy_back", lambda _: copied.set())
         asyncio.run_coroutine_threadsafe(server.kernel.run(Raise(name="a")), loop).result()
-        store = cast("SqliteStore", server.store)
-        assert store._checkpoints._copying is not None
+        assert copied.wait(ALARM_SECONDS)
 
 
 async def test_a_fork_on_a_stores_own_loop_waits_for_nobody(

@@ -32,8 +32,12 @@ class Checkpoints:
         self._thread = threading.Thread(
             target=self._copy, args=(database,), name="sqlite-checkpoint", daemon=True
         )
-        self._thread.start()
-        writer.set_wal_hook(self._committed)
+        try:
+            self._thread.start()
+        except RuntimeError:
+            database.close()  # No room for another thread: now and then a COMMIT copies, as SQLite does it.
+        else:
+            writer.set_wal_hook(self._committed)
 
     def close(self) -> None:
         """Stop, once what is being copied is copied."""
