@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
@@ -14,14 +13,9 @@ from interlock.api.metrics import Registry
 from interlock.kernel.wakes import Wakes
 from interlock.runtime.feeding import EventFeed
 from interlock.runtime.operating import revoke_key
-from tests.api.events.caller import Client, client_of
+from tests.api.events.caller import client_of
 from tests.api.events.reading import Block
 from tests.relays.rig import Rig, rigged
-
-
-@pytest.fixture(params=["sqlite", "postgres", "memory"])
-def any_store(request: pytest.FixtureRequest) -> str:
-    return "memory:" if request.param == "memory" else request.getfixturevalue(f"{request.param}_url")
 
 
 async def take(stream: AsyncIterator[Block], count: int) -> list[Block]:
@@ -205,18 +199,6 @@ async def test_a_reader_is_told_of_the_gap_also_if_nothing_is_kept(any_store: st
     assert told(up_to_date) == [("a", 5)]
 
 
-async def test_a_position_that_was_not_given_here_is_refused_in_pages_too(any_store: str) -> None:
-    async with rigged(any_store, relaying=False) as rig:
-        client = await client_of(rig)
-        await rig.tell("a", times=2)
-        await rig.until_placed(2)
-        for query in ("after=3", "after=3&wait_seconds=30"):
-            refused = await client.get("/api/v1/events/page", query)
-            assert (refused.status, json.loads(refused.body)["errors"][0]["path"]) == (400, "query/after")
-        newest = await client.get("/api/v1/events/page", "after=2")
-    assert json.loads(newest.body) == {"items": [], "next_after": 2}
-
-
 @pytest.mark.parametrize("lost", ["key", "roles"])
 async def test_an_idle_stream_beats_and_ends_when_its_key_is_revoked_or_its_roles_are_taken(
     lost: str, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
@@ -245,37 +227,6 @@ async def test_a_stopping_server_ends_its_streams(sqlite_url: str) -> None:
     assert not [block for block in rest if block.data is not None]
 
 
-async def test_pages_hold_the_same_events_and_wait_for_the_first(any_store: str) -> None:
-    async with rigged(any_store, relaying=False) as rig:
-        client = await client_of(rig)
-        await rig.tell("a", times=5)
-        await rig.until_placed(5)
-        newest = await page(client, "limit=2")
-        rest = await page(client, "after=1&limit=3")
-        waiting = asyncio.create_task(page(client, "after=5&wait_seconds=30"))
-        await asyncio.sleep(0.05)
-        await rig.tell("b")
-        async with asyncio.timeout(20):
-            waited = await waiting
-    assert [item["position"] for item in newest["items"]] == ["4", "5"]
-    assert newest["next_after"] == 5
-    assert ([item["position"] for item in rest["items"]], rest["next_after"]) == (["2", "3", "4"], 4)
-    assert [item["subject"] for item in waited["items"]] == ["b"]
-
-
-async def test_whoever_was_answered_finds_what_came_of_it(any_store: str) -> None:
-    async with rigged(any_store, relaying=True) as rig:
-        client = await client_of(rig)
-        found: list[str] = []
-        after = 0
-        for n in range(20):
-            await rig.tell(f"story-{n}")
-            told = await page(client, f"after={after}")
-            found += [item["subject"] for item in told["items"]]
-            after = told["next_after"]
-            assert found == [f"story-{k}" for k in range(n + 1)]
-
-
 async def test_a_stream_that_begins_now_tells_nothing_of_before(postgres_url: str) -> None:
     async with rigged(postgres_url, relaying=True) as rig:
         client = await client_of(rig)
@@ -285,22 +236,6 @@ async def test_a_stream_that_begins_now_tells_nothing_of_before(postgres_url: st
         (first,) = await take(stream, 1)
     assert first.data is not None
     assert first.data["subject"] == "after"
-
-
-async def test_pages_of_some_types_go_on_where_they_looked(sqlite_url: str) -> None:
-    async with rigged(sqlite_url, relaying=False) as rig:
-        client = await client_of(rig)
-        await rig.tell("a", times=5)
-        await rig.tell("b", type="job.denied")
-        await rig.tell("a", times=5)
-        found = await page(client, "after=0&types=job.*")
-    assert ([item["subject"] for item in found["items"]], found["next_after"]) == (["b"], 11)
-
-
-async def page(client: Client, query: str) -> dict[str, Any]:
-    response = await client.get("/api/v1/events/page", query)
-    assert response.status == 200, response.body
-    return json.loads(response.body)
 
 
 async def forget(rig: Rig, up_to: int) -> None:
