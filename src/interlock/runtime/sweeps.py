@@ -83,9 +83,9 @@ class Sweeps:
             self._end_overdue_grants,
             self._settle_lost_leases,
             self._offer_unclaimed,
-            self._count_dead_letters,
         )
         await asyncio.gather(*map(self._surely, sweeps))
+        await self._surely(self._count_dead_letters)
 
     async def forget_once(self) -> None:
         """One pass over what nobody needs any more."""
