@@ -14,7 +14,7 @@ import apsw
 import pytest
 
 from interlock import NO_RETRIES, Interlock
-from interlock.runtime import lone
+from interlock.runtime import lone_calls
 from interlock.store.sqlite_blocking import BlockingSqlite
 from interlock.store.sqlite_checkpoints import Checkpoints
 from tests.conformance.places import open_files_at
@@ -147,7 +147,7 @@ def test_a_finalizer_may_close_the_client_in_the_middle_of_a_call(
 
     def interrupted(file: BlockingSqlite) -> None:
         monkeypatch.setattr(BlockingSqlite, "_commit", commit)
-        monkeypatch.setattr(lone, "_CLOSE_SECONDS_MAX", 60.0)
+        monkeypatch.setattr(lone_calls, "_CLOSE_SECONDS_MAX", 60.0)
         client.close()
         commit(file)
 

@@ -8,7 +8,7 @@ import pytest
 
 from interlock.api.http import Request, Response
 from interlock.kernel.kernel import Kernel
-from interlock.runtime.lone import LoneCalls
+from interlock.runtime.lone_calls import LoneCalls
 
 ALLOW = {"version": "v1", "default": "allow", "rules": []}
 

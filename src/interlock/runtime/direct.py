@@ -1,6 +1,6 @@
 """Commands on the embedded store and nothing else: for a program that asks a question or two and is gone.
 
-No routes, metrics, sweeps or listeners, and while all goes well no event loop and no thread either (alone.py):
+No routes, metrics, sweeps or listeners, and while all goes well no event loop and no thread either (blocking.py):
 `interlock exec` runs before every action of an agent, and pays for each import.
 """
 
@@ -15,7 +15,7 @@ from interlock.identity.model import Caller
 from interlock.identity.rules import EnsureLocalPerson
 from interlock.kernel.command import Command
 from interlock.kernel.storage import StoreDown, WriteConflict
-from interlock.runtime import alone
+from interlock.runtime import blocking
 from interlock.runtime.places import EMBEDDED_STORE
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class DirectStore:
         self._patient: PatientStore | None = None
         self._turn = threading.Lock()
         self.caller = Caller(tenant=TENANT, principal=f"local:{local_user()}")
-        self._file = alone.file_of(self._url)
+        self._file = blocking.file_of(self._url)
         try:
             self.run(EnsureLocalPerson(tenant=TENANT, name=self.caller.principal))
         except BaseException:
@@ -47,7 +47,7 @@ class DirectStore:
         with self._turn:
             if self._file is not None:
                 try:
-                    return alone.decide(self._file, command, self._acquire_seconds)[0]
+                    return blocking.decide(self._file, command, self._acquire_seconds)[0]
                 except (WriteConflict, StoreDown):
                     pass  # Nothing was written.
             return self._patiently().run(command)

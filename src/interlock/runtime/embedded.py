@@ -22,7 +22,7 @@ from interlock.kernel.refusal import Fault
 from interlock.kernel.storage import StoreDown
 from interlock.runtime.direct import local_user
 from interlock.runtime.keyring import Known
-from interlock.runtime.lone import LoneCalls
+from interlock.runtime.lone_calls import LoneCalls
 from interlock.runtime.places import EMBEDDED_STORE
 from interlock.runtime.service import Service
 from interlock.runtime.settings import TENANT_DEFAULT, settings_from

@@ -26,7 +26,7 @@ from interlock.kernel.kernel import Kernel
 from interlock.kernel.record import Kind, Record
 from interlock.kernel.refusal import Fault, Refusal, StoreUnavailable
 from interlock.kernel.storage import StoreDown
-from interlock.runtime import alone
+from interlock.runtime import blocking
 from interlock.runtime.measures import Measures
 from interlock.runtime.permits import PermitSigner
 from interlock.runtime.service import Service
@@ -61,7 +61,7 @@ class LoneCalls:
         self._last = 0
         self._called_at = self._company_until = float("-inf")
         self._file: BlockingSqlite | None = None
-        self._is_closed = not self._url.startswith(alone.FILE)
+        self._is_closed = not self._url.startswith(blocking.FILE)
         here = copy.copy(service)
         # Nothing that is locked for a moment is shared with the loop: a finalizer may call while this thread has it.
         here.registry = Registry()
@@ -143,7 +143,7 @@ class LoneCalls:
     def _opened(self) -> BlockingSqlite:
         file = self._file
         if file is None:
-            file = self._file = alone.file_of(self._url, copies_beside=True)
+            file = self._file = blocking.file_of(self._url, copies_beside=True)
         if file is None:
             raise StoreDown("the database file is not there, or not as it should be")
         return file
@@ -167,7 +167,7 @@ class _KernelHere:
     async def run(self, command: Command[T], *, weight: int = 0, acquire_seconds: float | None = None) -> T:
         seconds = self._kernel.limits.acquire_seconds if acquire_seconds is None else acquire_seconds
         try:
-            result, woken = alone.decide(self._opened(), command, seconds)
+            result, woken = blocking.decide(self._opened(), command, seconds)
         except (Refusal, Fault):
             raise
         except Exception:  # noqa: BLE001 - whatever it was, nothing was written, and the kernel knows what to do
