@@ -12,6 +12,7 @@ import pytest
 from interlock.kernel.refusal import CommandFailed
 from interlock.outbox import queries
 from interlock.outbox.model import Placed
+from interlock.store.contract import Store
 from tests.harness.soak import dose
 from tests.relays.rig import TENANT, Rig, Tell, rigged
 
@@ -169,3 +170,21 @@ async def seqs_by_position(url: str) -> list[int]:
         return [row[0] for row in await connection.fetch("SELECT seq FROM events ORDER BY position")]
     finally:
         await connection.close()
+
+
+async def test_whoever_catches_up_waits_for_one_pass_and_not_for_those_who_go_on(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes: list[int] = []
+    sequence = queries.sequence
+
+    async def noted(store: Store) -> int:
+        await rig.tell("meanwhile")
+        passes.append(await sequence(store))
+        return passes[-1]
+
+    async with rigged(postgres_url, relaying=False, feeding=False) as rig:
+        await rig.tell("before", times=3)
+        monkeypatch.setattr(queries, "sequence", noted)
+        await rig.service.feed.catch_up()
+    assert passes == [4]

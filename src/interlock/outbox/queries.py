@@ -13,6 +13,7 @@ from interlock.store.contract import Row, Store
 from interlock.store.unreadable import readable
 
 BUSY = -1
+PASS_MAX = 1000  # how many events a pass gives their positions; the schema says it
 
 
 class News(msgspec.Struct, frozen=True):

@@ -120,10 +120,10 @@ class EventFeed:
         """Give positions to all that is committed: whoever was answered before this finds what came of it."""
         for _ in range(_CATCH_UP_MAX):
             sequenced = await self._sequence()
-            if sequenced == 0:
-                return
             if sequenced == queries.BUSY:
                 await asyncio.sleep(_BUSY_SECONDS)
+            elif sequenced < queries.PASS_MAX:
+                return  # What is committed since is for those who ask since.
 
     async def close(self) -> None:
         """End every reader, and the loop."""
