@@ -145,6 +145,7 @@ def test_the_log_is_copied_back_after_a_fork_as_before_it(
         os.waitpid(child, 0)
         copied = threading.Event()
         monkeypatch.setattr(sqlite_checkpoints, "_PAGES_MIN", 1)
+        monkeypatch.setattr(sqlite_checkpoints, "_PAGES_STEP", 1)
         monkeypatch.setattr(sqlite_checkpoints, "copy_back", lambda _: copied.set())
         asyncio.run_coroutine_threadsafe(server.kernel.run(Raise(name="a")), loop).result()
         assert copied.wait(ALARM_SECONDS)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,7 @@ async def test_the_log_is_copied_while_others_commit_and_begins_again(
     sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_checkpoints, "_PAGES_MIN", 20)
+    monkeypatch.setattr(sqlite_checkpoints, "_PAGES_STEP", 1)
     copied = copied_by(monkeypatch)
     store = sqlite_place.store()
     async with serving(store) as server:
@@ -89,6 +90,40 @@ async def test_the_log_is_copied_while_others_commit_and_begins_again(
         assert log_pages(sqlite_place) == grown
         assert copied
         assert store._writer not in copied  # no COMMIT had to
+
+
+async def test_small_commits_are_copied_several_at_a_time(
+    sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_checkpoints, "_PAGES_MIN", 20)
+    monkeypatch.setattr(sqlite_checkpoints, "_PAGES_STEP", 100)
+    copied = copied_by(monkeypatch)
+    store = sqlite_place.store()
+    async with serving(store) as server:
+        with closing(apsw.Connection(str(sqlite_place.path))) as reader:
+            # So that the log never begins again.
+            reader.execute("BEGIN; SELECT count(*) FROM batches").fetchall()
+            for _ in range(COMMITS):
+                await commit(server, 1)
+                await nobody_copies(store)
+            assert 1 < len(copied) <= 1 + log_pages(sqlite_place) // 100
+
+
+async def test_a_log_that_begins_again_is_copied_again(
+    sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_checkpoints, "_PAGES_MIN", 20)
+    monkeypatch.setattr(sqlite_checkpoints, "_PAGES_STEP", 100)
+    copied = copied_by(monkeypatch)
+    store = sqlite_place.store()
+    async with serving(store) as server:
+        await commit(server)
+        await nobody_copies(store)
+        copy_back(store._writer)  # type: ignore[arg-type]
+        copied.clear()
+        await commit(server, 30)
+        await nobody_copies(store)
+        assert copied
 
 
 async def test_a_log_that_became_too_long_is_copied_by_a_commit(

@@ -14,6 +14,8 @@ from interlock.store.sqlite_driver import OK, WAL_PAGES_MAX, Database, connect_d
 # From so many pages on, what is new is copied while others commit. Only a log that nobody writes to for a moment can be
 # copied whole, and begun again: in one that has become too long a COMMIT copies what is left.
 _PAGES_MIN = WAL_PAGES_MAX // 4
+# A copy syncs both files, however little there is to copy, and takes the processor from whoever commits meanwhile.
+_PAGES_STEP = 200
 
 
 class Checkpoints:
@@ -23,6 +25,7 @@ class Checkpoints:
         self._path = path
         self._asked: SimpleQueue[bool] = SimpleQueue()
         self._is_copying = False
+        self._asked_at = 0
         self._thread: threading.Thread | None = None
 
     def watch(self, writer: Database) -> None:
@@ -50,10 +53,13 @@ class Checkpoints:
 
         It may be interrupted anywhere, so it takes no lock that it would leave behind.
         """
+        if pages < self._asked_at:
+            self._asked_at = 0  # The log has begun again.
         if not self._is_copying:
             if pages >= WAL_PAGES_MAX:
                 copy_back(writer)
-            elif pages >= _PAGES_MIN:
+            elif pages >= max(_PAGES_MIN, self._asked_at + _PAGES_STEP):
+                self._asked_at = pages
                 self._is_copying = True
                 self._asked.put(item=True)
         return OK
