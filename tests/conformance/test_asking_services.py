@@ -12,12 +12,14 @@ from interlock.grants.claiming import ClaimGrant
 from interlock.grants.model import GRANT_USES, GrantUse
 from interlock.grants.rules import IssueGrant
 from interlock.identity.model import Caller
+from interlock.kernel import lane
 from interlock.kernel.ids import new_id
 from interlock.outbox.rules import EVENTS_TOPIC
 from interlock.runtime.requests import REQUESTS
 from interlock.runtime.service import Service, open_service
 from interlock.runtime.settings import settings_from
 from interlock.store.sqlite import SqliteStore
+from interlock.store.sqlite_driver import connect
 from tests.conformance.asking import PATIENCE, SPENT, WON, Scene
 
 
@@ -88,6 +90,28 @@ async def test_others_decide_a_batch_whole(
     assert len({use.grant_id for use in uses if isinstance(use, GrantUse)}) == count
     assert holder.count("batches") == before + 1
     assert (holder.count(WON), holder.count(SPENT)) == (count, count)
+
+
+async def test_whoever_won_in_another_s_commit_hears_of_it_though_the_rest_of_its_batch_has_to_wait(
+    scene: Scene, service: Service, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane, "_ACQUIRE_SECONDS_MAX", 1.0)
+    scene.issue(1)
+    holder = scene.holder
+    holder.begin()
+    claims = [asyncio.create_task(service.kernel.run(claim_by(caller), acquire_seconds=1.0)) for _ in "12"]
+    await asyncio.to_thread(holder.sees, 1)
+    (request,) = holder.others.requests()
+    assert len(REQUESTS.decode(request.body)) == 2
+    holder.decide()
+    holder.file._database.execute("COMMIT")
+    stopped = connect(str(scene.path))  # whoever comes next does not go on
+    stopped.execute("BEGIN IMMEDIATE")
+    holder.lock.pass_on()
+    ended = await asyncio.gather(*claims, return_exceptions=True)
+    stopped.close()
+    assert sorted(type(each).__name__ for each in ended) == ["GrantUse", "LockBusy"]
+    assert (holder.count(WON), holder.count(SPENT)) == (1, 1)
 
 
 async def test_a_batch_asks_again_after_each_turn_at_the_lock(

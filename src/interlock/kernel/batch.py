@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,7 +22,8 @@ class Batch:
     A batch can be decided several times (a store may have to load it again); each `more` starts over.
     `early` were not decided because the ones ahead of them changed what they need; `blocked` because
     somebody else holds a record that they own. `requests` are what it may ask of other processes, and they of it:
-    theirs are guests, decided after its own, and nobody here waits for their outcomes.
+    theirs are guests, decided after its own, and nobody here waits for their outcomes. `found` is what others have
+    decided of it, whatever becomes of the rest.
     """
 
     def __init__(
@@ -30,6 +32,7 @@ class Batch:
         self.id = batch_id
         self.members = members
         self.outcomes: dict[Pending, Any] = {}
+        self.found: dict[Pending, Any] = {}
         self.early: list[Pending] = []
         self.blocked: list[Pending] = []
         self.wakes: frozenset[str] = frozenset()
@@ -102,13 +105,13 @@ class Batch:
 
     def is_answered(self, find: Find) -> bool:
         """Whether somebody else has decided all of it; the outcomes are what is found in the store."""
-        try:
-            found = {member: member.command.found(find) for member in self.members}
-        except Refusal:
+        for member in self.members:
+            with contextlib.suppress(Refusal):
+                if (outcome := member.command.found(find)) is not None:
+                    self.found[member] = outcome
+        if len(self.found) < len(self.members):
             return False
-        if None in found.values():
-            return False
-        self.outcomes, self.early, self.blocked, self.wakes = found, [], [], frozenset()
+        self.outcomes, self.early, self.blocked, self.wakes = dict(self.found), [], [], frozenset()
         return True
 
     def take_along(self, requests: Sequence[bytes]) -> Reads:

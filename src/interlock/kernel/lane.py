@@ -119,17 +119,18 @@ class Lane:
                 await self._transact(batch)
             except WriteConflict as conflict:
                 self._shared.observer.reran("write_conflict")
+                members = _unanswered(batch)
                 if reruns == 0:
                     return await self._part(members, conflict)
                 reruns -= 1
             except LockTimeout:
-                return await self._wait_for_lock(members)
+                return await self._wait_for_lock(_unanswered(batch))
             except StoreDown as down:
-                return await self._outlast(members, down)
+                return await self._outlast(_unanswered(batch), down)
             except OutcomeUnknown as unknown:
                 return self._leave_unknown(batch, unknown)
             except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this batch as it is
-                return await self._part(members, error)
+                return await self._part(_unanswered(batch), error)
             else:
                 return self._deliver(batch)
 
@@ -238,6 +239,15 @@ class Lane:
         else:
             self._shared.observer.reran("poison")
             members[0].answer(_poisonous(members[0], error))
+
+
+def _unanswered(batch: Batch) -> Sequence[Pending]:
+    """Who still has no answer. What others have decided is decided, whatever the rest comes to."""
+    if not batch.found:
+        return batch.members
+    for member, outcome in batch.found.items():
+        member.answer(outcome)
+    return [member for member in batch.members if member not in batch.found]
 
 
 def _mark_blocked(members: Sequence[Pending]) -> None:
