@@ -12,7 +12,10 @@ import pytest
 from interlock.grants.claiming import ClaimGrant, NotClaimed
 from interlock.grants.model import GrantUse
 from interlock.grants.signing import SetGrantTerms
-from interlock.identity.model import Caller
+from interlock.identity.keys import make_key
+from interlock.identity.model import Caller, PrincipalKind, Role
+from interlock.identity.refusals import Unauthenticated
+from interlock.identity.rules import IssueKey, RevokeKey
 from interlock.kernel.world import World
 from interlock.runtime.requests import REQUESTS
 from interlock.store import asking
@@ -128,6 +131,33 @@ def test_a_signature_that_is_required_meanwhile_is_required(scene: Scene) -> Non
     holder.commit()
     assert isinstance(claim.result(PATIENCE), NotClaimed)
     assert holder.count(SPENT) == 0
+
+
+def test_a_repeat_under_a_key_that_was_revoked_finds_nothing(scene: Scene) -> None:
+    scene.issue(2)
+    key = make_key()
+    agent = Caller(tenant="default", principal="bot", key_id=key.id, key_digest=key.digest)
+    scene.first.run(
+        IssueKey(
+            tenant="default",
+            name="bot",
+            kind=PrincipalKind.AGENT,
+            roles=(Role.WORK,),
+            key_id=key.id,
+            digest=key.digest,
+        )
+    )
+    (asker,), holder = scene.askers(1), scene.holder
+    claim = msgspec.structs.replace(asker.claim_of("mine"), caller=agent)
+    assert isinstance(asker.run(claim).result(PATIENCE), GrantUse)
+    scene.first.run(RevokeKey(tenant="default", key_id=key.id, principal="bot"))
+    holder.begin()
+    again = asker.run(claim)
+    time.sleep(0.1)
+    holder.decide()
+    holder.commit()
+    with pytest.raises(Unauthenticated):
+        again.result(PATIENCE)
 
 
 def test_what_does_not_fit_into_its_place_waits_for_the_lock(scene: Scene) -> None:

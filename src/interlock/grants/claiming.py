@@ -131,9 +131,13 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         return self._refuse(world, misfits)
 
     def is_askable(self, find: Find) -> bool:
-        """Unless a signature is needed: whoever can write to the store can write an unsigned grant."""
+        """Unless a signature is needed: whoever can write to the store can write an unsigned grant.
+
+        A repeat neither: it would find its use, and so an answer, whether or not the caller may still have one.
+        """
         terms = cast("GrantTerms | None", find(GRANT_TERMS.key(self.caller.tenant, TERMS_ID)))
-        return not (self.signed_only or needs_signature(terms, self.task))
+        is_signed = self.signed_only or needs_signature(terms, self.task)
+        return not is_signed and find(GRANT_USES.key(self.caller.tenant, self._use_id())) is None
 
     def is_findable(self, result: GrantUse | NotClaimed) -> bool:
         return isinstance(result, GrantUse)
