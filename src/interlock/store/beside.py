@@ -49,8 +49,8 @@ class Beside:
         if self._map is None and IS_LINUX and not self._is_closed:
             with contextlib.suppress(OSError):
                 if make and not self._path.exists():
-                    _make(self._path, self._database)
-                self._file, self._map = _opened(self._path)
+                    _make(self._path)
+                self._file, self._map = _opened(self._path, self._database)
         return self._map
 
     def futex(self, offset: int) -> Futex:
@@ -102,23 +102,37 @@ def _lock(kind: int, byte: int) -> bytes:
     return _LOCK.pack(kind, os.SEEK_SET, byte, 1, 0)
 
 
-def _make(path: Path, database: Path) -> None:
-    """Make the file, for whoever may use the database."""
+def _make(path: Path) -> None:
+    """Make the file; whoever opens it shares it."""
     with contextlib.suppress(FileExistsError):
-        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        try:
-            with contextlib.suppress(FileNotFoundError):
-                os.fchmod(file, stat.S_IMODE(database.stat().st_mode))
-        finally:
-            os.close(file)
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
-def _opened(path: Path) -> tuple[int, mmap.mmap]:
+def _opened(path: Path, database: Path) -> tuple[int, mmap.mmap]:
     file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
+        with contextlib.suppress(FileNotFoundError):
+            _share(file, database.stat())
         # A file with a hole would end the process that looks into it (SIGBUS) once the disk is full.
         os.posix_fallocate(file, 0, BYTES)
         return file, mmap.mmap(file, BYTES)
     except BaseException:
         os.close(file)
         raise
+
+
+def _share(file: int, database: os.stat_result) -> None:
+    """Share the file with whoever may use the database, as it is shared now, and with nobody else.
+
+    What is asked for there is decided, whoever asks. Raises `OSError` if it is another's, who shares it with more.
+    """
+    owner = database.st_uid if os.geteuid() == 0 else -1
+    with contextlib.suppress(PermissionError):
+        os.fchown(file, owner, database.st_gid)
+    found, mode = os.fstat(file), stat.S_IMODE(database.st_mode)
+    if found.st_gid != database.st_gid:
+        mode &= ~stat.S_IRWXG
+    if stat.S_IMODE(found.st_mode) != mode:
+        os.fchmod(file, mode)
+    if found.st_uid not in (0, database.st_uid) and not mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError("the file beside the database belongs to somebody who may not use that")
