@@ -179,6 +179,30 @@ def test_whoever_is_promised_a_commit_waits_for_it_while_the_file_fails(
     assert len(won([claim])) == 1
 
 
+@pytest.mark.parametrize("is_promised", [True, False])
+def test_whoever_closes_its_file_while_it_asks_has_nobody_decide_for_it_unawares(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, is_promised: bool
+) -> None:
+    """As a finalizer does that calls in the middle of a call."""
+    scene.issue(1)
+    (asker,), holder = scene.askers(1), scene.holder
+    (claim,) = scene.claims_of([asker])
+    requests = holder.lock.take_along()
+    assert len(requests) == 1
+    assert not is_promised or holder.lock.promise()
+    wait = Asking.wait
+
+    def left(self: Asking, heard: int, seconds: float) -> None:
+        wait(self, heard, seconds)
+        assert asker.store._file is not None
+        asker.store._file.close()
+
+    monkeypatch.setattr(Asking, "wait", left)
+    error = claim.exception(PATIENCE)
+    assert isinstance(error, OutcomeUnknown) == is_promised
+    assert is_promised or not holder.lock.promise()
+
+
 @pytest.mark.parametrize("has_committed", [True, False])
 def test_one_that_ends_without_a_word_leaves_no_doubt(scene: Scene, has_committed: bool) -> None:
     scene.issue(2)

@@ -54,6 +54,7 @@ class Asking:
         self._turns = turns
         self._place: int | None = None
         self._number = 0
+        self._was_withdrawn = True
 
     @property
     def is_usual(self) -> bool:
@@ -91,7 +92,9 @@ class Asking:
 
     def withdraw(self) -> bool:
         """Whether nobody will decide the request any more; False if somebody may be about to commit it."""
-        place = self._own()
+        if self._place is None:
+            return self._was_withdrawn
+        place = self._place
         if not self._shared.try_lock(_agreeing(place)):
             return False
         try:
@@ -154,7 +157,8 @@ class Asking:
             self._ring(next((place for place in waiting if place > own), waiting[0]))
 
     def close(self) -> None:
-        """The place is free once the file is closed."""
+        """The place is free once the file is closed, which may happen while something is asked for there."""
+        self._was_withdrawn = self.withdraw()
         self._place = None
 
     # Words.

@@ -142,6 +142,13 @@ class WriterLock:
                 if now >= limit:
                     raise CommitUnconfirmed("another process was about to commit this and does not go on")
                 yield partial(asking.wait, heard, _TOLD_SECONDS)
+        except Exception as error:
+            # Whoever hears of it says that nothing is written, or tries again and then says so.
+            if asking.withdraw():
+                raise
+            raise CommitUnconfirmed(
+                "another process was about to commit this as the file was left"
+            ) from error
         finally:
             asking.drop()
 
