@@ -258,21 +258,3 @@ async def test_a_service_that_cannot_begin_leaves_nothing_open(sqlite_place: Sql
         await open_embedded(f"sqlite:///{sqlite_place.path}")
     other.close()
     assert not any(task.get_name() in ("sweeps", "lane", "sqlite-watch") for task in asyncio.all_tasks())
-
-
-@pytest.mark.parametrize("replaced", [True, False])
-async def test_nothing_is_decided_in_a_file_that_nobody_will_find(
-    sqlite_place: SqlitePlace, tmp_path: Path, replaced: bool
-) -> None:
-    aside = tmp_path / "aside.db"
-    async with serving(sqlite_place.store(), SHORT) as server:
-        await server.kernel.run(Raise(name="a"))
-        sqlite_place.path.rename(aside)
-        if replaced:
-            sqlite_place.path.write_bytes(aside.read_bytes())
-        with pytest.raises(StoreUnavailable):
-            await server.kernel.run(Raise(name="a"))
-        with pytest.raises(StoreDown, match="removed or replaced"):
-            await server.store.ping(1.0)
-        aside.replace(sqlite_place.path)
-        assert (await server.kernel.run(Raise(name="a"), acquire_seconds=10)).count == 2

@@ -37,7 +37,7 @@ from interlock.store.sqlite_driver import (
 from interlock.store.sqlite_guests import GuestsFailed, decide_and_write
 from interlock.store.sqlite_making import make_private
 from interlock.store.sqlite_queries import QueryThreads
-from interlock.store.writer_lock import WriterLock
+from interlock.store.writer_lock import WriterLock, file_at
 
 R = TypeVar("R", bound=Record)
 Heard = Callable[[frozenset[str] | None], None]
@@ -211,10 +211,11 @@ class SqliteStore:
             raise StoreDown("the store is not open")
 
     def _connect(self) -> tuple[Database, SqliteBatches, WriterLock]:
+        file = file_at(self._path)
         self._writer = writer = connect_durably(self._path)
         self._checkpoints.watch(writer)
         self._batches = batches = SqliteBatches(writer, self._clock)
-        self._lock = lock = WriterLock(writer, self._path)
+        self._lock = lock = WriterLock(writer, self._path, file)
         return writer, batches, lock
 
     def _disconnect(self) -> None:

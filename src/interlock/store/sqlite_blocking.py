@@ -26,7 +26,7 @@ from interlock.store.sqlite_driver import (
     schema_of,
 )
 from interlock.store.sqlite_guests import GuestsFailed, decide_and_write
-from interlock.store.writer_lock import WriterLock
+from interlock.store.writer_lock import WriterLock, file_at
 
 R = TypeVar("R", bound=Record)
 
@@ -39,8 +39,9 @@ class BlockingSqlite:
 
     def __init__(self, path: Path, *, clock: Clock = utc_now, copies_beside: bool = False) -> None:
         self._checkpoints = Checkpoints(path) if copies_beside else None
+        file = file_at(path)
         self._database = connect_durably(path)
-        self._lock = WriterLock(self._database, path.absolute())
+        self._lock = WriterLock(self._database, path.absolute(), file)
         try:
             self._batches = SqliteBatches(self._database, clock)
             if self._checkpoints is not None:

@@ -24,6 +24,7 @@ from interlock.store.sqlite_driver import BROKEN, BUSY, Database, reading, roll_
 from interlock.store.turns import Turns
 
 Rest = Callable[[], None]
+File = tuple[int, int]
 
 # Where nobody says that the lock is free, each looks a few times in the time that a turn takes. Whoever has just
 # written finds it free before anybody who sleeps wakes up, so it lets others go first while there are others.
@@ -41,11 +42,12 @@ _PROMISED_SECONDS = 2.0
 class WriterLock:
     """One connection's way to the lock. It has it from the end of `tries` to COMMIT or ROLLBACK."""
 
-    def __init__(self, database: Database, path: Path) -> None:
+    def __init__(self, database: Database, path: Path, file: File | None = None) -> None:
+        """`file` is what was at the path before it was opened: afterwards another one may be."""
         self._database = database
         self._cursor = database.cursor()
         self._path = str(path)
-        self._file = _file_at(self._path)
+        self._file = file or file_at(self._path)
         self._beside = Beside(path)
         self._turns = Turns(self._beside)
         self._asking = Asking(self._beside, self._turns)
@@ -82,7 +84,7 @@ class WriterLock:
 
     def expect_same_file(self) -> None:
         """Raise `StoreDown` if the file at the path is not the one that was opened: what is written is lost."""
-        if _file_at(self._path) != self._file:
+        if file_at(self._path) != self._file:
             raise StoreDown(
                 "the database file was removed or replaced while in use; start this process again"
             )
@@ -196,7 +198,8 @@ class WriterLock:
         return now < self._company_until
 
 
-def _file_at(path: str) -> tuple[int, int] | None:
+def file_at(path: str | Path) -> File | None:
+    """Which file is there, whatever its name."""
     try:
         found = os.stat(path)  # noqa: PTH116 - it is asked before every transaction
     except OSError:
