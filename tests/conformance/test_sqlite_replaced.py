@@ -10,7 +10,10 @@ from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.refusal import StoreUnavailable
 from interlock.kernel.storage import StoreDown
 from interlock.store import sqlite, sqlite_blocking
+from interlock.store.asking import Asking
+from interlock.store.beside import Beside
 from interlock.store.sqlite_driver import Database, connect_durably
+from interlock.store.turns import Turns
 from tests.conformance.places import SqlitePlace, serving
 from tests.kernel.counters import Raise
 
@@ -61,3 +64,19 @@ async def test_nor_in_one_that_was_replaced_as_it_was_opened(
         with pytest.raises(StoreDown, match="removed or replaced"):
             file.committed("batch", 1.0)
         file.close()
+
+
+def test_nobody_decides_in_one_file_what_was_asked_of_another_at_its_path(tmp_path: Path) -> None:
+    path, copy = tmp_path / "a.db", tmp_path / "b.db"
+    path.touch()
+    copy.touch()
+    mine = Beside(path)
+    copy.replace(path)
+    yours = Beside(path)
+    asks, holder = Asking(mine, Turns(mine)), Asking(yours, Turns(yours))
+    assert asks.ask(b"something")
+    assert yours.open(make=False)
+    assert holder.requests() == []
+    assert asks.withdraw()
+    mine.close()
+    yours.close()

@@ -30,8 +30,8 @@ _FIRST_PLACE = 64
 _WORD = struct.Struct("=I")
 _PLACE = struct.Struct("=4I")
 _NUMBER_MAX = 2**32 - 1
-# The requests themselves, each with its length and a checksum of it and its number: a processor may show the new
-# number before the new request. Whoever has the place has its first byte locked.
+# The requests themselves, each with its length and a checksum of it, its number and the database that it is about: a
+# processor may show the new number before the new request. Whoever has the place has its first byte locked.
 _FIRST_REQUEST = 4096
 _REQUEST_BYTES = (BYTES - _FIRST_REQUEST) // _PLACES
 _HEAD = struct.Struct("=II")
@@ -70,7 +70,7 @@ class Asking:
             return False
         at = _FIRST_REQUEST + self._own() * _REQUEST_BYTES
         self._number = self._number % _NUMBER_MAX + 1
-        _HEAD.pack_into(shared, at, len(body), crc32(body, self._number))
+        _HEAD.pack_into(shared, at, len(body), self._checksum(body, self._number))
         shared[at + _HEAD.size : at + _HEAD.size + len(body)] = body
         self._set(self._own(), _ASKED, self._number)
         self._set(self._own(), _OPEN, self._number)
@@ -128,7 +128,7 @@ class Asking:
             at = _FIRST_REQUEST + place * _REQUEST_BYTES
             length, checksum = _HEAD.unpack_from(shared, at)
             body = shared[at + _HEAD.size : at + min(_HEAD.size + length, _REQUEST_BYTES)]
-            if crc32(body, number) == checksum:
+            if self._checksum(body, number) == checksum:
                 found.append(Request(place, number, body))
         return found
 
@@ -184,6 +184,9 @@ class Asking:
             for place, (number, promised, told, _) in enumerate(_PLACE.iter_unpack(words))
             if number and number not in (promised, told) and place != self._place
         ]
+
+    def _checksum(self, body: bytes, number: int) -> int:
+        return crc32(body, number ^ self._shared.mark)
 
     def _own(self) -> int:
         if self._place is None:

@@ -38,6 +38,8 @@ class Beside:
         self._map: mmap.mmap | None = None
         self._is_closed = False
         self._futexes: dict[int, Futex] = {}
+        # Whoever has another file open, which was at the path before or after, shares this one all the same.
+        self.mark = _mark_of(database)
 
     @property
     def mapped(self) -> mmap.mmap | None:
@@ -100,6 +102,15 @@ class Beside:
 def _lock(kind: int, byte: int) -> bytes:
     """What fcntl is asked for: it is one of few, for each of the commands that others ask for."""
     return _LOCK.pack(kind, os.SEEK_SET, byte, 1, 0)
+
+
+def _mark_of(database: Path) -> int:
+    """The same for all who have the same database open."""
+    try:
+        found = database.stat()
+    except OSError:
+        return 0
+    return (found.st_dev ^ found.st_ino) & 0xFFFFFFFF
 
 
 def _make(path: Path) -> None:
