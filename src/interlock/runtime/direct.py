@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, TypeVar
 from interlock.identity.model import Caller
 from interlock.identity.rules import EnsureLocalPerson
 from interlock.kernel.command import Command
-from interlock.kernel.storage import StoreDown, WriteConflict
+from interlock.kernel.refusal import LockBusy
+from interlock.kernel.storage import LockTimeout, StoreDown, WriteConflict
 from interlock.runtime import blocking
 from interlock.runtime.places import EMBEDDED_STORE
 
 if TYPE_CHECKING:
     from interlock.runtime.patient import PatientStore
+    from interlock.store.sqlite_blocking import BlockingSqlite
 
 T = TypeVar("T")
 
@@ -35,7 +37,7 @@ class DirectStore:
         self._patient: PatientStore | None = None
         self._turn = threading.Lock()
         self.caller = Caller(tenant=TENANT, principal=f"local:{local_user()}")
-        self._file = blocking.file_of(self._url)
+        self._file = self._opened()
         try:
             self.run(EnsureLocalPerson(tenant=TENANT, name=self.caller.principal))
         except BaseException:
@@ -60,6 +62,12 @@ class DirectStore:
         if self._patient is not None:
             self._patient.close()
             self._patient = None
+
+    def _opened(self) -> BlockingSqlite | None:
+        try:
+            return blocking.file_of(self._url, opening_seconds=self._acquire_seconds)
+        except LockTimeout as busy:
+            raise LockBusy(str(busy), retry_after_seconds=1.0) from busy
 
     def _patiently(self) -> PatientStore:
         if self._patient is None:

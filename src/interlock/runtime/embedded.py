@@ -76,7 +76,7 @@ def _has_key(request: Request) -> bool:
 async def open_embedded(store_url: str | None = None) -> EmbeddedService:
     """Open the embedded store (`INTERLOCK_STORE`, or `.interlock/interlock.db` in this folder)."""
     settings = settings_from(store=store_url or os.environ.get("INTERLOCK_STORE") or EMBEDDED_STORE)
-    service = Service(store_for(settings.store, lanes=1), settings)
+    service = Service(store_for(settings.store, lanes=1, opening_seconds=settings.acquire_seconds), settings)
     await service.open()
     try:
         return EmbeddedService(service, await _local_person(service))

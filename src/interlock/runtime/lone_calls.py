@@ -55,7 +55,8 @@ class LoneCalls:
     def __init__(self, service: Service, who: Authenticate, loop: asyncio.AbstractEventLoop) -> None:
         self._url = service.settings.store
         # Nobody can call off what is waited for here.
-        self._seconds_max = service.settings.acquire_seconds + _SETTLING_SECONDS
+        self._acquire_seconds = service.settings.acquire_seconds
+        self._seconds_max = self._acquire_seconds + _SETTLING_SECONDS
         self._turn = threading.Lock()
         self._inside: int | None = None
         self._last = 0
@@ -143,7 +144,9 @@ class LoneCalls:
     def _opened(self) -> BlockingSqlite:
         file = self._file
         if file is None:
-            file = self._file = blocking.file_of(self._url, copies_beside=True)
+            file = self._file = blocking.file_of(
+                self._url, opening_seconds=self._acquire_seconds, copies_beside=True
+            )
         if file is None:
             raise StoreDown("the database file is not there, or not as it should be")
         return file

@@ -21,7 +21,7 @@ class PatientStore:
 
     def __init__(self, url: str, *, acquire_seconds: float) -> None:
         self._loop = asyncio.new_event_loop()
-        self._store = store_for(url, lanes=1)
+        self._store = store_for(url, lanes=1, opening_seconds=acquire_seconds)
         limits = KernelLimits(
             acquire_seconds=acquire_seconds, answer_seconds=max(_ANSWER_SECONDS, acquire_seconds)
         )

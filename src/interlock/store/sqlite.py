@@ -25,8 +25,10 @@ from interlock.store.named_sql import named_sql
 from interlock.store.sqlite_batch import SqliteBatches, rows_of, select
 from interlock.store.sqlite_checkpoints import Checkpoints
 from interlock.store.sqlite_driver import (
+    BUSY,
     FAILED,
     FULL,
+    OPENING_SECONDS,
     Database,
     all_or_nothing,
     connect_durably,
@@ -52,9 +54,12 @@ class SqliteStore:
 
     lanes = 1
 
-    def __init__(self, path: str | Path, *, clock: Clock = utc_now) -> None:
+    def __init__(
+        self, path: str | Path, *, clock: Clock = utc_now, opening_seconds: float = OPENING_SECONDS
+    ) -> None:
         self._path = Path(path).absolute()  # Some connections are made later, wherever the program is then.
         self._clock = clock
+        self._opening_seconds = opening_seconds
         self.turn = asyncio.Lock()
         self._writer: Database | None = None
         self._batches: SqliteBatches | None = None
@@ -81,7 +86,8 @@ class SqliteStore:
         except BaseException as error:
             await self.close()
             if isinstance(error, (FAILED, LockTimeout, OSError)):
-                raise StoreDown(f"cannot open the database file {self._path}: {error}") from error
+                why = "another process has it to itself" if isinstance(error, BUSY) else error
+                raise StoreDown(f"cannot open the database file {self._path}: {why}") from error
             raise
 
     async def close(self) -> None:
@@ -212,7 +218,7 @@ class SqliteStore:
 
     def _connect(self) -> tuple[Database, SqliteBatches, WriterLock]:
         file = file_at(self._path)
-        self._writer = writer = connect_durably(self._path)
+        self._writer = writer = connect_durably(self._path, self._opening_seconds)
         self._checkpoints.watch(writer)
         self._batches = batches = SqliteBatches(writer, self._clock)
         self._lock = lock = WriterLock(writer, self._path, file)

@@ -19,6 +19,7 @@ from interlock.store.sqlite_checkpoints import Checkpoints
 from interlock.store.sqlite_driver import (
     CLOSED,
     FULL,
+    OPENING_SECONDS,
     all_or_nothing,
     connect_durably,
     reading,
@@ -37,10 +38,17 @@ class BlockingSqlite:
     `copies_beside` is for whoever stays: the log is copied back on a thread, and not by every so many calls.
     """
 
-    def __init__(self, path: Path, *, clock: Clock = utc_now, copies_beside: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock = utc_now,
+        copies_beside: bool = False,
+        opening_seconds: float = OPENING_SECONDS,
+    ) -> None:
         self._checkpoints = Checkpoints(path) if copies_beside else None
         file = file_at(path)
-        self._database = connect_durably(path)
+        self._database = connect_durably(path, opening_seconds)
         self._lock = WriterLock(self._database, path.absolute(), file)
         try:
             self._batches = SqliteBatches(self._database, clock)

@@ -35,7 +35,8 @@ BROKEN = (
 )
 _TAKEN = (apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_ROWID)
 
-_OPENING_SECONDS = 30.0
+# Whoever closes the file last has it to itself for a moment, and may be stopped in it.
+OPENING_SECONDS = 30.0
 _READ_BUSY_MS = 250
 _WAL_BYTES_KEPT = 64 * 1024 * 1024
 # 16 MiB. Pages that are changed again before the log is copied back are copied once, and the file is synced less
@@ -88,11 +89,14 @@ def connect(path: str) -> Database:
     return cast("Database", apsw.Connection(path))
 
 
-def connect_durably(path: Path) -> Database:
-    """A connection to a file that several processes may share: WAL, and every COMMIT synced."""
+def connect_durably(path: Path, opening_seconds: float = OPENING_SECONDS) -> Database:
+    """A connection to a file that several processes may share: WAL, and every COMMIT synced.
+
+    `BUSY` if another process has it to itself for that long.
+    """
     database = connect(str(path))
     try:
-        _switch_to_wal(database)
+        _switch_to_wal(database, opening_seconds)
         database.execute("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -16000")
         database.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
         database.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES_MAX}")
@@ -161,9 +165,9 @@ def reading() -> Generator[None]:
         raise StoreDown(f"the database file does not answer: {error}") from error
 
 
-def _switch_to_wal(database: Database) -> None:
+def _switch_to_wal(database: Database, opening_seconds: float) -> None:
     # SQLite does not wait for this lock when two processes make the file WAL at once; so wait here.
-    deadline = time.monotonic() + _OPENING_SECONDS
+    deadline = time.monotonic() + opening_seconds
     while True:
         try:
             database.execute("PRAGMA journal_mode = WAL")

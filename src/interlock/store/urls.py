@@ -9,12 +9,16 @@ class BadStoreUrl(ValueError):
     """The URL names no store that Interlock knows."""
 
 
-def store_for(url: str, *, lanes: int = 2) -> Store:
-    """A store, not yet opened. Drivers are imported only for the store that is asked for."""
-    if url.startswith("sqlite:///"):
-        from interlock.store.sqlite import SqliteStore
+def store_for(url: str, *, lanes: int = 2, opening_seconds: float | None = None) -> Store:
+    """A store, not yet opened. Drivers are imported only for the store that is asked for.
 
-        return SqliteStore(url.removeprefix("sqlite:///"))
+    `opening_seconds` is how long a file may be another process's alone; None is for whoever comes to stay.
+    """
+    if url.startswith("sqlite:///"):
+        from interlock.store.sqlite import OPENING_SECONDS, SqliteStore
+
+        seconds = OPENING_SECONDS if opening_seconds is None else opening_seconds
+        return SqliteStore(url.removeprefix("sqlite:///"), opening_seconds=seconds)
     if url.startswith(("postgresql://", "postgres://")):
         return _postgres(url, lanes)
     if url in ("memory:", "memory://"):
