@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -131,6 +132,23 @@ def test_a_commit_that_nobody_can_settle_is_unknown(
 
     with pytest.raises(OutcomeUnknown, match="look at the record"):
         issue(direct)
+
+
+def test_a_commit_that_the_file_may_have_forgotten_is_unknown(
+    direct: DirectStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, now = BlockingSqlite._commit, time.time
+
+    def unheard(file: BlockingSqlite) -> None:
+        commit(file)
+        monkeypatch.setattr(time, "time", lambda: now() + 3600)
+        raise CommitUnknown("the answer was lost")
+
+    monkeypatch.setattr(BlockingSqlite, "_commit", unheard)
+
+    with pytest.raises(OutcomeUnknown, match="slept"):
+        issue(direct)
+    assert count(path) == 1
 
 
 def test_trouble_before_the_commit_is_left_to_the_kernel(

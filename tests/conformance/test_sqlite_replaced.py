@@ -48,8 +48,8 @@ async def test_nor_in_one_that_was_replaced_as_it_was_opened(
     copy.write_bytes(sqlite_place.path.read_bytes())
     module = sqlite if has_loop else sqlite_blocking
 
-    def then_replaced(path: Path) -> Database:
-        database = connect_durably(path)
+    def then_replaced(path: Path, *seconds: float) -> Database:
+        database = connect_durably(path, *seconds)
         if copy.exists():
             copy.replace(path)
         return database

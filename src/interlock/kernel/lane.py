@@ -26,6 +26,7 @@ from interlock.kernel.storage import (
     StoreDown,
     Transaction,
     WriteConflict,
+    is_remembered,
 )
 from interlock.kernel.store_time import StoreTime
 from interlock.kernel.trouble import Trouble
@@ -43,8 +44,6 @@ _ACQUIRE_SECONDS_MIN = 0.01
 _ACQUIRE_SECONDS_MAX = 0.1
 _CONFLICT_RERUNS_MAX = 2
 _PING_SECONDS = 1.0
-# The store forgets batch ids after an hour (`prune`); one that slept for long must not ask about them.
-_SETTLE_AGE_SECONDS_MAX = 300.0
 
 
 class LaneParts(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +158,7 @@ class Lane:
     async def _settle(self, batch: Batch, lost: CommitUnknown, began: float) -> None:
         """Return if the batch committed; `StoreDown` if it never can; `OutcomeUnknown` if nobody can say."""
         self._shared.observer.reran("commit_unknown")
-        if not 0 <= time.time() - began < _SETTLE_AGE_SECONDS_MAX:
+        if not is_remembered(began):
             raise _outcome_unknown("this server slept during a COMMIT") from lost
         try:
             committed = await self._shared.store.committed(batch.id, self._shared.settle_seconds)

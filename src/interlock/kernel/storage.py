@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
@@ -10,6 +11,8 @@ import msgspec
 
 from interlock.kernel.record import Find, Key, Pick, Reads, Record
 from interlock.kernel.world import Changes
+
+_REMEMBERED_SECONDS = 300.0
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -83,6 +86,14 @@ class StoreDown(Exception):
 
 class CommitUnknown(Exception):
     """COMMIT was sent and its answer did not come back; `committed` can settle whether it happened."""
+
+
+def is_remembered(began: float) -> bool:
+    """Whether a store can be asked about a batch that began then, by `time.time`.
+
+    Stores forget the ids of batches after an hour (`prune`), and whoever asks may have slept for longer.
+    """
+    return 0 <= time.time() - began < _REMEMBERED_SECONDS
 
 
 class CommitUnconfirmed(Exception):

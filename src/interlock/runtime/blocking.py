@@ -16,7 +16,7 @@ from interlock.kernel.command import Command
 from interlock.kernel.ids import new_id
 from interlock.kernel.pending import Pending
 from interlock.kernel.refusal import Fault, OutcomeUnknown
-from interlock.kernel.storage import CommitUnconfirmed, CommitUnknown, LockTimeout, StoreDown
+from interlock.kernel.storage import CommitUnconfirmed, CommitUnknown, LockTimeout, StoreDown, is_remembered
 from interlock.runtime.requests import REQUESTS
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def decide(file: BlockingSqlite, command: Command[T], acquire_seconds: float) ->
     Raises its `Refusal`; a `Fault` if its time is up or nobody can say what became of it; and anything else only
     where nothing was written.
     """
-    began = time.monotonic()
+    began, began_at = time.monotonic(), time.time()
     # Nobody waits on a future: the outcome is taken from the batch.
     member = Pending(command, cast("Any", None), now=began, budget=acquire_seconds, weight=0)
     batch = Batch(new_id("batch"), [member], new_id, REQUESTS)
@@ -72,15 +72,19 @@ def decide(file: BlockingSqlite, command: Command[T], acquire_seconds: float) ->
     except CommitUnconfirmed as unconfirmed:
         raise OutcomeUnknown(f"{unconfirmed}; look at the record before repeating") from unconfirmed
     except CommitUnknown as lost:
-        _settle(file, batch.id, lost)
+        _settle(file, batch.id, lost, began_at)
     outcome = batch.outcomes[member]
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome, batch.wakes
 
 
-def _settle(file: BlockingSqlite, batch_id: str, lost: CommitUnknown) -> None:
+def _settle(file: BlockingSqlite, batch_id: str, lost: CommitUnknown, began_at: float) -> None:
     """Return if the batch committed; `StoreDown` if it never can; `OutcomeUnknown` if nobody can say."""
+    if not is_remembered(began_at):
+        raise OutcomeUnknown(
+            "this process slept during a COMMIT; look at the record before repeating"
+        ) from lost
     try:
         committed = file.committed(batch_id, _SETTLE_SECONDS)
     except Exception as error:

@@ -15,7 +15,8 @@ def store_for(url: str, *, lanes: int = 2, opening_seconds: float | None = None)
     `opening_seconds` is how long a file may be another process's alone; None is for whoever comes to stay.
     """
     if url.startswith("sqlite:///"):
-        from interlock.store.sqlite import OPENING_SECONDS, SqliteStore
+        from interlock.store.sqlite import SqliteStore
+        from interlock.store.sqlite_driver import OPENING_SECONDS
 
         seconds = OPENING_SECONDS if opening_seconds is None else opening_seconds
         return SqliteStore(url.removeprefix("sqlite:///"), opening_seconds=seconds)
