@@ -26,9 +26,10 @@ from interlock.jobs.model import JOBS, Job, JobState
 from interlock.kernel.record import NOTHING, Key, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
+from interlock.leases.fences import current_lease, record_stale_lease, stale_lease_reads
 from interlock.leases.model import LEASES, NODES, TRANSITIONS, Lease, path_of
 from interlock.leases.refusals import LeaseFenceStale, LeaseNotActionable
-from interlock.leases.rules import current_lease, going_on, record_stale_lease, stale_lease_reads
+from interlock.leases.rules import going_on
 from interlock.targets.model import TARGETS
 
 _AUDITED = (

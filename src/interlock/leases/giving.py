@@ -14,10 +14,11 @@ from interlock.kernel.world import World
 from interlock.leases.acquiring import OWNERS
 from interlock.leases.checkpoints import Content, last_slot, save
 from interlock.leases.ending import end_lease, ending_reads
+from interlock.leases.fences import find_lease, stale_reads
 from interlock.leases.model import LEASES, Lease, LeaseState, Place
 from interlock.leases.picks import OverdueLeases
 from interlock.leases.refusals import LeaseNotActionable
-from interlock.leases.rules import OwnLease, find_lease, stale_reads
+from interlock.leases.rules import OwnLease
 
 T = TypeVar("T")
 
@@ -35,7 +36,7 @@ class _EndLease(OwnLease[T], frozen=True, kw_only=True):
     def more(self, world: World) -> Reads:
         # What was seen may have changed before it is owned, so a stale fence cannot be foreseen here.
         lease = Reads(own=(LEASES.key(self.caller.tenant, self.lease_id),))
-        return lease | stale_reads(self.caller, self.resource)
+        return lease | stale_reads(world, self.caller, self.lease_id, self.resource)
 
 
 class ReleaseLease(_EndLease[Lease], frozen=True, kw_only=True):

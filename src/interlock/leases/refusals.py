@@ -32,11 +32,13 @@ class LeaseHeld(Refusal):
 
 
 class LeaseFenceStale(Refusal):
-    def __init__(self, lease_id: str, state: str, current_fence: int) -> None:
+    """The caller does not hold the lease under this fence, or no longer does. `holder` holds its resource now."""
+
+    def __init__(self, lease_id: str, *, state: str, current_fence: int, holder: str | None) -> None:
         super().__init__(
             f"lease {lease_id} is {state}; the resource's fence is {current_fence}. Stop writing, and acquire it again"
         )
-        self.state, self.current_fence = state, current_fence
+        self.state, self.current_fence, self.holder = state, current_fence, holder
         self.conflict_id: str | None = None
 
 

@@ -11,15 +11,13 @@ from typing import TypeVar
 
 import msgspec
 
-from interlock.conflicts.model import Affected, Competing, ConflictKind, Repeat
-from interlock.conflicts.rules import record_repeat, repeat_reads
 from interlock.identity.model import Caller
-from interlock.identity.refusals import NotFound
 from interlock.identity.rules import caller_reads, require
 from interlock.kernel.command import Command
-from interlock.kernel.record import NOTHING, Reads
+from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
+from interlock.leases.fences import current_lease, fence_at, find_lease, record_stale_lease, stale_lease_reads
 from interlock.leases.model import (
     LEASES,
     NODES,
@@ -185,7 +183,7 @@ class CheckLease(Command[Checked], frozen=True, kw_only=True):
             current=lease.is_live_at(world.now) and lease.fence == self.fence,
             state=lease.state_at(world.now),
             lease=lease,
-            current_fence=_fence_at(world, lease),
+            current_fence=fence_at(world, lease),
         )
 
 
@@ -222,69 +220,4 @@ def _awake(lease: Lease, now: datetime) -> Lease:
         suspended_for="",
         suspended_at=None,
         suspended_seconds=lease.suspended_seconds + max(0.0, waited),
-    )
-
-
-def find_lease(world: World, tenant: str, lease_id: str, resource: str) -> Lease:
-    lease = world.get(LEASES, tenant, lease_id)
-    if lease is None or lease.resource != resource:
-        raise NotFound("lease", lease_id)
-    return lease
-
-
-def current_lease(
-    world: World, caller: Caller, lease_id: str, resource: str, fence: int, *, session: str | None = None
-) -> Lease:
-    """The caller's lease, if it is live by the clock and this is its fence. `session` None: any of the owner's."""
-    lease = find_lease(world, caller.tenant, lease_id, resource)
-    if not _holds(world, caller, lease, fence, session):
-        raise LeaseFenceStale(lease.id, lease.state_at(world.now).value, _fence_at(world, lease))
-    return lease
-
-
-def stale_lease_reads(
-    world: World, caller: Caller, lease_id: str, resource: str, fence: int, *, session: str | None = None
-) -> Reads:
-    """What a stale fence is recorded in, if this one looks stale; an owner in good standing pays nothing."""
-    lease = world.get(LEASES, caller.tenant, lease_id)
-    if lease is None or lease.resource != resource or _holds(world, caller, lease, fence, session):
-        return NOTHING
-    return stale_reads(caller, resource)
-
-
-def stale_reads(caller: Caller, resource: str) -> Reads:
-    """What `record_stale_lease` counts into."""
-    return repeat_reads(_stale(caller, resource))
-
-
-def _holds(world: World, caller: Caller, lease: Lease, fence: int, session: str | None) -> bool:
-    is_owner = lease.owner == caller.principal and session in (None, lease.session)
-    return is_owner and lease.fence == fence and lease.is_live_at(world.now)
-
-
-def _fence_at(world: World, lease: Lease) -> int:
-    """The newest fence of the lease's resource that is known here; the lease's own is never ahead of it."""
-    node = world.get(NODES, lease.tenant, path_of(lease.resource)[0])
-    return max(node.fence, lease.fence) if node else lease.fence
-
-
-def record_stale_lease(
-    world: World, caller: Caller, lease_id: str, resource: str, fence: int, stale: LeaseFenceStale
-) -> None:
-    """Audit that a fence was used after it had lost its meaning, and keep the collision for review."""
-    lease = find_lease(world, caller.tenant, lease_id, resource)
-    record(world, caller, "refused", lease, outcome=type(stale).__name__, fence=fence)
-    late = Competing(actor=caller.principal, at=world.now, what=f"came with fence {fence}")
-    stands = Competing(
-        actor=lease.owner,
-        at=lease.ended_at or lease.expires_at,
-        what=f"{lease.state.value}, fence {lease.fence}",
-    )
-    affected = Affected(lease=lease.id)
-    stale.conflict_id = record_repeat(world, _stale(caller, resource), (stands, late), affected)
-
-
-def _stale(caller: Caller, resource: str) -> Repeat:
-    return Repeat(
-        tenant=caller.tenant, kind=ConflictKind.STALE_FENCE, target=resource, actor=caller.principal
     )

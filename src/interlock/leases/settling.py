@@ -10,10 +10,10 @@ from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.world import World
 from interlock.leases.ending import end_lease, ending_reads
+from interlock.leases.fences import find_lease
 from interlock.leases.model import LEASES, TRANSITIONS, Lease
 from interlock.leases.recording import record
 from interlock.leases.refusals import LeaseNotActionable
-from interlock.leases.rules import find_lease
 from interlock.outbox.rules import announce
 
 SETTLERS = (Role.REVIEW, Role.OPERATE, Role.ADMIN)

@@ -66,6 +66,43 @@ async def test_a_stale_fence_tells_who_came_with_what_and_how_it_stands(yard: Ya
         assert conflict["affected"]["lease"] == lease["lease_id"]
 
 
+@pytest.mark.parametrize("verb", ["renew", "release"])
+async def test_a_stale_fence_names_who_holds_the_resource_instead(yard: Yard, verb: str) -> None:
+    lost = await yard.take("r", ttl_seconds=5)
+    yard.advance(10)
+    held = await yard.take("r", "bob")
+    yard.advance(10)
+
+    refused = await yard.call(verb, lost)
+
+    assert (refused.status, refused.word, refused.document["holder"]) == (409, "fence_stale", "bob")
+    (conflict,) = (await yard.stage.get("conflicts?kind=stale_fence"))["items"]
+    assert [(side["actor"], side["at"], side["what"]) for side in conflict["competing"]] == [
+        ("bob", "2030-01-01T00:00:10Z", f"claimed, fence {held['fence']}"),
+        ("ann", "2030-01-01T00:00:20Z", f"came with fence {lost['fence']}"),
+    ]
+    assert conflict["affected"]["lease"] == lost["lease_id"]
+
+
+async def test_whoever_comes_with_anothers_fence_is_told_since_when_it_is_held(yard: Yard) -> None:
+    held = await yard.take("r")
+    yard.advance(10)
+    await yard.call("renew", held, "bob")
+    (conflict,) = (await yard.stage.get("conflicts?kind=stale_fence"))["items"]
+    sides = [(side["actor"], side["at"]) for side in conflict["competing"]]
+    assert sides == [("ann", "2030-01-01T00:00:00Z"), ("bob", "2030-01-01T00:00:10Z")]
+
+
+async def test_a_fence_that_ran_out_is_shown_as_such_though_no_sweep_has_run(yard: Yard) -> None:
+    lost = await yard.take("r", ttl_seconds=5)
+    yard.advance(10)
+    refused = await yard.call("renew", lost)
+    assert "holder" not in refused.document
+    (conflict,) = (await yard.stage.get("conflicts?kind=stale_fence"))["items"]
+    stands = conflict["competing"][0]
+    assert (stands["at"], stands["what"]) == ("2030-01-01T00:00:05Z", f"stale, fence {lost['fence']}")
+
+
 async def test_a_fence_grows_though_the_clock_stands_still_or_is_behind(yard: Yard) -> None:
     fences: list[int] = []
     for seconds in (0, 0, 0, -60, -60):
