@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from tests.cli.ageing import age
 from tests.cli.terminal import Terminal
 
 
@@ -120,6 +121,39 @@ def test_a_job_shows_its_payload_and_who_decided(house: Terminal) -> None:
 def test_a_job_that_no_rule_matched_says_so_once(house: Terminal) -> None:
     job = house("submit", "other.thing", "--json").problem["job_id"]
     assert "policy     deny (no rule matched; the default is deny)\n" in house("job", job).out
+
+
+def test_a_denied_job_tells_the_reason_that_the_rule_gives(terminal: Terminal) -> None:
+    rule = "{id: no-shell, when: {topic: shell.run}, decision: deny, reason: use the deploy tool}"
+    terminal("policy", "apply", terminal.file("policy.yaml", f"version: v1\nrules: [{rule}]\n"))
+    denied = terminal("submit", "shell.run")
+    assert (denied.code, "(rule no-shell: use the deploy tool)" in denied.err) == (3, True), denied.err
+    (job,) = terminal("jobs", "--json").json["items"]
+    shown = terminal("job", job["id"]).out
+    assert "DENIED: it will not run (rule no-shell: use the deploy tool)\n" in shown
+
+
+def test_whoever_submits_before_there_is_a_policy_is_told_how_to_set_one(terminal: Terminal) -> None:
+    denied = terminal("submit", "knowledge.read")
+    assert denied.code == 3
+    assert "no rules are in force" in denied.err
+    assert "`interlock policy apply FILE`" in denied.err
+
+
+def test_a_job_that_nobody_began_in_time_was_not_left_undecided(house: Terminal) -> None:
+    released = house.submit("knowledge.read", 500, "--expires-in", "1h")["id"]
+    approved = house.submit("finance.payment.execute", 500, "--expires-in", "1h")["id"]
+    house("approve", approved)
+    age(house.folder, "jobs", hours=2)
+    assert "EXPIRED: its time to begin has passed\n" in house("job", released).out
+    assert "EXPIRED: its time to begin has passed; approved by local:" in house("job", approved).out
+
+
+def test_a_rule_is_named_where_it_decided_and_nowhere_else(house: Terminal) -> None:
+    job = house.submit("knowledge.read")["id"]
+    assert "PENDING: it may run (rule read-freely)\n" in house("job", job).out
+    house("worker", "--topic", "knowledge.read", "--exec", "true", "--once")
+    assert "SUCCEEDED: done\n" in house("job", job).out
 
 
 def test_the_history_of_a_job_tells_who_did_what(house: Terminal) -> None:

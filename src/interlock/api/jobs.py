@@ -33,10 +33,12 @@ from interlock.jobs.model import (
     TargetRef,
     job_topic,
 )
+from interlock.jobs.permission import because
 from interlock.jobs.rules import CancelJob, SubmitJob
 from interlock.kernel.ids import new_id
 from interlock.policy.language import Decision
 from interlock.policy.refusals import PolicyThrottled
+from interlock.policy.rules import NO_POLICY
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
 
@@ -190,10 +192,12 @@ def submitted(job: Job) -> Reply | Answer:
 
 def denied(job: Job) -> Answer:
     """The problem document of a denied job: committed like any other outcome, so it is replayed alike."""
+    said = f"the policy denies {job.action.topic} ({because(job.verdict)}); see why with POST /api/v1/policy/evaluate"
+    if job.policy_snapshot == NO_POLICY:
+        said = f"no rules are in force, so {job.action.topic} is denied; set a policy with PUT /api/v1/policy"
     refused = problem(
         "policy_denied",
-        f"the policy denies {job.action.topic} (rule {job.verdict.rule or 'default'}); "
-        "see why with POST /api/v1/policy/evaluate",
+        said,
         members={
             "job_id": job.id,
             "state": job.state.value,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from interlock.cli.output import Cell, Column, painted, say, say_fields, say_table, state_cell
 from interlock.cli.wording import counted, exactly, listed, one_line, pretty, safe, when
+from interlock.sdk.denials import because
 
 if TYPE_CHECKING:
     from interlock.sdk.models import Approval, AuditEntry, Decision, Job
@@ -39,11 +40,16 @@ def telling(job: Job) -> str:
     if job.state == "APPROVAL" and approval is not None:
         return waiting_for(approval)
     words = _TELLING.get(job.state, "")
+    is_agreed = approval is None or approval.state == "approved"
+    if job.state == "DENIED" and is_agreed:
+        return f"{words} ({safe(because(job.decision))})"
+    if job.state == "EXPIRED" and is_agreed:
+        words = "its time to begin has passed"
     if approval is not None and approval.decided_by:
         verb = "approved" if approval.state == "approved" else "rejected"
         reason = f": {safe(approval.reason)}" if approval.reason else ""
         return f"{words}; {verb} by {safe(approval.decided_by)}{reason}"
-    rule = job.decision.rule if job.decision else None
+    rule = job.decision.rule if job.decision and job.state == "PENDING" else None
     return f"{words} (rule {safe(rule)})" if rule else words
 
 

@@ -226,8 +226,11 @@ def _over(job: Job) -> InterlockError:
         fields = {"job_id": job.id, "reason": reason, "reviewer": by}
         return Rejected(Problem(status=409, code="rejected", detail=detail, fields=fields))
     if job.state == "DENIED":
+        from interlock.sdk.denials import because
+
         rule = (job.decision.rule if job.decision else None) or "default"
-        detail = f"the policy denies {job.topic} (rule {rule}); see why with POST /api/v1/policy/evaluate"
+        why = because(job.decision)
+        detail = f"the policy denies {job.topic} ({why}); see why with POST /api/v1/policy/evaluate"
         fields = {"job_id": job.id, "rule": rule, "state": job.state}
         return Denied(Problem(status=403, code="policy_denied", detail=detail, fields=fields))
     detail = f"{job.id} is {job.state}; nothing ran. Ask again by running the command again"

@@ -111,16 +111,22 @@ def move_away(world: World, job: Job, blocked: Blocked, by: Caller) -> Job:
             assert_never(blocked)
 
 
+def because(verdict: Verdict) -> str:
+    """Which rule it was, with the reason that its author gave; or that none matched."""
+    if verdict.rule is None:
+        return verdict.reason or "no rule matched"
+    own = "" if verdict.reason in ("", f"rule {verdict.rule!r} matched") else f": {verdict.reason}"
+    return f"rule {verdict.rule}{own}"
+
+
 def _weigh(job: Job, evaluation: Evaluation, snapshot: str) -> Standing:
     match evaluation.decision:
         case Decision.ALLOW:
             return Granted()
         case Decision.DENY:
             verdict = Verdict(decision="deny", rule=evaluation.rule, reason=evaluation.reason)
-            rule = evaluation.rule or "default"
-            return Withdrawn(
-                why=f"the policy now denies it (rule {rule})", verdict=verdict, snapshot=snapshot
-            )
+            why = f"the policy now denies it ({because(verdict)})"
+            return Withdrawn(why=why, verdict=verdict, snapshot=snapshot)
         case Decision.THROTTLE:
             return Unclear(why=f"rule {evaluation.rule!r} lets nothing through at present")
         case Decision.REQUIRE_HUMAN:

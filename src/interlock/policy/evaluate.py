@@ -205,7 +205,8 @@ def _decided(rule: CompiledRule, request: PolicyInput) -> Evaluation:
 def _by_default(policy: CompiledPolicy) -> Evaluation:
     default = policy.document.default
     approval = ApprovalRequirement() if default is Decision.REQUIRE_HUMAN else None
-    reason = f"no rule matched; the default is {default.value}"
+    none = "no rule matched" if policy.document.rules else "there are no rules"
+    reason = f"{none}; the default is {default.value}"
     return Evaluation(decision=default, rule=None, reason=reason, approval=approval)
 
 

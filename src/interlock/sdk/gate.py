@@ -14,6 +14,7 @@ import msgspec
 
 from interlock.codec.canonical import canonical
 from interlock.sdk.arguments import named_by
+from interlock.sdk.denials import because
 from interlock.sdk.flow import Flow, taken
 from interlock.sdk.gate_running import GATE_LEASE_SECONDS, Passage
 from interlock.sdk.models import Evidence, Job, Target
@@ -136,7 +137,12 @@ def _refusal(job: Job) -> InterlockError:
     """Why a job that is decided may not run."""
     fields = {"job_id": job.id, "state": job.state}
     if job.state == "EXPIRED" or (job.approval and job.approval.state == "expired"):
-        detail = f"nobody decided job {job.id} in time"
+        is_agreed = job.approval is None or job.approval.state == "approved"
+        detail = (
+            f"the time of job {job.id} to begin has passed"
+            if is_agreed
+            else f"nobody decided job {job.id} in time"
+        )
         return Expired(
             Problem(status=409, code="approval_expired", title="Expired", detail=detail, fields=fields)
         )
@@ -144,7 +150,7 @@ def _refusal(job: Job) -> InterlockError:
         return _rejected(job, fields)
     if job.state == "DENIED":
         rule = job.decision.rule if job.decision else None
-        detail = f"policy denies it (rule {rule})" if rule else "policy denies it"
+        detail = f"the policy denies {job.topic} ({because(job.decision)})"
         return Denied(
             Problem(
                 status=403,

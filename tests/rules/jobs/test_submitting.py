@@ -19,6 +19,12 @@ rules:
     then: require_human
   - {id: never, when: {topic: spam}, decision: throttle}
 """
+DENYING = """
+version: v1
+rules:
+  - {id: no-shell, when: {topic: shell}, decision: deny, reason: use the deploy tool}
+  - {id: plain, when: {topic: plain}, decision: deny}
+"""
 OBSERVING = """
 version: v1
 mode: observe
@@ -62,8 +68,28 @@ async def test_what_the_policy_denies_is_kept_as_denied(stage: Stage) -> None:
     assert (kept["state"], kept["topic"]) == ("DENIED", "launch")
 
 
-async def test_without_a_policy_everything_is_denied(stage: Stage) -> None:
-    assert (await stage.propose(await stage.agent(), topic="read")).word == "policy_denied"
+async def test_without_a_policy_everything_is_denied_and_the_answer_says_what_is_missing(
+    stage: Stage,
+) -> None:
+    seen = await stage.propose(await stage.agent(), topic="read")
+    assert seen.word == "policy_denied"
+    assert "set a policy with PUT /api/v1/policy" in seen.document["detail"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "why"),
+    [
+        ("shell", "(rule no-shell: use the deploy tool)"),
+        ("plain", "(rule plain)"),
+        ("other", "(no rule matched; the default is deny)"),
+    ],
+)
+async def test_a_denial_tells_the_rule_and_the_reason_that_its_author_gave(
+    stage: Stage, topic: str, why: str
+) -> None:
+    await stage.policy(DENYING)
+    seen = await stage.propose(await stage.agent(), topic=topic)
+    assert f"the policy denies {topic} {why}; see why with" in seen.document["detail"]
 
 
 async def test_a_throttle_lets_its_burst_through_and_refuses_the_rest_until_it_refills(stage: Stage) -> None:
