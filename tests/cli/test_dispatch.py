@@ -61,6 +61,34 @@ def test_a_misspelt_command_is_answered_with_the_closest(terminal: Terminal) -> 
     assert "'nonsense' is not a command; `interlock --help`" in terminal("nonsense").err
 
 
+def test_wrong_usage_is_told_in_one_line_with_what_was_probably_meant(terminal: Terminal) -> None:
+    def complaint(*words: str) -> str:
+        said = terminal(*words)
+        assert (said.code, said.out, said.err.count("\n")) == (2, "", 1), said
+        return said.err
+
+    assert complaint("submit") == "interlock: missing: TOPIC; see `interlock submit --help`\n"
+    assert "create|list|revoke; see `interlock key --help`" in complaint("key")
+    assert "did you mean apply? See `interlock policy --help`" in complaint("policy", "aply", "p.yaml")
+    assert "unrecognized arguments: --sate pending; did you mean --state?" in complaint(
+        "approvals", "--sate", "pending"
+    )
+    assert "argument --kind: 'human' is none of person, agent, worker, service" in complaint(
+        "key", "create", "bob", "--kind", "human", "--roles", "review"
+    )
+
+
+@pytest.mark.parametrize("words", [("submit", "--json"), ("--json", "submit"), ("policy", "aply", "--json")])
+def test_wrong_usage_is_json_for_whoever_asks_for_it(terminal: Terminal, words: tuple[str, ...]) -> None:
+    said = terminal(*words)
+    assert (said.code, said.problem["code"]) == (2, "usage")
+
+
+def test_what_comes_after_two_dashes_asks_for_nothing(terminal: Terminal) -> None:
+    said = terminal("exec", "--wat", "--", "echo", "--json")
+    assert (said.code, said.err.startswith("interlock: ")) == (2, True), said.err
+
+
 def test_help_is_asked_for_before_or_after_the_words_it_is_about(terminal: Terminal) -> None:
     for words in (("policy",), ("policy", "test"), ("exec",)):
         before, after = terminal("help", *words), terminal(*words, "--help")

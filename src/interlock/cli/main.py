@@ -63,14 +63,15 @@ def _run(words: list[str]) -> int:
     entry = find(words[0])
     if entry is None:
         return _complain_about(words[0])
-    args = parser_of(entry).parse_args(words[1:], before)
-    run: Run = args.run
+    as_json = wants_json(before) or "--json" in _ours(words)
     try:
+        args = parser_of(entry).parse_args(words[1:], before)
+        run: Run = args.run
         return run(args)
     except Failed as failed:
         from interlock.cli.output import complain
 
-        complain(failed, as_json=wants_json(args))
+        complain(failed, as_json=as_json)
         return failed.exit
 
 
@@ -86,10 +87,14 @@ def _open_closed_streams() -> None:
 
 
 def _garbled(words: list[str]) -> str | None:
-    """A word that is no text in UTF-8 and names no file. What comes after `--` is for another program."""
-    ours = words[: words.index("--")] if "--" in words else words
-    found = (word for word in ours if any("\udc80" <= char <= "\udcff" for char in word))
+    """A word that is no text in UTF-8 and names no file."""
+    found = (word for word in _ours(words) if any("\udc80" <= char <= "\udcff" for char in word))
     return next((word for word in found if not os.access(word.removeprefix("@"), os.F_OK)), None)
+
+
+def _ours(words: list[str]) -> list[str]:
+    """The words without what comes after `--`, which is for another program."""
+    return words[: words.index("--")] if "--" in words else words
 
 
 def parser_of(entry: Entry) -> Parser:

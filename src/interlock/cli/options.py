@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeAlias
 
-from interlock.cli.exits import Exit
+from interlock.cli.exits import Exit, Failed
 from interlock.cli.values import intent_name, seconds
 
 Run: TypeAlias = Callable[[argparse.Namespace], int]
@@ -51,12 +52,10 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """End with the usage, what is wrong with it, and where to read more."""
-        from interlock.cli.wording import safe
-
-        self.exit(
-            Exit.USAGE, f"{self.format_usage()}{self.prog}: {safe(message)}; see `{self.prog} --help`\n"
-        )
+        """End with what is wrong, in one line, and where to read more."""
+        said = _plainly(message)
+        more = f"{' See' if said.endswith('?') else '; see'} `{self.prog} --help`"
+        raise Failed(f"{said}{more}", Exit.USAGE, name="usage")
 
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - as argparse calls it
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -64,7 +63,8 @@ class Parser(argparse.ArgumentParser):
         """Refuse what is not known here: what a verb does not take is told with the usage of that verb."""
         found, unknown = super().parse_known_args(args, namespace or argparse.Namespace())
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+            options = [name for action in self._actions for name in action.option_strings]
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{_meant(unknown[0], options)}")
         return found, unknown
 
 
@@ -73,6 +73,25 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=34)
+
+
+_CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from (.+)\)", re.DOTALL)
+
+
+def _plainly(message: str) -> str:
+    """What argparse says, shorter, and with what was probably meant."""
+    if found := _CHOICE.fullmatch(message):
+        name, given, known = found[1], found[2], found[3].replace("'", "")
+        place = f"argument {name}: " if name.startswith("-") else ""
+        return f"{place}{given!r} is none of {known}{_meant(given, known.split(', '))}"
+    return message.replace("the following arguments are required:", "missing:", 1)
+
+
+def _meant(word: str, known: Sequence[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, known, 1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def told(summary: str) -> dict[str, Any]:
