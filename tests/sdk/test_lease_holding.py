@@ -63,8 +63,8 @@ def test_a_resource_is_held_for_the_block_and_free_after_it(clients: tuple[Inter
     ann, bob = clients
     with ann.lease(RESOURCE, ttl=TTL, purpose="rename") as held:
         assert ann.check_lease(held.now.lease_id, held.fence).current
-        with pytest.raises(Busy), bob.lease(RESOURCE, ttl=TTL):
-            pass
+        with pytest.raises(Busy, match=r"is held by ann \(rename\) until .* unless renewed; wait"):
+            bob.acquire_lease(RESOURCE)
     with bob.lease(RESOURCE, ttl=TTL) as taken:
         assert taken.fence > held.fence
         assert taken.now.predecessor is not None

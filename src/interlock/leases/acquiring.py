@@ -49,6 +49,7 @@ from interlock.outbox.rules import announce
 
 HOLDERS_MAX = 256
 DEPTH_MAX = 16
+_PURPOSE_SHOWN_MAX = 100
 _UNDER_MAX = 50
 _RETRY_SECONDS_MIN, _RETRY_SECONDS_MAX = 0.1, 60.0
 OWNERS = (Role.SUBMIT, Role.WORK, Role.REVIEW, Role.OPERATE, Role.ADMIN)
@@ -138,9 +139,9 @@ class AcquireLease(Command[Acquired], frozen=True, kw_only=True):
             lease_id=lease.id,
             resource=lease.resource,
         )
-        raise LeaseHeld(
-            self.resource, holder, _until(lease.expires_at, world.now), f"is held by {lease.owner}"
-        )
+        purpose = f" ({lease.purpose[:_PURPOSE_SHOWN_MAX]})" if lease.purpose else ""
+        why = f"is held by {lease.owner}{purpose} until {lease.expires_at:%Y-%m-%dT%H:%M:%SZ} unless renewed"
+        raise LeaseHeld(self.resource, holder, _until(lease.expires_at, world.now), why)
 
     def _check_line(self, world: World) -> None:
         """Nobody overtakes: those before in line whom this lease would shut out go first."""
