@@ -110,6 +110,8 @@ def test_a_redirect_is_an_answer_and_is_not_followed(send: Send) -> None:
         "http://x/#f",
         "http://[::1",
         "http://x:99999",
+        "http://x/api/v1",
+        "http://x/behind/a/proxy/api/v1/",
     ],
 )
 def test_what_is_not_the_address_of_a_server_is_refused(url: str) -> None:

@@ -148,7 +148,10 @@ def checked_url(url: str) -> str:
     """The server's address without a slash at its end; refuses what is not one."""
     if not _is_address(url):
         raise invalid(f"{url!r} is not the address of a server; write it like https://interlock.example.com")
-    return url.rstrip("/")
+    bare = url.rstrip("/")
+    if bare.endswith("/api/v1"):
+        raise invalid(f"{url!r} is a part of a server's API; leave /api/v1 out of its address")
+    return bare
 
 
 def _is_address(url: str) -> bool:
