@@ -58,6 +58,28 @@ def test_requests_that_wait_for_more_than_an_hour_are_noted_with_the_oldest(hous
     assert finding["since"] is not None
 
 
+def test_requests_that_nobody_can_decide_are_told_together_where_they_want_the_same(house: Terminal) -> None:
+    oldest, *_ = [house.submit("finance.payment.execute", 20_000 + number) for number in range(3)]
+    finding = one(house, "people")
+    assert (
+        finding["text"]
+        == f"{oldest['id']} needs 2 people of finance; nobody may decide it (and 2 more like it)"
+    )
+    assert finding["since"] == oldest["approval"]["requested_at"]
+
+
+def test_an_owner_who_is_nobody_here_is_noted(house: Terminal) -> None:
+    house.key("ann", "--kind", "person", "--roles", "review,admin")
+    house.key("hers", "--kind", "agent", "--roles", "submit", "--owner", "ann")
+    house.key("stray", "--kind", "agent", "--roles", "submit", "--owner", "anm")
+    finding = one(house, "keys")
+    assert (finding["level"], "agent stray is owned by anm, who is unknown" in finding["text"]) == (
+        "note",
+        True,
+    )
+    assert house("doctor").code == 0
+
+
 def test_requests_past_their_end_that_nobody_closed_are_noted(
     house: Terminal, serve: Callable[..., InterlockServer]
 ) -> None:

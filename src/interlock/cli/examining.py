@@ -154,17 +154,21 @@ def drifted_approvals(seen: Examined) -> Iterator[Finding]:
 
 
 def undecidable_approvals(seen: Examined) -> Iterator[Finding]:
-    """Which requests need more people than there are?"""
+    """Which requests need more people than there are? Those that want the same of people are told together."""
+    alike: dict[tuple[str, str], list[tuple[Job, Approval]]] = {}
     for job, approval in _asked(seen):
-        why = too_few_people(approval, seen.people_able.get(job.id))
-        if why is not None:
-            yield Finding(
-                level="wrong",
-                about="people",
-                text=f"{job.id} {why}",
-                since=approval.requested_at,
-                next_step=way_to_more_people(approval),
-            )
+        if why := too_few_people(approval, seen.people_able.get(job.id)):
+            alike.setdefault((why, way_to_more_people(approval)), []).append((job, approval))
+    for (why, next_step), asked in alike.items():
+        oldest, approval = asked[-1]
+        others = f" (and {len(asked) - 1} more like it)" if len(asked) > 1 else ""
+        yield Finding(
+            level="wrong",
+            about="people",
+            text=f"{oldest.id} {why}{others}",
+            since=approval.requested_at,
+            next_step=next_step,
+        )
 
 
 def stuck_jobs(seen: Examined) -> Iterator[Finding]:
@@ -197,16 +201,31 @@ def keys_and_owners(seen: Examined) -> Iterator[Finding]:
             text="no key has the role admin; only whoever can open the store can change keys or policy",
             next_step="interlock key create NAME --kind person --roles admin,review",
         )
-    for member in holders:
-        if member.kind == "agent" and member.owner is None and "submit" in member.roles:
-            yield Finding(
-                level="note",
-                about="keys",
-                text=f"agent {safe(member.name)} has no owner, so whoever runs it may approve for it",
-                since=member.created_at,
-                next_step=f"interlock key create {safe(member.name)} --kind agent --roles … --owner NAME",
-            )
+    yield from _agents_without_owner(holders, seen.members)
     yield Finding(level="ok", about="keys", text=f"{counted(len(holders), 'principal')} with a live key")
+
+
+def _agents_without_owner(holders: Sequence[Member], known: Sequence[Member]) -> Iterator[Finding]:
+    """An owner who is nobody here may be a slip of the pen, and then the real one is not kept from approving."""
+    names = {member.name for member in known}
+    is_whole = len(known) < EXAMINED_MAX
+    for member in holders:
+        if member.kind != "agent" or "submit" not in member.roles:
+            continue
+        if member.owner is None:
+            why = "has no owner, so whoever runs it may approve for it"
+        elif is_whole and member.owner not in names:
+            slip = "if that is misspelt, whoever owns it may approve for it"
+            why = f"is owned by {safe(member.owner)}, who is unknown here; {slip}"
+        else:
+            continue
+        yield Finding(
+            level="note",
+            about="keys",
+            text=f"agent {safe(member.name)} {why}",
+            since=member.created_at,
+            next_step=f"interlock key create {safe(member.name)} --kind agent --roles … --owner NAME",
+        )
 
 
 QUESTIONS: tuple[Callable[[Examined], Iterator[Finding]], ...] = (
