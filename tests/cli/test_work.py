@@ -29,6 +29,12 @@ def test_a_dead_letter_is_put_back_and_can_be_done(house: Terminal) -> None:
     assert (ended["state"], ended["result"], ended["attempt"]) == ("SUCCEEDED", "done", 1)
 
 
+def test_a_worker_says_how_a_command_failed(house: Terminal) -> None:
+    house.submit(FREE)
+    said = house.process("worker", "--topic", FREE, "--exec", "exit 9", "--once")
+    assert (said.code, "failed: Final: exit 9" in said.err) == (1, True), said.err
+
+
 def test_a_job_shows_how_far_it_got(house: Terminal) -> None:
     job = house.submit("knowledge.read")["id"]
     assert house.process("worker", "--once", "--exec", "exit 75").code == 1

@@ -62,8 +62,9 @@ async def settle_failure(client: AsyncInterlock, hold: Hold, error: Exception) -
         return Settled.LOST
     job, retryable = hold.job, not isinstance(error, Final)
     expected = isinstance(error, Final | Retryable)
-    log.warning("work on %s failed: %s", job.id, type(error).__name__, exc_info=None if expected else error)
     said = described(error)
+    trace = None if expected else error
+    log.warning("work on %s failed: %s: %s", job.id, said["type"], said["message"], exc_info=trace)
     return await _settle(
         hold,
         lambda: client.fail(job.id, job.fence, error=said, retryable=retryable, key=_key(hold, "fail")),
