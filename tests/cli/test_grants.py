@@ -136,6 +136,12 @@ def test_a_private_key_given_as_a_signers_is_sent_nowhere(
     assert sent == []
 
 
+def test_a_signers_file_that_is_not_there_is_told_so(terminal: Terminal) -> None:
+    for name in ("missing", "missing.pub"):
+        said = terminal("signer", "add", name)
+        assert (said.code, "there is no" in said.err) == (2, True), said.err
+
+
 def test_a_task_that_no_longer_needs_a_signature_is_named(terminal: Terminal) -> None:
     assert terminal("signer", "require", "deploy,prod.*").out == "signed grants only: deploy, prod.*\n"
     assert terminal("signer", "require", "prod.*").out == "signed grants only: prod.*\nno longer: deploy\n"

@@ -121,7 +121,10 @@ def _public_key(given: str) -> str:
     try:
         return read_public_key(text)
     except NotAPublicKey as refused:
-        raise Failed(str(refused), Exit.USAGE) from None
+        # It is not said again: it might be a secret.
+        is_name = text is given and len(given.split()) == 1
+        missing = "there is no such file, and it is no public key itself; name the .pub file"
+        raise Failed(missing if is_name else str(refused), Exit.USAGE) from None
 
 
 def _key_text(given: str) -> str:
