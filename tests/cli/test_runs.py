@@ -66,7 +66,7 @@ def test_a_start_says_how_to_go_on_and_the_words_work(house: Terminal) -> None:
     said = house("runs", "start", "nightly")
     renew, complete, fail = said.out.splitlines()[1:4]
     assert house(*renew.split()[1:]).code == 0
-    assert "is failed; its slot is free" in house(*fail.split()[1:]).out
+    assert "has failed; its slot is free" in house(*fail.split()[1:]).out
     again = house(*complete.replace(" [--result JSON]", "").split()[1:], "--json")
     assert (again.code, again.problem["code"]) == (1, "not_actionable")
 
@@ -98,7 +98,7 @@ def test_a_named_start_finds_its_run_and_is_3_once_that_is_over(house: Terminal)
     house("runs", "complete", first["run_id"], "--fence", str(first["fence"]))
     over = house("runs", "start", "nightly", "--key", "monday")
     assert over.code == 3
-    assert "started before under this key and is succeeded" in over.out
+    assert "started before under this key and has succeeded" in over.out
     assert (
         house(
             "runs", "start", "nightly", "--key", house.key("kim", "--kind", "person", "--roles", "work")

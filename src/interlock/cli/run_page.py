@@ -22,6 +22,14 @@ _TELLING = {
 }
 
 
+ENDED = {
+    "succeeded": "has succeeded",
+    "failed": "has failed",
+    "cancelled": "was stopped",
+    "lost": "lost its slot because it stopped renewing",
+}
+
+
 def say_runs(runs: Sequence[Run]) -> None:
     """A table of runs."""
     columns = (
@@ -52,7 +60,7 @@ def say_started(run: Run) -> None:
     """What a start came to, and what to do next."""
     name = f"{run.run_id} of {safe(run.workflow)}"
     if run.state != "running":
-        say(f"{name} was started before under this key and is {run.state}: {_TELLING.get(run.state, '')}")
+        say(f"{name} was started before under this key and {ENDED.get(run.state, f'is {run.state}')}")
         return
     say(
         f"{name} holds a slot until {exactly(run.slot_expires_at)} ({when(run.slot_expires_at)}). Then one of",

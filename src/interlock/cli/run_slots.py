@@ -115,12 +115,13 @@ def _told(args: Namespace, verb: str, body: dict[str, Any]) -> int:
 
 
 def _sentence(run: models.Run) -> str:
+    from interlock.cli.run_page import ENDED
     from interlock.cli.wording import exactly, safe, when
 
     name = f"{run.run_id} of {safe(run.workflow)}"
     if run.state == "running":
         return f"{name} holds its slot until {exactly(run.slot_expires_at)} ({when(run.slot_expires_at)})"
-    return f"{name} is {run.state}; its slot is free"
+    return f"{name} {ENDED.get(run.state, f'is {run.state}')}; its slot is free"
 
 
 def _holding(parser: ArgumentParser) -> None:
