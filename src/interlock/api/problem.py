@@ -99,10 +99,10 @@ def invalid(*faults: Fault) -> ProblemError:
     """Make the error for a malformed request, to be raised; it lists the path and reason of each fault."""
     listed = [{"path": fault.path, "reason": fault.reason} for fault in faults]
     first = faults[0]
-    where = f" at {first.path}" if first.path else ""
+    where = f"{first.path}: " if first.path else ""
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     return ProblemError(
-        problem("invalid_request", f"{first.reason}{where}{more}", members={"errors": listed})
+        problem("invalid_request", f"{where}{first.reason}{more}", members={"errors": listed})
     )
 
 

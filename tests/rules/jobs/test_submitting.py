@@ -68,6 +68,12 @@ async def test_what_the_policy_denies_is_kept_as_denied(stage: Stage) -> None:
     assert (kept["state"], kept["topic"]) == ("DENIED", "launch")
 
 
+async def test_what_is_wrong_with_a_request_is_told_with_its_place_first(stage: Stage) -> None:
+    seen = await stage.propose(await stage.agent(), topic="bad topic")
+    assert (seen.status, seen.word) == (400, "invalid_request")
+    assert seen.document["detail"].startswith("/topic: cannot be spelled so; write words of")
+
+
 async def test_without_a_policy_everything_is_denied_and_the_answer_says_what_is_missing(
     stage: Stage,
 ) -> None:
