@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,8 +15,8 @@ import pytest
 from interlock.cli.exits import Exit, exit_of, exit_of_state
 from interlock.sdk import outcomes
 from interlock.sdk.problems import Problem
-from tests.cli.terminal import POLICY, Terminal
-from tests.harness.server import InterlockServer
+from tests.cli.terminal import HANG_SECONDS, POLICY, Terminal
+from tests.harness.server import InterlockServer, clean_env
 
 HOLD = """\
 import apsw, sys
@@ -196,6 +197,26 @@ def test_why_a_command_takes_a_while_is_said_once(terminal: Terminal) -> None:
     said = terminal("jobs", "--url", "http://127.0.0.1:1", "--patience", "3s")
     first, last = said.err.splitlines()
     assert (said.code, first.endswith("; trying again"), last.startswith("interlock: ")) == (6, True, True)
+
+
+def test_patience_lasts_until_a_server_is_there(
+    house: Terminal, serve: Callable[..., InterlockServer]
+) -> None:
+    key = house.key("ann", "--kind", "person", "--roles", "submit")
+    server = serve(f"sqlite:///{house.folder}/.interlock/interlock.db")
+    server.terminate()
+    asked = subprocess.Popen(
+        [sys.executable, "-m", "interlock", "jobs", "--url", server.url, "--key", key, "--patience", "5m"],
+        cwd=house.folder,
+        env=clean_env(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(6)  # by its attempts, or by the breaker, a program's call gives up well before
+    server.start()
+    said, heard = asked.communicate(timeout=HANG_SECONDS)
+    assert (asked.returncode, "no jobs yet" in said) == (0, True), heard
 
 
 def test_every_outcome_of_the_sdk_has_an_exit_code_of_its_class() -> None:

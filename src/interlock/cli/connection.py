@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PAGE_MAX = 200
+_ATTEMPTS_MAX = 1_000_000
+_REST_SECONDS_MAX = 2.0
 
 
 @contextlib.contextmanager
@@ -112,14 +114,32 @@ def _client(args: Namespace) -> Interlock:
 
 
 def _patience(patience_seconds: int) -> RetryPolicy:
-    """How long to try. A quota that is full and a thing that is held are waited for only by whoever says so."""
-    from interlock.sdk.retry import NO_RETRIES, RetryPolicy
+    """How long to try. A quota that is full and a thing that is held are waited for only by whoever says so.
+
+    Whoever says how long means it: only time ends it then, and not what keeps a program with many calls polite.
+    """
+    from interlock.sdk.breaker import BreakerSettings
+    from interlock.sdk.budget import BudgetSettings
+    from interlock.sdk.retry import BUSY, FULL, NO_RETRIES, UNAVAILABLE, RetryPolicy
 
     if not patience_seconds:
         return NO_RETRIES
     if isinstance(patience_seconds, Untold):
         return RetryPolicy(deadline_seconds=patience_seconds, busy=NO_RETRIES.busy, full=NO_RETRIES.full)
-    return RetryPolicy(deadline_seconds=patience_seconds)
+    busy, full, unavailable = (
+        msgspec.structs.replace(
+            each, attempts_max=_ATTEMPTS_MAX, cap_seconds=_REST_SECONDS_MAX, deadline_share=1.0
+        )
+        for each in (BUSY, FULL, UNAVAILABLE)
+    )
+    return RetryPolicy(
+        deadline_seconds=patience_seconds,
+        busy=busy,
+        full=full,
+        unavailable=unavailable,
+        budget=BudgetSettings(allowance=_ATTEMPTS_MAX),
+        breaker=BreakerSettings(failures_max=_ATTEMPTS_MAX),
+    )
 
 
 def _tell_retry(retry: Retry) -> None:

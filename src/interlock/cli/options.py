@@ -134,7 +134,7 @@ def connecting(
             type=seconds,
             default=Untold(30),
             help="keep trying this long while it is full, held or out of reach "
-            "(default: 30s if it is out of reach, and not at all if it is full or held; 0s tries once)",
+            "(default: a few times if it is out of reach, and not at all if it is full or held; 0s tries once)",
         )
     environment = _SERVER_ENVIRONMENT.format(otherwise=otherwise) if otherwise else _ENVIRONMENT
     parser.epilog = "\n".join(part for part in (parser.epilog, environment) if part)
