@@ -56,6 +56,11 @@ def test_a_file_outside_of_git_is_named_by_its_path_and_digest(terminal: Termina
     assert touched["version"].startswith("sha256:2cf24dba")
 
 
+def test_a_file_that_is_not_there_is_said_to_be_reported_as_deleted(terminal: Terminal) -> None:
+    said = terminal("touch", "mispelt.txt")
+    assert (said.code, "mispelt.txt is reported as deleted\n" in said.out) == (0, True), said.out
+
+
 def test_any_target_can_be_touched_by_key(terminal: Terminal) -> None:
     said = terminal("touch", "--key", "crm:customer/4711", "--version", "17")
     assert (said.code, said.out) == (0, "reported 1 change\n  crm:customer/4711 is at version 17\n")

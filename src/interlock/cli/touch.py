@@ -98,10 +98,17 @@ def _tell(done: Sequence[Touched]) -> None:
     from interlock.cli.wording import counted, safe
 
     say(f"reported {counted(len(done), 'change')}")
-    say(*(f"  {safe(each.key)} is at version {safe(each.version)}" for each in done[:_SHOWN_MAX]))
+    say(*(f"  {safe(each.key)} is {_state(each.version)}" for each in done[:_SHOWN_MAX]))
     for each in done:
         if each.conflict_id:
             warning = (
                 f"! somebody works on {safe(each.key)}; see `interlock conflict show {each.conflict_id}`"
             )
             say(painted(warning, "yellow"))
+
+
+def _state(version: str) -> str:
+    from interlock.cli.changed_files import DELETED
+    from interlock.cli.wording import safe
+
+    return "reported as deleted" if version == DELETED else f"at version {safe(version)}"
