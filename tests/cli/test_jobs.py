@@ -72,7 +72,7 @@ def test_an_intent_used_for_something_else_is_refused(house: Terminal) -> None:
     house.submit("knowledge.read", 1, "--key", "once")
     said = house("submit", "knowledge.read", "--payload", '{"amount_cents": 2}', "--key", "once")
     assert said.code == 1
-    assert "different request" in said.err
+    assert "this --key was used for a different request" in said.err
 
 
 def test_an_api_key_is_not_taken_for_the_name_of_an_intent(house: Terminal) -> None:

@@ -10,6 +10,10 @@ _ID = r"([A-Za-z0-9_:.\-]*[A-Za-z0-9])"
 _END = r"(?:\?[\w=&]+)?(?![:.\-]*[\w/])"
 _PHRASES = (
     ("wait with wait_seconds", "wait in line with --wait"),
+    (
+        "this Idempotency-Key was used for a different request; send a new key for a new request",
+        "this --key was used for a different request; give a new request a --key of its own",
+    ),
     ("send its signature with POST /api/v1/grants", "sign it with `interlock grant --sign-with KEYFILE`"),
 )
 _COMMANDS = (
