@@ -183,3 +183,12 @@ def test_an_agents_key_decides_nothing(house: Terminal) -> None:
     key = house.key("payer", "--kind", "agent", "--roles", "submit,review")
     said = house("approve", job["id"], "--key", key, "--json")
     assert (said.code, said.problem["code"]) == (1, "people_only")
+
+
+def test_a_job_that_nobody_was_asked_about_is_to_be_read_as_a_job(house: Terminal) -> None:
+    job = house.submit("knowledge.read")["id"]
+    said = house("approval", job)
+    assert (said.code, f"nobody was asked; read the job with `interlock job {job}`" in said.err) == (
+        1,
+        True,
+    ), said

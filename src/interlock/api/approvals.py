@@ -167,8 +167,10 @@ async def _submitter(service: Service, tenant: str, job_id: str) -> str:
 
 async def _request(service: Service, tenant: str, job_id: str) -> tuple[Job, Approval]:
     job = await read_job(service.store, tenant, job_id)
-    if job is None or job.approval is None:
+    if job is None:
         raise NotFound("approval", job_id)
+    if job.approval is None:
+        raise NotFound("approval", job_id, f"nobody was asked; read the job with GET /api/v1/jobs/{job_id}")
     return job, job.approval
 
 

@@ -26,8 +26,8 @@ class PeopleOnly(Refusal):
 class NotFound(Refusal):
     """There is no such thing for this tenant, whether or not another tenant has one."""
 
-    def __init__(self, what: str, name: str) -> None:
-        super().__init__(f"there is no {what} {name!r} here; check the id")
+    def __init__(self, what: str, name: str, advice: str = "check the id") -> None:
+        super().__init__(f"there is no {what} {name!r} here; {advice}")
 
 
 class KeysLive(Refusal):
