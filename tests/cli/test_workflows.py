@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from interlock.cli.main import main
+from interlock.cli.workflow_page import say_run_steps
+from tests.cli.terminal import Terminal
 
 STEPS = "steps:\n  - {id: draft, topic: report.draft}\n  - {id: agree, kind: approval, depends_on: [draft]}\n"
 
@@ -72,3 +74,28 @@ def test_a_missing_file_and_a_missing_step_are_wrong_usage(
     assert "cannot read none.yaml: No such file or directory; check the path" in capsys.readouterr().err
     assert main(["workflow", "rerun", "run_x", *store]) == 2
     assert "--from STEP" in capsys.readouterr().err
+
+
+def test_a_run_shows_which_step_waits_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    step = {"id": "agree", "kind": "approval", "state": "running", "job_id": "job_1", "why": ""}
+    say_run_steps({"run_id": "run_1", "workflow": "nightly", "state": "running", "steps": [step]})
+    shown = capsys.readouterr().out
+    assert "run_1 of nightly is running\n" in shown
+    assert "people decide: interlock approval job_1\n" in shown
+
+
+def test_a_run_shows_how_it_ended_and_a_step_not_begun_cannot_be_answered(house: Terminal) -> None:
+    house(
+        "workflow",
+        "define",
+        "nightly",
+        house.file("steps.yaml", STEPS.replace("report.draft", "knowledge.read")),
+    )
+    run = house("runs", "start", "nightly", "--json").json["run_id"]
+    early = house("workflow", "approve", run, "agree")
+    assert (early.code, f"see how far the run is with `interlock workflow run {run}`" in early.err) == (
+        1,
+        True,
+    )
+    assert house("runs", "cancel", run).out == f"{run} of nightly was stopped; its slot is free\n"
+    assert f"{run} of nightly was stopped\n" in house("workflow", "run", run).out

@@ -104,7 +104,8 @@ async def approve_step(call: Asked[None, ApproveBody]) -> Answer:
     progress = await queries.read_progress(call.services.store, call.caller.tenant, call.path["run_id"])
     step = progress.step(call.path["step"]) if progress else None
     if step is None or step.job_id is None:
-        return await refuse(call, NotFound("step that waits for people", call.path["step"]))
+        advice = f"see how far the run is with GET /api/v1/workflow-runs/{call.path['run_id']}"
+        return await refuse(call, NotFound("open question", call.path["step"], advice))
     return await approve_by_id(call, step.job_id)
 
 

@@ -25,6 +25,7 @@ _COMMANDS = (
     ("GET", rf"jobs/{_ID}", r"`interlock job \1`"),
     ("GET", "jobs", "`interlock jobs`"),
     ("POST", "jobs", "`interlock submit`"),
+    ("GET", rf"workflow-runs/{_ID}", r"`interlock workflow run \1`"),
     ("POST", rf"effects/{_ID}/(resolve|begin)", r"`interlock effect \2 \1`"),
     ("GET", rf"effects/{_ID}", r"`interlock effect show \1`"),
     ("GET", rf"leases/{_ID}", r"`interlock lease show \1`"),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from interlock.cli.output import Column, painted, say, say_table
+from interlock.cli.run_page import ENDED
 from interlock.cli.wording import counted, exactly, listed, moment, safe
 
 _DONE = {"define": "is defined:", "show": "has", "delete": "is forgotten; it had"}
@@ -41,7 +42,8 @@ def say_steps(verb: str, workflow: Mapping[str, Any]) -> None:
 
 def say_run_steps(run: Mapping[str, Any]) -> None:
     """How far a run came, step by step."""
-    say(f"{run['run_id']} of {painted(safe(run['workflow']), 'bold')} is {run['state']}")
+    state = ENDED.get(run["state"], f"is {run['state']}")
+    say(f"{run['run_id']} of {painted(safe(run['workflow']), 'bold')} {state}")
     steps: Sequence[Mapping[str, Any]] = run["steps"]
     if not steps:
         say("it has no steps: it is a slot")
@@ -49,11 +51,14 @@ def say_run_steps(run: Mapping[str, Any]) -> None:
     columns = (Column("STEP"), Column("STATE"), Column("JOB"), Column("WHY", flexible=True, optional=True))
     say_table(
         columns,
-        (
-            (safe(step["id"]), step["state"], step["job_id"] or "-", safe(step["why"] or "-"))
-            for step in steps
-        ),
+        ((safe(step["id"]), step["state"], step["job_id"] or "-", safe(_why(step))) for step in steps),
     )
+
+
+def _why(step: Mapping[str, Any]) -> str:
+    if step["kind"] == "approval" and step["state"] == "running":
+        return f"people decide: interlock approval {step['job_id']}"
+    return str(step["why"] or "-")
 
 
 def say_timeline(entries: Sequence[Mapping[str, Any]]) -> None:
