@@ -172,6 +172,25 @@ def test_an_edited_request_has_a_new_hash_and_no_votes(house: Terminal, finance:
     assert "this is round 2" in house("approval", job["id"]).out
 
 
+def test_a_reviewer_sees_who_edited_a_request_and_what_it_was_before(house: Terminal) -> None:
+    job = house.submit(cents=20_000)["id"]
+    house("edit", job, "--payload", '{"amount_cents": 30000}', "--reason", "agreed")
+    house("refresh", job)
+    shown = house("approval", job).out
+    assert "\nedited       by local:" in shown
+    assert ": agreed\n" in shown
+    assert '\npayload before the edit\n  {\n    "amount_cents": 20000\n  }\n' in shown
+
+
+def test_whoever_edited_a_request_is_told_that_this_is_why_they_cannot_decide_it(
+    house: Terminal, finance: dict[str, str]
+) -> None:
+    job = house.submit(cents=20_000)["id"]
+    house("edit", job, "--payload", '{"amount_cents": 30000}', "--reason", "agreed", "--key", finance["noor"])
+    said = house("approve", job, "--key", finance["noor"])
+    assert (said.code, "noor submitted or edited" in said.err) == (1, True), said.err
+
+
 def test_a_rejection_needs_a_reason(house: Terminal) -> None:
     job = house.submit()
     assert house("reject", job["id"]).code == 2

@@ -137,7 +137,9 @@ class AskedByWorkflow(DecisionRefused):
 
 class SelfApproval(DecisionRefused):
     def __init__(self, job_id: str, principal: str) -> None:
-        super().__init__(f"{principal} submitted {job_id} or owns who did; somebody else must decide it")
+        super().__init__(
+            f"{principal} submitted or edited {job_id}, or owns who did; somebody else must decide it"
+        )
 
 
 class NotEligible(DecisionRefused):

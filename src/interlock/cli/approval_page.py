@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from interlock.cli.job_page import decision_text, say_payload, target_text, waiting_for
 from interlock.cli.output import Cell, Column, painted, say, say_fields, say_table, state_cell
-from interlock.cli.wording import counted, exactly, listed, safe, safe_lines, when
+from interlock.cli.wording import counted, exactly, listed, pretty, safe, safe_lines, when
 
 if TYPE_CHECKING:
-    from interlock.sdk.models import Approval, ApprovalRequest, Evidence, Job, Vote
+    from interlock.sdk.models import Approval, ApprovalRequest, Evidence, Job, Revision, Vote
 
 
 def say_approvals(jobs: Sequence[Job]) -> None:
@@ -33,7 +33,7 @@ def say_approvals(jobs: Sequence[Job]) -> None:
 
 def say_approval(request: ApprovalRequest) -> None:
     """Everything needed to decide, and the commands to do it."""
-    job, approval = request.job, request.approval
+    job, approval, edit = request.job, request.approval, _last_edit(request.job)
     say(painted(safe(job.topic), "bold"), "")
     say_fields(
         [
@@ -49,10 +49,12 @@ def say_approval(request: ApprovalRequest) -> None:
             ("who decides", _who(approval)),
             ("ends", f"{when(approval.expires_at)} ({exactly(approval.expires_at)})"),
             ("on approve", request.on_approve or ""),
+            ("edited", _edited(edit)),
             ("asked anew", f"this is round {approval.round}" if approval.round > 1 else ""),
         ]
     )
     say_payload(request.payload)
+    _say_payload_before(edit)
     _say_evidence(job.evidence)
     _say_votes(approval.votes)
     _say_drift(request)
@@ -107,6 +109,29 @@ def _who(approval: Approval) -> str:
 
 def _whom(approval: Approval) -> str:
     return f" of {listed(approval.groups)}" if approval.groups else " with the role review"
+
+
+def _last_edit(job: Job) -> Revision | None:
+    """What it was before somebody last changed the payload."""
+    payloads = [*(revision.payload for revision in job.revisions), job.payload]
+    edits = [
+        revision
+        for revision, then in zip(job.revisions, payloads[1:], strict=True)
+        if revision.payload != then
+    ]
+    return edits[-1] if edits else None
+
+
+def _edited(edit: Revision | None) -> str:
+    if edit is None:
+        return ""
+    why = f": {safe(edit.why)}" if edit.why else ""
+    return f"by {safe(edit.replaced_by or '-')}, {when(edit.replaced_at)}{why}"
+
+
+def _say_payload_before(edit: Revision | None) -> None:
+    if edit is not None:
+        say("", painted("payload before the edit", "dim"), *(f"  {line}" for line in pretty(edit.payload)))
 
 
 def _say_evidence(evidence: Sequence[Evidence]) -> None:
