@@ -78,6 +78,23 @@ def test_wrong_usage_is_told_in_one_line_with_what_was_probably_meant(terminal: 
     )
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("lease", "acquire", "r", "--ttl", "0s"),
+        ("runs", "start", "w", "--ttl", "0"),
+        ("effect", "begin", "pay:1", "--request-hash", "sha256:0", "--ttl", "0s"),
+        ("grant", "deploy", "--uses", "0"),
+        ("submit", "a.b", "--max-attempts", "101"),
+    ],
+)
+def test_a_number_that_cannot_be_is_refused_under_its_options_name(
+    terminal: Terminal, words: tuple[str, ...]
+) -> None:
+    said = terminal(*words)
+    assert (said.code, f"argument {words[-2]}: {words[-1]!r} is no" in said.err) == (2, True), said.err
+
+
 @pytest.mark.parametrize("words", [("submit", "--json"), ("--json", "submit"), ("policy", "aply", "--json")])
 def test_wrong_usage_is_json_for_whoever_asks_for_it(terminal: Terminal, words: tuple[str, ...]) -> None:
     said = terminal(*words)

@@ -64,7 +64,7 @@ def test_a_run_is_started_renewed_and_ended_from_a_terminal(house: Terminal) -> 
 
 def test_a_start_says_how_to_go_on_and_the_words_work(house: Terminal) -> None:
     said = house("runs", "start", "nightly")
-    renew, complete, fail = said.out.splitlines()[1:4]
+    renew, complete, fail = said.out.splitlines()[3:]
     assert house(*renew.split()[1:]).code == 0
     assert "has failed; its slot is free" in house(*fail.split()[1:]).out
     again = house(*complete.replace(" [--result JSON]", "").split()[1:], "--json")

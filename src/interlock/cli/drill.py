@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, as_json, connecting, given, told, wants_json
-from interlock.cli.values import seconds
+from interlock.cli.values import count_to, seconds
 
 if TYPE_CHECKING:
     from interlock.drills.place import Place
     from interlock.drills.report import Report
 
+_COUNT = count_to(1000)
 _LASTING_MIN = 3
 
 
@@ -44,7 +45,7 @@ def declare_drill() -> Parser:
 
 
 def _declare_approvals(parser: Parser) -> None:
-    parser.add_argument("--people", type=_count, metavar="N", default=20, help="how many decide (default 20)")
+    parser.add_argument("--people", type=_COUNT, metavar="N", default=20, help="how many decide (default 20)")
     parser.add_argument(
         "--topic", default="drill.approvals", help="a topic that the policy asks one person about"
     )
@@ -54,7 +55,7 @@ def _declare_approvals(parser: Parser) -> None:
 
 
 def _declare_admission(parser: Parser) -> None:
-    parser.add_argument("--limit", type=_count, metavar="N", default=2, help="how many may run (default 2)")
+    parser.add_argument("--limit", type=_COUNT, metavar="N", default=2, help="how many may run (default 2)")
     parser.add_argument(
         "--crowds", type=_counts, metavar="N,N", default=(50, 300), help="starts at once (default 50,300)"
     )
@@ -72,7 +73,7 @@ def _declare_outage(parser: Parser) -> None:
         "--url", metavar="URL", default=absent, help="a server on that store (default: one of its own)"
     )
     parser.add_argument(
-        "--clients", type=_count, metavar="N", default=20, help="how many start runs (default 20)"
+        "--clients", type=_COUNT, metavar="N", default=20, help="how many start runs (default 20)"
     )
     parser.add_argument(
         "--lasting", type=_outlasting, metavar="5s", default=5, help="how long (default 5s; at least 3s)"
@@ -82,7 +83,7 @@ def _declare_outage(parser: Parser) -> None:
 
 
 def _declare_retries(parser: Parser) -> None:
-    parser.add_argument("--clients", type=_count, metavar="N", default=200, help="how many (default 200)")
+    parser.add_argument("--clients", type=_COUNT, metavar="N", default=200, help="how many (default 200)")
     parser.add_argument("--outage", type=seconds, metavar="30s", default=30, help="how long (default 30s)")
     as_json(parser)
     parser.set_defaults(run=run_retries)
@@ -181,12 +182,6 @@ def _told(args: Namespace, found: Report) -> int:
     return Exit.DONE if found.verdict == "passed" else Exit.ERROR
 
 
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 1000):
-        raise ArgumentTypeError(f"{text!r} is not a number from 1 to 1000")
-    return int(text)
-
-
 def _outlasting(text: str) -> int:
     """How long an outage lasts; one that calls sit out shows nothing."""
     lasting = seconds(text)
@@ -196,4 +191,4 @@ def _outlasting(text: str) -> int:
 
 
 def _counts(text: str) -> tuple[int, ...]:
-    return tuple(_count(part.strip()) for part in text.split(","))
+    return tuple(_COUNT(part.strip()) for part in text.split(","))

@@ -11,7 +11,7 @@ from typing import Any
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import wants_json
-from interlock.cli.values import json_value, seconds
+from interlock.cli.values import json_value, some_seconds
 from interlock.cli.verbs import Verb, holding
 
 _BEGIN_EXITS = """\
@@ -27,7 +27,7 @@ def declare_begin(parser: ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--request", type=json_value, metavar="JSON", help="what is to be done")
     what.add_argument("--request-hash", metavar="HASH", help="a hash of your own over it")
-    parser.add_argument("--ttl", type=seconds, metavar="60s", help="how long it may take (default 60s)")
+    parser.add_argument("--ttl", type=some_seconds, metavar="60s", help="how long it may take (default 60s)")
     parser.add_argument(
         "--grant", metavar="TASK", help="only if a grant for this task fits; one use is taken"
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit
 from interlock.cli.options import Parser, as_json, connecting, wants_json
+from interlock.cli.values import count_to
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
@@ -40,7 +41,7 @@ def declare_events() -> Parser:
         help="such as approval.*; repeatable",
     )
     parser.add_argument(
-        "--limit", type=_limit, metavar="N", default=50, help="at most this many (default 50)"
+        "--limit", type=count_to(PAGE_MAX), metavar="N", default=50, help="at most this many (default 50)"
     )
     as_json(parser)
     connecting(parser)
@@ -120,10 +121,4 @@ def _plain(value: Event | EventPage) -> object:
 def _position(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 16):
         raise ArgumentTypeError(f"{text!r} is not a position; use the number that an event shows")
-    return int(text)
-
-
-def _limit(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= PAGE_MAX):
-        raise ArgumentTypeError(f"{text!r} is not a number from 1 to {PAGE_MAX}")
     return int(text)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.grant_values import limit, pin
 from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
-from interlock.cli.values import duration
+from interlock.cli.values import count_to, duration
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -40,7 +40,9 @@ def declare_grant() -> Parser:
         "--limit", "--budget", type=limit, action="append", default=[], metavar="PATH<=N",
         help="what all uses together may add up to; repeat it",
     )  # fmt: skip
-    parser.add_argument("--uses", type=int, default=1, metavar="N", help="how often (default 1)")
+    parser.add_argument(
+        "--uses", type=count_to(1_000_000), default=1, metavar="N", help="how often (default 1)"
+    )
     parser.add_argument(
         "--expires-in", type=duration, default="1h", metavar="1h", help="for how long (default 1h)"
     )

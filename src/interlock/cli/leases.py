@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, as_json, connecting, paging, told, wants_json
-from interlock.cli.values import json_value, seconds
+from interlock.cli.values import json_value, seconds, some_seconds
 
 REASONS = ("waiting_on_review", "paused_by_policy")
 PARTS = ("partial", "evidence", "validation", "open_questions")
@@ -192,7 +192,9 @@ def _declare_acquire(parser: ArgumentParser) -> None:
     parser.add_argument(
         "resource", metavar="RESOURCE", help="any name; repo:billing/** is everything under it"
     )
-    parser.add_argument("--ttl", type=seconds, default=60, metavar="60s", help="for how long (default 60s)")
+    parser.add_argument(
+        "--ttl", type=some_seconds, default=60, metavar="60s", help="for how long (default 60s)"
+    )
     parser.add_argument("--wait", type=seconds, default=0, metavar="0s", help="wait in line this long")
     parser.add_argument("--purpose", default="", help="what for; others see it")
     parser.add_argument("--shared", action="store_true", help="with others who share")

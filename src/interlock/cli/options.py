@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.values import intent_name, seconds
+from interlock.cli.values import count_to, intent_name, seconds
 
 Run: TypeAlias = Callable[[argparse.Namespace], int]
 
@@ -162,7 +162,7 @@ def as_json(parser: argparse.ArgumentParser) -> None:
 def paging(parser: argparse.ArgumentParser) -> None:
     """Add how much of a listing to show."""
     parser.add_argument(
-        "--limit", type=_count, metavar="N", default=50, help="at most this many (default 50)"
+        "--limit", type=count_to(10_000), metavar="N", default=50, help="at most this many (default 50)"
     )
     parser.add_argument("--cursor", metavar="CURSOR", help="go on where another listing ended")
 
@@ -176,9 +176,3 @@ def given(args: argparse.Namespace, name: str) -> str | None:
     """A shared option's value, before or after the command's name; None if it was left out."""
     value: object = getattr(args, name, None)
     return str(value) if value else None
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 10_000):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 10000")
-    return int(text)

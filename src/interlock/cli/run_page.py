@@ -63,11 +63,12 @@ def say_started(run: Run) -> None:
         say(f"{name} was started before under this key and {ENDED.get(run.state, f'is {run.state}')}")
         return
     say(
-        f"{name} holds a slot until {exactly(run.slot_expires_at)} ({when(run.slot_expires_at)}). Then one of",
+        f"{name} holds a slot until {exactly(run.slot_expires_at)} ({when(run.slot_expires_at)}).",
+        f"If the workflow has steps they run by themselves: interlock workflow run {run.run_id}",
+        "If not, whoever does the work says one of",
         f"  interlock runs renew {run.run_id} --fence {run.fence}",
         f"  interlock runs complete {run.run_id} --fence {run.fence} [--result JSON]",
         f"  interlock runs fail {run.run_id} --fence {run.fence} --error TEXT",
-        f"If the workflow has steps they run by themselves: interlock workflow run {run.run_id}",
     )
 
 

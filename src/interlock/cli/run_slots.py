@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit
 from interlock.cli.options import as_json, connecting, intent, wants_json
-from interlock.cli.values import json_value, seconds
+from interlock.cli.values import json_value, seconds, some_seconds
 from interlock.cli.verbs import Verb, holding
 
 if TYPE_CHECKING:
@@ -28,7 +28,11 @@ def declare_start(parser: ArgumentParser) -> None:
     parser.add_argument("workflow", metavar="WORKFLOW", help="any name, or the id of one with steps")
     parser.add_argument("--input", type=json_value, metavar="JSON|@FILE|-", help="what it works on; kept")
     parser.add_argument(
-        "--ttl", type=seconds, default=60, metavar="60s", help="the slot is lost unless renewed (default 60s)"
+        "--ttl",
+        type=some_seconds,
+        default=60,
+        metavar="60s",
+        help="the slot is lost unless renewed (default 60s)",
     )
     parser.add_argument("--wait", type=seconds, default=0, metavar="0s", help="wait in line this long")
     intent(parser, "starting it again finds the same run")

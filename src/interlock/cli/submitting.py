@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from interlock.cli.describing import described, describing
 from interlock.cli.exits import exit_of_state
 from interlock.cli.options import Parser, as_json, connecting, intent, wants_json
-from interlock.cli.values import duration, json_value, pair, seconds, topic, words
+from interlock.cli.values import count_to, duration, json_value, pair, seconds, topic, words
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
@@ -72,7 +72,9 @@ def _declare_extras(parser: Parser) -> None:
         help="have people decide, of these groups if any are named, also where the policy would allow it",
     )
     parser.add_argument("--expires-in", type=duration, metavar="4h", help="it is of no use after this long")
-    parser.add_argument("--max-attempts", type=int, metavar="N", help="how often workers may try it")
+    parser.add_argument(
+        "--max-attempts", type=count_to(100), metavar="N", help="how often workers may try it"
+    )
     parser.add_argument("--run-id", metavar="ID", help="the run that it belongs to")
     intent(parser, "submitting it again finds the same job")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from argparse import ArgumentTypeError
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,25 @@ def seconds(text: str) -> int:
         return seconds_of(_with_unit(text))
     except ValueError as error:
         raise ArgumentTypeError(str(error)) from None
+
+
+def some_seconds(text: str) -> int:
+    """A duration in seconds that is one."""
+    found = seconds(text)
+    if found < 1:
+        raise ArgumentTypeError(f"{text!r} is no time; write 1s or more")
+    return found
+
+
+def count_to(most: int) -> Callable[[str], int]:
+    """How many; from one to so many."""
+
+    def count(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
+            raise ArgumentTypeError(f"{text!r} is not a number from 1 to {most}")
+        return int(text)
+
+    return count
 
 
 def _with_unit(text: str) -> str:

@@ -257,7 +257,7 @@ def _check_resource(resource: str) -> None:
     path, _ = path_of(resource)
     if len(ancestors_of(path)) >= DEPTH_MAX:
         raise ResourceTooDeep(DEPTH_MAX)
-    if TREE.strip("/") in path.split("/"):
+    if any(part.endswith(TREE.strip("/")) for part in path.split("/")):
         raise ResourceUnclear(resource)
 
 

@@ -67,7 +67,7 @@ class ResourceTooDeep(Refusal):
 class ResourceUnclear(Refusal):
     def __init__(self, resource: str) -> None:
         super().__init__(
-            f"{resource}: `**` stands only at the end, where it means everything under a path; take the path above"
+            f"{resource}: `**` stands only at the end, after a slash: `path/**` is everything under a path"
         )
 
 

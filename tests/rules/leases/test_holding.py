@@ -215,8 +215,9 @@ async def test_a_stale_fence_leaves_a_conflict_and_repeats_are_counted_into_it(y
     assert [found["kind"] for found in page["items"]] == ["stale_fence"]
 
 
-async def test_a_resource_whose_wildcard_means_nothing_is_refused(yard: Yard) -> None:
-    seen = await yard.ask("r/**/b")
+@pytest.mark.parametrize("resource", ["r/**/b", "r:**", "**"])
+async def test_a_resource_whose_wildcard_means_nothing_is_refused(yard: Yard, resource: str) -> None:
+    seen = await yard.ask(resource)
     assert (seen.status, seen.word) == (400, "invalid_request")
     assert "at the end" in seen.document["detail"]
 
