@@ -1,8 +1,8 @@
 """A small file beside the SQLite file, mapped by every process that shares it, in which they leave each other words.
 
 Nothing in it is trusted and nothing is kept there: it can be removed or spoilt at any moment, but not cut short, and
-whoever reads it asks the database before it believes anything. What must not happen at the same time is guarded by locks on single bytes
-of the file, which the system takes back from whoever ends.
+whoever reads it asks the database before it believes anything. What must not happen at the same time is guarded by
+locks on single bytes of the file, which the system takes back from whoever ends.
 """
 
 from __future__ import annotations
