@@ -37,8 +37,10 @@ def log_pages(place: SqlitePlace) -> int:
     return Path(f"{place.path}-wal").stat().st_size // PAGE
 
 
-def copied_by(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Which connections copied the log back."""
+def copied_by(monkeypatch: pytest.MonkeyPatch, *, least: int = 20, step: int = 1) -> list[Any]:
+    """Which connections copied the log back, which they do from so many pages on, and for so many new ones."""
+    monkeypatch.setattr(sqlite_checkpoints, "_PAGES_MIN", least)
+    monkeypatch.setattr(sqlite_checkpoints, "_PAGES_STEP", step)
     copied: list[Any] = []
 
     def noted(database: Any) -> None:
@@ -76,8 +78,6 @@ async def nobody_copies(store: SqliteStore) -> None:
 async def test_the_log_is_copied_while_others_commit_and_begins_again(
     sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_checkpoints, "_PAGES_MIN", 20)
-    monkeypatch.setattr(sqlite_checkpoints, "_PAGES_STEP", 1)
     copied = copied_by(monkeypatch)
     store = sqlite_place.store()
     async with serving(store) as server:
@@ -95,9 +95,7 @@ async def test_the_log_is_copied_while_others_commit_and_begins_again(
 async def test_small_commits_are_copied_several_at_a_time(
     sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_checkpoints, "_PAGES_MIN", 20)
-    monkeypatch.setattr(sqlite_checkpoints, "_PAGES_STEP", 100)
-    copied = copied_by(monkeypatch)
+    copied = copied_by(monkeypatch, step=100)
     store = sqlite_place.store()
     async with serving(store) as server:
         with closing(apsw.Connection(str(sqlite_place.path))) as reader:
@@ -112,9 +110,7 @@ async def test_small_commits_are_copied_several_at_a_time(
 async def test_a_log_that_begins_again_is_copied_again(
     sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_checkpoints, "_PAGES_MIN", 20)
-    monkeypatch.setattr(sqlite_checkpoints, "_PAGES_STEP", 100)
-    copied = copied_by(monkeypatch)
+    copied = copied_by(monkeypatch, step=100)
     store = sqlite_place.store()
     async with serving(store) as server:
         await commit(server)
@@ -129,9 +125,8 @@ async def test_a_log_that_begins_again_is_copied_again(
 async def test_a_log_that_became_too_long_is_copied_by_a_commit(
     sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_checkpoints, "_PAGES_MIN", 50)
     monkeypatch.setattr(sqlite_checkpoints, "WAL_PAGES_MAX", 50)
-    copied = copied_by(monkeypatch)
+    copied = copied_by(monkeypatch, least=50)
     store = sqlite_place.store()
     async with serving(store) as server:
         await commit(server)

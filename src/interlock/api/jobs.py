@@ -33,10 +33,10 @@ from interlock.jobs.model import (
     TargetRef,
     job_topic,
 )
-from interlock.jobs.permission import because
 from interlock.jobs.rules import CancelJob, SubmitJob
 from interlock.kernel.ids import new_id
 from interlock.policy.language import Decision
+from interlock.policy.reasons import because
 from interlock.policy.refusals import PolicyThrottled
 from interlock.policy.rules import NO_POLICY
 from interlock.runtime.keyring import Known
@@ -192,21 +192,20 @@ def submitted(job: Job) -> Reply | Answer:
 
 def denied(job: Job) -> Answer:
     """The problem document of a denied job: committed like any other outcome, so it is replayed alike."""
-    said = f"the policy denies {job.action.topic} ({because(job.verdict)}); see why with POST /api/v1/policy/evaluate"
+    topic, why = job.action.topic, because(job.verdict.rule, job.verdict.reason)
     if job.policy_snapshot == NO_POLICY:
-        said = f"no rules are in force, so {job.action.topic} is denied; set a policy with PUT /api/v1/policy"
-    refused = problem(
-        "policy_denied",
-        said,
-        members={
-            "job_id": job.id,
-            "state": job.state.value,
-            "rule": job.verdict.rule,
-            "reason": job.verdict.reason,
-            "job_hash": job.job_hash,
-            "policy_snapshot": job.policy_snapshot,
-        },
-    )
+        said = f"no rules are in force, so {topic} is denied; set a policy with PUT /api/v1/policy"
+    else:
+        said = f"the policy denies {topic} ({why}); see why with POST /api/v1/policy/evaluate"
+    members = {
+        "job_id": job.id,
+        "state": job.state.value,
+        "rule": job.verdict.rule,
+        "reason": job.verdict.reason,
+        "job_hash": job.job_hash,
+        "policy_snapshot": job.policy_snapshot,
+    }
+    refused = problem("policy_denied", said, members=members)
     return Answer(403, msgspec.json.encode(refused.document()), content_type=MEDIA_TYPE)
 
 

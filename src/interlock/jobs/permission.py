@@ -23,6 +23,7 @@ from interlock.jobs.model import GRANTED_LABEL, JOBS, TRANSITIONS, GrantRef, Job
 from interlock.kernel.world import World
 from interlock.policy.evaluate import Evaluation, past_throttle
 from interlock.policy.language import Decision
+from interlock.policy.reasons import because
 from interlock.policy.refusals import PolicyUnavailable
 from interlock.policy.rules import judge, policy_in_force
 from interlock.targets.model import Target
@@ -111,21 +112,13 @@ def move_away(world: World, job: Job, blocked: Blocked, by: Caller) -> Job:
             assert_never(blocked)
 
 
-def because(verdict: Verdict) -> str:
-    """Which rule it was, with the reason that its author gave; or that none matched."""
-    if verdict.rule is None:
-        return verdict.reason or "no rule matched"
-    own = "" if verdict.reason in ("", f"rule {verdict.rule!r} matched") else f": {verdict.reason}"
-    return f"rule {verdict.rule}{own}"
-
-
 def _weigh(job: Job, evaluation: Evaluation, snapshot: str) -> Standing:
     match evaluation.decision:
         case Decision.ALLOW:
             return Granted()
         case Decision.DENY:
             verdict = Verdict(decision="deny", rule=evaluation.rule, reason=evaluation.reason)
-            why = f"the policy now denies it ({because(verdict)})"
+            why = f"the policy now denies it ({because(verdict.rule, verdict.reason)})"
             return Withdrawn(why=why, verdict=verdict, snapshot=snapshot)
         case Decision.THROTTLE:
             return Unclear(why=f"rule {evaluation.rule!r} lets nothing through at present")

@@ -23,6 +23,7 @@ from interlock.policy.compilation import (
 from interlock.policy.expressions import EVALUATION_SECONDS, ExpressionFailed, Facts, Program
 from interlock.policy.facts import Unanswered
 from interlock.policy.language import ApprovalRequirement, Decision, Throttle
+from interlock.policy.reasons import matched
 from interlock.policy.request import Actor, PolicyInput
 
 __all__ = [
@@ -195,7 +196,7 @@ def _decided(rule: CompiledRule, request: PolicyInput) -> Evaluation:
     return Evaluation(
         decision=said.decision,
         rule=said.id,
-        reason=said.reason or f"rule {said.id!r} matched",
+        reason=said.reason or matched(said.id),
         approval=said.approval,
         throttle=_charge(said.id, said.throttle, request) if said.throttle else None,
         then=said.then,

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 BYTES = 4096 + 32 * 2048
 IS_LINUX = sys.platform == "linux" and os.uname().machine in ("x86_64", "aarch64")
 
+File = tuple[int, int]
+
 # What fcntl takes: kind, from where, first byte, how many, nobody.
 _LOCK = struct.Struct("@hhqqi0q")
 
@@ -31,7 +33,8 @@ _LOCK = struct.Struct("@hhqqi0q")
 class Beside:
     """The file as one process sees it, where there is a futex. Of one thread."""
 
-    def __init__(self, database: Path) -> None:
+    def __init__(self, database: Path, file: File | None = None) -> None:
+        """`file` is which one the process has open, if another may be at its path by now."""
         self._database = database
         self._path = Path(f"{database}-turn")
         self._file = -1
@@ -39,7 +42,8 @@ class Beside:
         self._is_closed = False
         self._futexes: dict[int, Futex] = {}
         # Whoever has another file open, which was at the path before or after, shares this one all the same.
-        self.mark = _mark_of(database)
+        device, number = file or file_at(database) or (0, 0)
+        self.mark = (device ^ number) & 0xFFFFFFFF
 
     @property
     def mapped(self) -> mmap.mmap | None:
@@ -104,13 +108,13 @@ def _lock(kind: int, byte: int) -> bytes:
     return _LOCK.pack(kind, os.SEEK_SET, byte, 1, 0)
 
 
-def _mark_of(database: Path) -> int:
-    """The same for all who have the same database open."""
+def file_at(path: str | Path) -> File | None:
+    """Which file is there, whatever its name."""
     try:
-        found = database.stat()
+        found = os.stat(path)  # noqa: PTH116 - it is asked before every transaction
     except OSError:
-        return 0
-    return (found.st_dev ^ found.st_ino) & 0xFFFFFFFF
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _make(path: Path) -> None:

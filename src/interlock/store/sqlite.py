@@ -18,6 +18,7 @@ from interlock.kernel.record import Kind, Params, Record, micros
 from interlock.kernel.storage import CommitUnknown, Company, LockTimeout, StoreDown, Transaction
 from interlock.store import forking, pruning
 from interlock.store.aside import Aside
+from interlock.store.beside import file_at
 from interlock.store.clock import Clock, utc_now
 from interlock.store.contract import Row
 from interlock.store.migrations import pending
@@ -39,7 +40,7 @@ from interlock.store.sqlite_driver import (
 from interlock.store.sqlite_guests import GuestsFailed, decide_and_write
 from interlock.store.sqlite_making import make_private
 from interlock.store.sqlite_queries import QueryThreads
-from interlock.store.writer_lock import WriterLock, file_at
+from interlock.store.writer_lock import WriterLock
 
 R = TypeVar("R", bound=Record)
 Heard = Callable[[frozenset[str] | None], None]

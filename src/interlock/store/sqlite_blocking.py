@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from interlock.kernel.record import Kind, Record
 from interlock.kernel.storage import CommitUnknown, Company, StoreDown, Transaction
+from interlock.store.beside import file_at
 from interlock.store.clock import Clock, utc_now
 from interlock.store.migrations import newest
 from interlock.store.sqlite_batch import SqliteBatches, select
@@ -27,7 +28,7 @@ from interlock.store.sqlite_driver import (
     schema_of,
 )
 from interlock.store.sqlite_guests import GuestsFailed, decide_and_write
-from interlock.store.writer_lock import WriterLock, file_at
+from interlock.store.writer_lock import WriterLock
 
 R = TypeVar("R", bound=Record)
 

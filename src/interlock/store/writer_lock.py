@@ -8,7 +8,6 @@ another one, so `tries` hands each rest out instead of taking it.
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import time
 from collections.abc import Callable, Generator
@@ -18,13 +17,12 @@ from pathlib import Path
 from interlock.kernel.record import Key, Record
 from interlock.kernel.storage import CommitUnconfirmed, Company, LockTimeout, StoreDown
 from interlock.store.asking import Asking, Request
-from interlock.store.beside import Beside
+from interlock.store.beside import Beside, File, file_at
 from interlock.store.sqlite_batch import select
 from interlock.store.sqlite_driver import BROKEN, BUSY, Database, reading, roll_back, try_to_begin
 from interlock.store.turns import Turns
 
 Rest = Callable[[], None]
-File = tuple[int, int]
 
 # Where nobody says that the lock is free, each looks a few times in the time that a turn takes. Whoever has just
 # written finds it free before anybody who sleeps wakes up, so it lets others go first while there are others.
@@ -48,7 +46,7 @@ class WriterLock:
         self._cursor = database.cursor()
         self._path = str(path)
         self._file = file or file_at(self._path)
-        self._beside = Beside(path)
+        self._beside = Beside(path, self._file)
         self._turns = Turns(self._beside)
         self._asking = Asking(self._beside, self._turns)
         self._taken_along: list[Request] = []
@@ -196,12 +194,3 @@ class WriterLock:
             self._company_until = now + _COMPANY_SECONDS
         self._seen_version = version
         return now < self._company_until
-
-
-def file_at(path: str | Path) -> File | None:
-    """Which file is there, whatever its name."""
-    try:
-        found = os.stat(path)  # noqa: PTH116 - it is asked before every transaction
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
