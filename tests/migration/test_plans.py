@@ -14,6 +14,7 @@ import pytest
 
 from interlock.store.migrations import migrations
 from interlock.store.named_sql import all_names, named_sql
+from interlock.store.sqlite_driver import connect
 
 FEW, MANY = 500, 4000
 STEPS_A_TICK = 10
@@ -120,6 +121,25 @@ def test_a_claim_costs_the_same_however_many_jobs_wait_for_their_time(name: str)
     assert many <= 1.5 * few + 500, f"{few} steps beside {FEW} rows, {many} beside {MANY}"
 
 
+@pytest.mark.parametrize("name", ["grants.open_grants", "jobs.runnable_jobs", "outbox.every_event_after"])
+def test_a_statement_is_not_planned_again_for_other_values(name: str) -> None:
+    database = _database("over", FEW, "default")
+    looks = 0
+
+    def asked(*_: Any) -> int:
+        """SQLite asks for leave as it makes a plan, and only then."""
+        nonlocal looks
+        looks += 1
+        return apsw.SQLITE_OK
+
+    database.set_authorizer(asked)
+    _steps(database, name)
+    at_first, looks = looks, 0
+    _steps(database, name)
+    database.set_authorizer(None)
+    assert (at_first > 0, looks) == (True, 0), "that takes several times as long as to run it"
+
+
 def test_whatever_has_statistics_has_them_for_all_its_indexes() -> None:
     database = _database("over", 0, "default")
     told = {(table, index) for table, index in database.execute("SELECT tbl, idx FROM sqlite_stat1")}
@@ -134,7 +154,7 @@ def test_whatever_has_statistics_has_them_for_all_its_indexes() -> None:
 
 @cache
 def _database(what: str, rows: int, tenant: str) -> Any:
-    database: Any = apsw.Connection(":memory:")
+    database: Any = connect(":memory:")
     for migration in migrations("sqlite"):
         database.execute(migration.sql)
     for table, given in FILLINGS[what].items():
