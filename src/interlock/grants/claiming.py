@@ -30,7 +30,7 @@ from interlock.grants.model import (
     GrantTerms,
     GrantUse,
 )
-from interlock.grants.picks import OpenGrants
+from interlock.grants.picks import START, OpenGrants
 from interlock.grants.recording import record_refused
 from interlock.identity.model import PRINCIPALS, Caller, Role
 from interlock.identity.rules import caller_reads, require
@@ -44,7 +44,6 @@ _AT_ONCE = 2
 _FIRST_LOOK = 8
 _FURTHER_MAX = 128
 _LOOKS_MAX = 64
-_START = (0, "")
 _REASONS_MAX = 5
 
 
@@ -83,7 +82,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
     signed_only: bool = False
     groups: tuple[str, ...] = ()
     claimed_before: bool = False
-    after: tuple[int, str] = _START
+    after: tuple[int, str] = START
     misfits: tuple[str, ...] = ()
     looks_left: int = _LOOKS_MAX - 1
     action_id: str | None = None
@@ -101,7 +100,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
     def more(self, world: World) -> Reads:
         """Whatever was found for the batch, and the keys that it is signed with; without any, what explains it."""
         candidates = self._candidates(world, PICKED_MAX)
-        if not candidates and self.grant_id is None and self.after == _START:
+        if not candidates and self.grant_id is None and self.after == START:
             return latest_reads(self.caller.tenant, self.task)
         reads = world.once(candidate_reads, candidates)
         return reads | world.once(approver_reads, candidates) if self.groups else reads
@@ -228,7 +227,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
 
     @property
     def _most(self) -> int:
-        return _FIRST_LOOK if self.after == _START else _FURTHER_MAX
+        return _FIRST_LOOK if self.after == START else _FURTHER_MAX
 
     def _use_id(self) -> str:
         return use_id(self.task, self.caller.principal, self.execution_id)

@@ -9,6 +9,10 @@ from interlock.grants.model import GRANTS, Grant, GrantState
 from interlock.kernel.record import Kind, Params, Pick, micros
 
 
+# Before every grant.
+START = (0, "")
+
+
 class OpenGrants(Pick[Grant], frozen=True, kw_only=True):
     """The oldest grants of a task that were open at the load, after a given one; standing ones or the others.
 
@@ -23,7 +27,7 @@ class OpenGrants(Pick[Grant], frozen=True, kw_only=True):
     tenant: str
     task: str
     standing: bool = False
-    after: tuple[int, str] = (0, "")
+    after: tuple[int, str] = START
 
     @property
     def kind(self) -> Kind[Grant]:
@@ -50,11 +54,12 @@ class OpenGrants(Pick[Grant], frozen=True, kw_only=True):
 
     def matches(self, record: Grant, now: datetime) -> bool:
         return (
-            record.tenant == self.tenant
+            record.state is GrantState.OPEN
+            and now < record.expires_at
             and record.task == self.task
+            and record.tenant == self.tenant
             and record.standing == self.standing
-            and (micros(record.issued_at), record.id) > self.after
-            and record.state_at(now) is GrantState.OPEN
+            and (self.after == START or (micros(record.issued_at), record.id) > self.after)
         )
 
     def sort_key(self, record: Grant) -> Any:

@@ -16,7 +16,8 @@ class Candidates(Generic[R]):
     """The records one pick may choose from: those it loaded, and those the batch changed so that they fit.
 
     A pick that loaded as many as it asked for knows nothing of what sorts after its last record, so a
-    changed record beyond that horizon is no candidate: something unseen may come before it.
+    changed record beyond that horizon is no candidate: something unseen may come before it. `records` match at the
+    world's time, as they were loaded.
     """
 
     def __init__(self, pick: Pick[R], records: Sequence[R]) -> None:
@@ -24,7 +25,7 @@ class Candidates(Generic[R]):
         self.is_full = len(ordered) >= pick.limit
         self.last: R | None = ordered[-1] if ordered and self.is_full else None
         self._horizon: Any = pick.sort_key(self.last) if self.last is not None else None
-        self._keys = [pick.kind.key_of(record) for record in ordered]
+        self.loaded = [(pick.kind.key_of(record), record) for record in ordered]
         self._skip = 0
         self._read = 0
         self._changed: dict[Key, None] = {}
@@ -51,10 +52,16 @@ class Candidates(Generic[R]):
         if asked_at == self._chosen_at:
             return self._chosen
         self._learn(pick, records, changes, now)
-        while self._skip < len(self._keys) and self._keys[self._skip] in staged:
+        loaded = self.loaded
+        while self._skip < len(loaded) and loaded[self._skip][0] in staged:
             self._skip += 1
-        untouched = (key for key in islice(self._keys, self._skip, None) if key not in staged)
-        matching = (record for key in untouched if pick.matches(record := records[key], now))
+        untouched = (one for one in islice(loaded, self._skip, None) if one[0] not in staged)
+        # What was loaded again, to own it, may be another by now.
+        matching = (
+            record
+            for key, as_loaded in untouched
+            if (record := records[key]) is as_loaded or pick.matches(record, now)
+        )
         found: list[R] = list(islice(matching, pick.limit))
         if self._changed:
             found.extend(records[key] for key in self._changed)

@@ -158,10 +158,9 @@ class World:
 
     def admit_pick(self, pick: Pick[R], records: Sequence[R]) -> None:
         """Take in what a pick loaded. What it owns is newer than what somebody only saw."""
-        self._picks[pick.unlimited()] = Candidates(pick, records)
+        self._picks[pick.unlimited()] = candidates = Candidates(pick, records)
         self._picked_kinds.add(pick.kind)
-        for record in records:
-            key = pick.kind.key_of(record)
+        for key, record in candidates.loaded:
             if pick.own:
                 self._records[key] = record
                 self._owned.add(key)

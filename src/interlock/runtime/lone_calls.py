@@ -203,8 +203,8 @@ def _has_handlers() -> bool:
     """
     if threading.current_thread() is not threading.main_thread():
         return False
-    handlers = map(_getsignal, _SIGNALS)
-    return any(callable(each) and each is not signal.default_int_handler for each in handlers)
+    usual = _getsignal(signal.SIGINT) is signal.default_int_handler
+    return sum(map(callable, map(_getsignal, _SIGNALS))) > usual
 
 
 def _awaited(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING, TypeVar, cast
 from urllib.parse import quote, urlencode
@@ -31,7 +32,12 @@ def path(*segments: str) -> str:
     for segment in segments:
         if segment in ("", ".", ".."):
             raise invalid(f"{segment!r} is not an id; pass exactly what the service returned")
-    return ROOT + "".join("/" + quote(segment, safe="") for segment in segments)
+    return "/".join((ROOT, *map(_quoted, segments)))
+
+
+@lru_cache(maxsize=256)
+def _quoted(segment: str) -> str:
+    return quote(segment, safe="")
 
 
 def words(given: Iterable[str]) -> list[str]:
