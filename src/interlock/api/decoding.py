@@ -93,7 +93,7 @@ def _check_media_type(request: Request, supported: tuple[str, ...]) -> None:
     if coding is not None and coding.lower() != "identity":
         raise _not_read(f"content encoding {coding[:100]!r} is not read here", supported)
     sent = request.headers.get("content-type", "")
-    if not sent and JSON in supported:
+    if sent in ("", JSON) and JSON in supported:
         return
     media_type = sent.partition(";")[0].strip().lower()
     accepted = media_type in supported or (JSON in supported and _is_json(media_type))

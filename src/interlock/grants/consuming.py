@@ -6,6 +6,7 @@ Claims consume one-shot grants (claiming.py), submits standing ones (approvals/s
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -86,6 +87,7 @@ def approver_reads(candidates: tuple[Grant, ...]) -> Reads:
     return Reads(see=tuple(sorted(approvers, key=lambda key: key.rank)))
 
 
+@lru_cache(maxsize=256)
 def use_id(task: str, principal: str, execution_id: str) -> str:
     """Where the answer to an execution id is kept; nobody finds somebody else's."""
     return hashlib.sha256(f"{task}\0{principal}\0{execution_id}".encode()).hexdigest()

@@ -78,23 +78,25 @@ def exchange(
     long poll asks the service to hold it for `hold_seconds`, which do not count against its timeout and deadline.
     `deadline_seconds` may shorten the policy's deadline, never lengthen it.
     """
+    started = moment = yield from now()
     patience = hold_seconds + min(deadline_seconds, session.retry.deadline_seconds)
     trial = _Trial(
         session,
         request,
         named_by=named_by,
-        started=(yield from now()),
+        started=started,
         timeout_seconds=session.timeout_seconds + hold_seconds,
         deadline_seconds=patience,
     )
     while True:
-        answer = yield from _attempt(session, trial)
+        answer = yield from _attempt(session, trial, moment)
         if isinstance(answer, Response):
             return answer
         delay = trial.delay_after(answer, (yield from now()))
         if delay is None:
             raise trial.outcome(answer.problem, name)
         yield from sleep(delay)
+        moment = yield from now()
 
 
 class _Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,9 +107,8 @@ class _Failure(msgspec.Struct, frozen=True, kw_only=True):
     circuit_open: bool = False
 
 
-def _attempt(session: Session, trial: _Trial) -> Flow[Response | _Failure]:
+def _attempt(session: Session, trial: _Trial, moment: float) -> Flow[Response | _Failure]:
     """Send once, if the breaker lets it, and tell the breaker how it went."""
-    moment = yield from now()
     admission = session.breaker.admit(moment)
     if admission.held_seconds is not None:
         held = circuit_open(admission.held_seconds)
