@@ -8,7 +8,6 @@ from typing import Any
 from interlock.grants.model import GRANTS, Grant, GrantState
 from interlock.kernel.record import Kind, Params, Pick, micros
 
-
 # Before every grant.
 START = (0, "")
 
