@@ -111,7 +111,7 @@ def _told(name: str, durable: Contestant, forgetful: Contestant, bare: Contestan
         "distinct p95": durable.distinct_p95,
         "hot p95": durable.hot_p95,
     }
-    found = interleaved(contestants)
+    found = interleaved(contestants, rounds=7)  # a shared machine's speed changes within seconds
     title(f"HTTP on {name}: {CONNECTIONS} connections")
     for what in ("submits", "approvals"):
         figure(f"without kernel, rules and store: {what}", found[f"bare {what}"], "a second")
