@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 from urllib.request import urlopen
 
-from tests.harness.load import Answer, Request, fire
+from tests.harness.load import Answer, Connection, Request, fire
 from tests.harness.processes import pick_port
 
 
@@ -27,15 +27,49 @@ class Burst(NamedTuple):
         return len(self.answers) / self.seconds
 
 
+class Crowd:
+    """So many connections to one server, kept from burst to burst: to open them is no part of what is measured."""
+
+    def __init__(self, url: str, connections: int) -> None:
+        self._runner = asyncio.Runner()
+        self._lines = [Connection(url) for _ in range(connections)]
+
+    def sent(self, requests: Sequence[Request]) -> Burst:
+        """Send them. Ends the benchmark if one is answered with anything but success."""
+        return self._runner.run(self._send([request.encode() for request in requests]))
+
+    def close(self) -> None:
+        for line in self._lines:
+            line.close()
+        self._runner.close()
+
+    async def _send(self, encoded: Sequence[bytes]) -> Burst:
+        await asyncio.gather(*(line.dial() for line in self._lines))
+        answers: dict[int, Answer] = {}
+        turns = iter(enumerate(encoded))
+
+        async def drive(line: Connection) -> None:
+            for turn, request in turns:
+                answers[turn] = await line.send(request)
+
+        began = time.perf_counter()
+        await asyncio.gather(*map(drive, self._lines))
+        seconds = time.perf_counter() - began
+        return _expected(Burst([answers[turn] for turn in range(len(encoded))], seconds))
+
+
 def burst(url: str, requests: Sequence[Request], connections: int) -> Burst:
     """Send them over so many connections. Ends the benchmark if one is answered with anything but success."""
     began = time.perf_counter()
     answers = asyncio.run(fire(url, requests, connections=connections))
-    seconds = time.perf_counter() - began
-    wrong = [answer for answer in answers if answer.status not in (200, 201, 202)]
+    return _expected(Burst(answers, time.perf_counter() - began))
+
+
+def _expected(made: Burst) -> Burst:
+    wrong = [answer for answer in made.answers if answer.status not in (200, 201, 202)]
     if wrong:
         raise SystemExit(f"{len(wrong)} answers were not what was asked for: {wrong[0]}")
-    return Burst(answers, seconds)
+    return made
 
 
 def without_a_store() -> AbstractContextManager[str]:

@@ -10,11 +10,25 @@ ROUNDS = 3
 
 def interleaved(contestants: dict[str, Callable[[], float]], rounds: int = ROUNDS) -> dict[str, float]:
     """Run every contestant in turn, several times, and take each one's median."""
+    return {name: statistics.median(values) for name, values in in_turns(contestants, rounds).items()}
+
+
+def in_turns(contestants: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """Run every contestant in turn, several times; what each made, round by round."""
     figures: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(rounds):
         for name, run in contestants.items():
             figures[name].append(run())
-    return {name: statistics.median(values) for name, values in figures.items()}
+    return figures
+
+
+def over(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """The median of the ratios of what ran right after each other.
+
+    A shared machine changes its speed within seconds, by more than what is to be found out. Many short turns see
+    a few percent where the ratio of two medians of long ones moves by twenty.
+    """
+    return statistics.median(mine / other for mine, other in zip(ours, theirs, strict=True))
 
 
 def title(text: str) -> None:
