@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 from urllib.request import urlopen
 
-from tests.harness.load import Answer, Connection, Request, fire
+from tests.harness.load import Answer, Connection, Request, drive, fire
 from tests.harness.processes import pick_port
 
 
@@ -45,17 +45,9 @@ class Crowd:
 
     async def _send(self, encoded: Sequence[bytes]) -> Burst:
         await asyncio.gather(*(line.dial() for line in self._lines))
-        answers: dict[int, Answer] = {}
-        turns = iter(enumerate(encoded))
-
-        async def drive(line: Connection) -> None:
-            for turn, request in turns:
-                answers[turn] = await line.send(request)
-
         began = time.perf_counter()
-        await asyncio.gather(*map(drive, self._lines))
-        seconds = time.perf_counter() - began
-        return _expected(Burst([answers[turn] for turn in range(len(encoded))], seconds))
+        answers = await drive(self._lines, encoded)
+        return _expected(Burst(answers, time.perf_counter() - began))
 
 
 def burst(url: str, requests: Sequence[Request], connections: int) -> Burst:

@@ -42,9 +42,6 @@ class Contestant:
         """Approve each of them."""
         return self._crowd.sent([self._approve(job) for job in self._jobs]).rate
 
-    def close(self) -> None:
-        self._crowd.close()
-
     def hot_p95(self) -> float:
         """The p95 of many concurrent approvals of one job."""
         job = self._crowd.sent([self._submit(0)]).answers[0].json()["id"]
@@ -55,6 +52,9 @@ class Contestant:
         sent = self._crowd.sent([self._submit(n) for n in range(HOT)])
         jobs = [answer.json()["id"] for answer in sent.answers]
         return self._p95([self._approve(job) for job in jobs])
+
+    def close(self) -> None:
+        self._crowd.close()
 
     def _submit(self, number: int) -> Request:
         document = {

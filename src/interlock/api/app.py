@@ -170,8 +170,6 @@ class App(Generic[C, S]):
         self._seconds.observe(seconds, operation_id)
         if trace.code is not None:
             self._problems.add(trace.code, status)
-        if not self._log.tells_of(response.status):
-            return
         self._log.request(
             request_id=trace.request_id,
             method=request.method if request.method in _METHODS else "?",

@@ -27,7 +27,6 @@ MESSAGE_MAX = 500
 FRAMES_MAX = 30
 CAUSES_MAX = 5
 _LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error")
-_INFO = _LEVELS.index("info")
 _WORD = re.compile(r"[^\s'\"`,;:()\[\]{}<>=]{4,}")
 _UNICODE_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 _PERCENT_ESCAPE = re.compile(r"%([0-9a-fA-F]{2})")
@@ -65,10 +64,6 @@ class Log:
         self._from = _LEVELS.index(level)
         self._write = write or _write_to_stderr
 
-    def tells_of(self, status: int) -> bool:
-        """Whether a request that was answered with it is worth a line."""
-        return self._from <= _INFO or self._tells(_level_of(status))
-
     def request(
         self,
         *,
@@ -81,12 +76,13 @@ class Log:
         principal: str | None = None,
         code: str | None = None,
     ) -> None:
-        """Tell of one request that was answered, if that is worth a line."""
-        if not self.tells_of(status):
+        """Tell of one request that was answered."""
+        level: Level = "info" if status < 500 else "error" if status == 500 else "warning"
+        if not self._tells(level):
             return
         line = RequestLine(
             ts=datetime.now(UTC),
-            level=_level_of(status),
+            level=level,
             event="request",
             request_id=request_id,
             method=method,
@@ -115,10 +111,6 @@ class Log:
 
     def _tells(self, level: Level) -> bool:
         return _LEVELS.index(level) >= self._from
-
-
-def _level_of(status: int) -> Level:
-    return "info" if status < 500 else "error" if status == 500 else "warning"
 
 
 @contextlib.contextmanager

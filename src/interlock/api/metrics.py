@@ -111,7 +111,7 @@ class Counter(_Metric):
         if amount < 0:
             raise ValueError(f"{self.name} only grows; use a gauge for what can shrink")
         with self._lock:
-            series = values if values in self._counts else self._series(self._counts, values)
+            series = self._series(self._counts, values)
             self._counts[series] = self._counts.get(series, 0) + amount
 
     def value(self, *values: str) -> float:
@@ -140,10 +140,10 @@ class Histogram(_Metric):
     def observe(self, amount: float, *values: str) -> None:
         """Count one observation under these label values."""
         with self._lock:
-            tally = self._tallies.get(values)
+            series = self._series(self._tallies, values)
+            tally = self._tallies.get(series)
             if tally is None:
-                series = self._series(self._tallies, values)
-                tally = self._tallies.setdefault(series, _Tally(len(self._bounds) + 1))
+                tally = self._tallies[series] = _Tally(len(self._bounds) + 1)
             tally.counts[bisect_left(self._bounds, amount)] += 1
             tally.total += amount
 

@@ -17,8 +17,8 @@ class OpenGrants(Pick[Grant], frozen=True, kw_only=True):
 
     `after` is the moment and the id of the last grant that was looked at before. It is to see, and those found
     are owned by their keys in the second load: that waits for whoever holds one, where a pick to own would pass
-    over it, and a claimant would hear "none" while somebody else makes up their mind. What became of them in
-    between is for the decision to find, so `matches` leaves the state out: a full page stays full.
+    over it, and a claimant would hear "none" while somebody else makes up their mind. One that was spent in between
+    no longer matches; that there may be more behind it, `World.last_seen` tells.
     """
 
     own: bool = False
@@ -53,12 +53,11 @@ class OpenGrants(Pick[Grant], frozen=True, kw_only=True):
 
     def matches(self, record: Grant, now: datetime) -> bool:
         return (
-            record.state is GrantState.OPEN
-            and now < record.expires_at
+            record.tenant == self.tenant
             and record.task == self.task
-            and record.tenant == self.tenant
             and record.standing == self.standing
-            and (self.after == START or (micros(record.issued_at), record.id) > self.after)
+            and (micros(record.issued_at), record.id) > self.after
+            and record.state_at(now) is GrantState.OPEN
         )
 
     def sort_key(self, record: Grant) -> Any:
