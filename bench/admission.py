@@ -51,9 +51,9 @@ class Gate:
 
     def alone_p50(self) -> float:
         """One start after the other."""
-        answers = [burst(self._url, [self._start("w")], 1).answers[0] for _ in range(30)]
-        self._end(answers)
-        return quantile([answer.seconds for answer in answers], 0.5) * 1000
+        starts = [burst(self._url, [self._start("w")], 1) for _ in range(30)]
+        self._end([start.answers[0] for start in starts])
+        return quantile([start.seconds for start in starts], 0.5) * 1000
 
     def free_p50(self) -> float:
         """The crowd where there is room for all of it."""

@@ -9,7 +9,8 @@ from pathlib import Path
 from statistics import median
 
 from bench import null_identity
-from bench.burst import Crowd, without_a_memory, without_a_store
+from bench.burst import without_a_memory, without_a_store
+from bench.crowd import Crowd
 from bench.report import figure, in_turns, interleaved, over, quantile, ratio, title
 from bench.scene import PAYLOAD, POLICY, folder
 from tests.harness.load import Request, fire, post

@@ -87,24 +87,18 @@ async def fire(
     gives its request an answer with status 0 and is opened again for the next.
     """
     encoded = [request.encode() for request in requests]
+    answers: list[Answer] = [Answer(status=0, error="NotSent")] * len(encoded)
     hosts = [urls] if isinstance(urls, str) else urls
     lines = [Connection(hosts[i % len(hosts)]) for i in range(min(connections, len(encoded)))]
     await asyncio.gather(*(line.dial() for line in lines), return_exceptions=True)
+    turns = iter(range(len(encoded)))
     try:
-        async with asyncio.timeout(timeout_seconds):
-            return await drive(lines, encoded)
+        async with asyncio.timeout(timeout_seconds), asyncio.TaskGroup() as group:
+            for line in lines:
+                group.create_task(_drive(line, turns, encoded, answers))
     finally:
         for line in lines:
             line.close()
-
-
-async def drive(lines: Iterable[Connection], encoded: Sequence[bytes]) -> list[Answer]:
-    """Send encoded requests over these connections, each the next one as soon as it is free; answers in their order."""
-    answers: list[Answer] = [Answer(status=0, error="NotSent")] * len(encoded)
-    turns = iter(range(len(encoded)))
-    async with asyncio.TaskGroup() as group:
-        for line in lines:
-            group.create_task(_drive(line, turns, encoded, answers))
     return answers
 
 
@@ -211,8 +205,6 @@ def _joined_chunks(data: bytearray) -> bytes | None:
     return None
 
 
-async def _drive(
-    line: Connection, turns: Iterator[int], encoded: Sequence[bytes], answers: list[Answer]
-) -> None:
+async def _drive(line: Connection, turns: Iterator[int], encoded: list[bytes], answers: list[Answer]) -> None:
     for turn in turns:
         answers[turn] = await line.send(encoded[turn])
