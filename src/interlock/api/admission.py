@@ -147,7 +147,7 @@ async def listed(call: Asked[RunsQuery, None]) -> Reply:
         state=query.state,
         workflow=query.workflow,
         now=now,
-        before=id_cursor(query.cursor),
+        before=id_cursor(query.cursor, "run"),
         limit=query.limit,
     )
     items = [run_view(run, now) for run in found.items]

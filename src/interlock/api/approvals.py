@@ -82,7 +82,7 @@ async def listed(call: Asked[ApprovalsQuery, None]) -> Reply:
     store, tenant = call.services.store, call.caller.tenant
     state = ApprovalState(query.state) if query.state else None
     found = await queries.list_approvals(
-        store, tenant, state=state, now=now, before=id_cursor(query.cursor), limit=query.limit
+        store, tenant, state=state, now=now, before=id_cursor(query.cursor, "job"), limit=query.limit
     )
     items = [ApprovalItem(**job_fields(job, now), job_id=job.id) for job in found.items]
     return Reply(200, Page(items=items, next_cursor=found.next_cursor))

@@ -106,7 +106,7 @@ async def listed(call: Asked[ConflictsQuery, None]) -> Reply:
         call.caller.tenant,
         state=query.state,
         kind=query.kind,
-        before=id_cursor(query.cursor),
+        before=id_cursor(query.cursor, "cnf"),
         limit=query.limit,
     )
     return Reply(

@@ -102,7 +102,7 @@ async def listed(call: Asked[EffectsQuery, None]) -> Reply:
         call.caller.tenant,
         state=query.state,
         now=now,
-        before=id_cursor(query.cursor),
+        before=id_cursor(query.cursor, "eff"),
         limit=query.limit,
     )
     items = [effect_view(effect, now) for effect in found.items]

@@ -156,7 +156,7 @@ async def listed(call: Asked[GrantsQuery, None]) -> Reply:
         task=query.task,
         state=query.state,
         now=now,
-        before=id_cursor(query.cursor),
+        before=id_cursor(query.cursor, "gnt"),
         limit=query.limit,
     )
     items = [grant_view(grant, now) for grant in found.items]
@@ -188,7 +188,7 @@ async def ledger(call: Asked[PageQuery, None]) -> Reply:
         service.store,
         call.caller.tenant,
         now=service.now(),
-        before=id_cursor(query.cursor),
+        before=id_cursor(query.cursor, "gnt"),
         limit=query.limit,
     )
     return Reply(200, ledger_view(found))

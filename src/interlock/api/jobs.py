@@ -222,7 +222,7 @@ async def listed(call: Asked[JobsQuery, None]) -> Reply:
         state=query.state,
         topic=query.topic,
         now=now,
-        before=id_cursor(query.cursor),
+        before=id_cursor(query.cursor, "job"),
         limit=query.limit,
     )
     items = [job_view(job, now) for job in jobs.items]

@@ -111,7 +111,7 @@ async def listed(call: Asked[LeasesQuery, None]) -> Reply:
         live_at=now if query.live else None,
         resource=query.resource,
         owner=query.owner,
-        before=id_cursor(query.cursor),
+        before=id_cursor(query.cursor, "lse"),
         limit=query.limit,
     )
     items = [shown_view(lease, now) for lease in found.items]

@@ -13,7 +13,7 @@ from interlock.codec.strict import Fault
 
 T = TypeVar("T")
 
-_ID = re.compile(r"[a-z]{2,5}_[0-9a-f]{32}")
+_REST_OF_ID = re.compile(r"_[0-9a-f]{32}")
 
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 200
@@ -48,9 +48,9 @@ class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
-def id_cursor(cursor: str | None) -> str | None:
-    """A cursor that is an id of ours, as lists of our own records use; None starts at the newest."""
-    if cursor is not None and not _ID.fullmatch(cursor):
+def id_cursor(cursor: str | None, prefix: str) -> str | None:
+    """A cursor that is an id with this prefix, as lists of our own records use; None starts at the newest."""
+    if cursor is not None and not (cursor.startswith(prefix) and _REST_OF_ID.fullmatch(cursor, len(prefix))):
         raise _strange_cursor()
     return cursor
 

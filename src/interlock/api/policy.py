@@ -183,7 +183,10 @@ async def _latest_jobs(service: Service, tenant: str, last: int) -> AsyncGenerat
 
 async def observed(call: Asked[PageQuery, None]) -> Reply:
     found = await job_queries.list_observed(
-        call.services.store, call.caller.tenant, before=id_cursor(call.query.cursor), limit=call.query.limit
+        call.services.store,
+        call.caller.tenant,
+        before=id_cursor(call.query.cursor, "job"),
+        limit=call.query.limit,
     )
     return Reply(200, Page(items=[job_view(job) for job in found.items], next_cursor=found.next_cursor))
 

@@ -89,7 +89,10 @@ async def add(call: Asked[None, AddBody]) -> Answer:
 
 async def listed(call: Asked[PageQuery, None]) -> Reply:
     found = await queries.list_webhooks(
-        call.services.store, call.caller.tenant, before=id_cursor(call.query.cursor), limit=call.query.limit
+        call.services.store,
+        call.caller.tenant,
+        before=id_cursor(call.query.cursor, "wh"),
+        limit=call.query.limit,
     )
     items = [await _view(call.services, webhook) for webhook in found.items]
     return Reply(200, Page(items=items, next_cursor=found.next_cursor))

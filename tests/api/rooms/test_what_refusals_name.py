@@ -144,6 +144,27 @@ async def test_a_cursor_that_no_list_returned_is_refused(stage: Stage, path: str
 
 
 @pytest.mark.parametrize(
+    ("path", "another"),
+    [
+        ("jobs", "gnt"),
+        ("approvals", "run"),
+        ("policy/observed", "gnt"),
+        ("grants", "job"),
+        ("grants/ledger", "job"),
+        ("leases", "job"),
+        ("workflow-runs", "job"),
+        ("effects", "job"),
+        ("conflicts", "job"),
+        ("webhooks", "job"),
+    ],
+)
+async def test_a_cursor_of_another_list_is_refused(stage: Stage, path: str, another: str) -> None:
+    refused = await stage.call("GET", f"{path}?cursor={another}_{'0' * 32}", stage.admin)
+    assert (refused.status, refused.word) == (400, "invalid_request")
+    assert refused.document["errors"][0]["path"] == "query/cursor"
+
+
+@pytest.mark.parametrize(
     ("method", "path", "body", "place"),
     [
         ("POST", "leases", {"resource": "a/**/b"}, "/resource"),
