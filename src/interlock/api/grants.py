@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -116,7 +116,7 @@ async def issue(call: Asked[None, IssueBody]) -> Answer:
         pins=_pins(body),
         limits=_limits(body),
         uses=body.uses,
-        expires_at=body.expires_at,
+        expires_at=_moment(body),
         expires_seconds=duration_seconds(body.expires_in) if body.expires_in is not None else 3600,
         standing=body.standing,
         reason=body.reason,
@@ -211,6 +211,13 @@ def _check_times(body: IssueBody) -> None:
         raise invalid(Fault("/nonce", "is part of what is signed; give the signature too, or neither"))
 
 
+def _moment(body: IssueBody) -> datetime | None:
+    try:
+        return None if body.expires_at is None else body.expires_at.astimezone(UTC)
+    except OverflowError:
+        raise invalid(Fault("/expires_at", "is before the year 1 or after 9999 in UTC")) from None
+
+
 def _pins(body: IssueBody) -> Any:
     try:
         return pins_of(body.pins)
@@ -219,14 +226,17 @@ def _pins(body: IssueBody) -> Any:
 
 
 def _limits(body: IssueBody) -> tuple[SpendLimit, ...]:
-    given = [*body.limits, *([body.budget] if body.budget else [])]
-    paths = [limit.path for limit in given]
-    if len(set(paths)) != len(paths):
-        raise invalid(Fault("/limits", "limits one path twice"))
-    for path in paths:
-        if not is_path(path):
-            raise invalid(Fault("/limits", f"{path!r} {NOT_A_PATH}"))
-    return tuple(SpendLimit(path=limit.path, total_max=limit.total_max) for limit in given)
+    given = [(f"/limits/{number}/path", limit) for number, limit in enumerate(body.limits)]
+    if body.budget is not None:
+        given.append(("/budget/path", body.budget))
+    limited: set[str] = set()
+    for place, limit in given:
+        if not is_path(limit.path):
+            raise invalid(Fault(place, f"{limit.path!r} {NOT_A_PATH}"))
+        if limit.path in limited:
+            raise invalid(Fault(place, f"{limit.path!r} is limited twice"))
+        limited.add(limit.path)
+    return tuple(SpendLimit(path=limit.path, total_max=limit.total_max) for _, limit in given)
 
 
 _TAG = "Grants"

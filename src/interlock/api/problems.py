@@ -116,6 +116,7 @@ _PLACES: Mapping[type[Exception], str] = {
     leases.ResourceTooDeep: "/resource",
     leases.ResourceUnclear: "/resource",
     grants.BadGrantTime: "/expires_in",
+    grants.BadGrantMoment: "/expires_at",
     grants.NotAPublicKey: "/public_key",
 }
 

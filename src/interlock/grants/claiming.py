@@ -45,6 +45,7 @@ _FIRST_LOOK = 8
 _FURTHER_MAX = 128
 _LOOKS_MAX = 64
 _REASONS_MAX = 5
+_NOT_ALL = "there are more open grants of this task than a claim looks at; name one that fits as grant_id"
 
 
 class NotClaimed(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,9 +126,11 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
                     return world.put(GRANT_USES, self._for_effect(use))
                 misfits.append(f"{grant.id}: {why}")
         last = self._last_considered(world, candidates)
-        if last is not None and self.looks_left > 0:
+        if last is None:
+            return self._refuse(world, misfits[:_REASONS_MAX])
+        if self.looks_left > 0:
             raise LookFurther(self._after(last, misfits))
-        return self._refuse(world, misfits)
+        return self._refuse(world, [*misfits[:_REASONS_MAX], _NOT_ALL])
 
     def is_askable(self, find: Find) -> bool:
         """Unless a signature is needed: whoever can write to the store can write an unsigned grant.
@@ -207,7 +210,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         return f"approver: {grant.approver} is not in {' or '.join(self.groups)}"
 
     def _refuse(self, world: World, misfits: list[str]) -> NotClaimed:
-        reason = "; ".join(misfits[:_REASONS_MAX])
+        reason = "; ".join(misfits)
         if not misfits and self.grant_id is not None:
             reason = f"there is no grant {self.grant_id}"
         elif not misfits:

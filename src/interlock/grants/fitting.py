@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import base64
 from fnmatch import fnmatchcase
-from typing import Any, cast
+from math import inf, nextafter
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from interlock.codec.canonical import canonical
 from interlock.grants.model import Grant, GrantTerms, Number, Pin, Signer, SpendLimit
 
+if TYPE_CHECKING:
+    from decimal import Decimal
+
 _ABSENT = object()
+# From the first digit of the largest double to the last of the smallest.
+_DIGITS_MAX = 700
 
 
 def misfit_of_args(grant: Grant, args: Any) -> str | None:
@@ -31,9 +37,10 @@ def added(spent: Number, amount: Number) -> Number:
     """The sum as people write it: three times 0.1 is 0.3, so that a budget can be used up to its last cent."""
     if isinstance(spent, int) and isinstance(amount, int):
         return spent + amount
-    from decimal import Decimal  # cents need none, and a start that loads it takes longer
-
-    return float(Decimal(repr(spent)) + Decimal(repr(amount)))
+    total = _exactly(spent, amount)
+    nearest = float(total)
+    # What a double cannot hold counts as a little more: never does a budget have room that it has not.
+    return nextafter(nearest, inf) if total > _as_written(nearest) else nearest
 
 
 def misfit_of_signature(grant: Grant, signer: Signer | None, terms: GrantTerms | None) -> str | None:
@@ -105,10 +112,28 @@ def _misfit_of_limit(limit: SpendLimit, spent: Number, args: Any) -> str | None:
     amount = value_at(args, limit.path)
     if not _is_number(amount) or amount < 0:
         return f"limit {limit.path}: the argument must be a number of 0 or more"
-    if added(spent, amount) <= limit.total_max:
+    if _fits(spent, amount, limit.total_max):
         return None
     left = f"{_shown(spent)} of {_shown(limit.total_max)} is spent already"
     return f"limit {limit.path}: {_shown(amount)} is too much, {left}"
+
+
+def _fits(spent: Number, amount: Number, total_max: Number) -> bool:
+    if isinstance(spent, int) and isinstance(amount, int):
+        return spent + amount <= total_max
+    return _exactly(spent, amount) <= _as_written(total_max)
+
+
+def _exactly(spent: Number, amount: Number) -> Decimal:
+    from decimal import Context
+
+    return Context(prec=_DIGITS_MAX).add(_as_written(spent), _as_written(amount))
+
+
+def _as_written(number: Number) -> Decimal:
+    from decimal import Decimal  # cents need none, and a start that loads it takes longer
+
+    return Decimal(repr(number))
 
 
 def _shown(number: Number) -> str:

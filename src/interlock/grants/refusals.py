@@ -32,6 +32,10 @@ class BadGrantTime(Refusal):
         )
 
 
+class BadGrantMoment(BadGrantTime):
+    """The same, of one whose end was given as a moment."""
+
+
 class GrantExists(Refusal):
     """A signature is good for one grant, and that one exists."""
 

@@ -21,7 +21,14 @@ from interlock.grants.model import (
 )
 from interlock.grants.picks import OverdueGrants
 from interlock.grants.recording import grants_topic, record, record_expiry, record_refused
-from interlock.grants.refusals import BadGrantTime, BadSignature, GrantExists, GrantOver, SignatureRequired
+from interlock.grants.refusals import (
+    BadGrantMoment,
+    BadGrantTime,
+    BadSignature,
+    GrantExists,
+    GrantOver,
+    SignatureRequired,
+)
 from interlock.identity.model import Caller, Principal, PrincipalKind, Role
 from interlock.identity.refusals import NotFound, PeopleOnly
 from interlock.identity.rules import caller_reads, identify, require
@@ -85,9 +92,8 @@ class IssueGrant(Command[Grant], frozen=True, kw_only=True):
 
     def _check(self, world: World, grant: Grant) -> None:
         if not world.now < grant.expires_at <= world.now + LIFE_MAX:
-            raise BadGrantTime(
-                f"it would end {grant.expires_at.isoformat()}, and now is {world.now.isoformat()}"
-            )
+            refused = BadGrantTime if self.expires_at is None else BadGrantMoment
+            raise refused(f"it would end {grant.expires_at.isoformat()}, and now is {world.now.isoformat()}")
         if grant.signature is None:
             if needs_signature(world.get(GRANT_TERMS, grant.tenant, TERMS_ID), grant.task):
                 raise SignatureRequired(grant.task)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
+from interlock.grants.claiming import ClaimGrant, NotClaimed
+from interlock.identity.model import Caller
 from tests.rules.grants.conftest import Granting
 
 
@@ -183,6 +186,34 @@ async def test_a_budget_of_fractions_can_be_used_up_exactly(granting: Granting) 
     assert (await granting.read(grant))["spent"] == {"euros": 0.3}
 
 
+@pytest.mark.parametrize(
+    ("total_max", "amounts"),
+    [
+        (50_000, [50_000, 1e-12]),
+        (2**52, [2**52, 0.5]),
+        (2**53 - 1, [2**53 - 2.5, 1.75]),
+        (1.0, [0.9, 0.1, 5e-324]),
+    ],
+)
+async def test_what_a_double_cannot_hold_is_too_much_all_the_same(
+    granting: Granting, total_max: float, amounts: list[float]
+) -> None:
+    await granting.grant(uses=10, budget={"path": "a", "total_max": total_max})
+
+    answers = [await granting.claim({"a": amount}) for amount in amounts]
+
+    assert [answer["claimed"] for answer in answers] == [True] * (len(amounts) - 1) + [False]
+
+
+async def test_what_a_double_cannot_hold_counts_as_more_and_never_as_less(granting: Granting) -> None:
+    grant = await granting.grant(uses=10, budget={"path": "a", "total_max": 2**53 - 1})
+
+    for amount in (2**52, 0.25, 0.25):
+        assert (await granting.claim({"a": amount}))["claimed"]
+
+    assert (await granting.stored(grant)).spent["a"] >= 2**52 + 0.5
+
+
 async def test_a_no_names_numbers_in_full(granting: Granting) -> None:
     await granting.grant("pay", pins={"cents": {"max": 12345678}})
     await granting.grant("refund", uses=2, limits=[{"path": "cents", "total_max": 5000000}])
@@ -214,6 +245,26 @@ async def test_a_fitting_grant_is_found_behind_any_number_that_do_not_fit(granti
 
     assert (answer["claimed"], answer["grant_id"]) == (True, wanted)
     assert await granting.refusals("deploy") == []
+
+
+async def test_a_claim_that_has_looked_at_as_many_as_it_may_says_that_there_are_more(
+    granting: Granting,
+) -> None:
+    for number in range(9):
+        await granting.grant(pins={"n": number})
+    claim = ClaimGrant(
+        caller=Caller(tenant="default", principal="bot"),
+        task="deploy",
+        args=msgspec.Raw(b'{"n":8}'),
+        execution_id="e",
+        looks_left=0,
+    )
+
+    answer = await granting.stage.service.kernel.run(claim)
+
+    assert isinstance(answer, NotClaimed)
+    assert answer.reason.count("must be exactly") == 5
+    assert answer.reason.endswith("than a claim looks at; name one that fits as grant_id")
 
 
 async def test_a_claim_that_asks_for_a_group_takes_no_grant_of_somebody_outside_it(

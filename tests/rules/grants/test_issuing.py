@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta, timezone
 from typing import Any
 
 import pytest
@@ -56,6 +57,38 @@ async def test_a_grant_that_says_nothing_certain_is_refused(
 ) -> None:
     seen = await granting.issue(**fields)
     assert (seen.status, seen.word) == (400, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    ("fields", "place"),
+    [
+        ({"expires_at": "2029-12-31T23:59:59Z"}, "/expires_at"),
+        ({"expires_at": "0001-01-01T00:00:00+02:00"}, "/expires_at"),
+        ({"expires_in": "367d"}, "/expires_in"),
+        ({"budget": {"path": "a..b", "total_max": 1}}, "/budget/path"),
+        ({"limits": [{"path": "a", "total_max": 1}, {"path": "b.", "total_max": 1}]}, "/limits/1/path"),
+        (
+            {"limits": [{"path": "a", "total_max": 1}], "budget": {"path": "a", "total_max": 2}},
+            "/budget/path",
+        ),
+    ],
+)
+async def test_a_refusal_says_in_which_field_the_fault_is(
+    granting: Granting, fields: dict[str, Any], place: str
+) -> None:
+    seen = await granting.issue(**fields)
+    assert (seen.status, [fault["path"] for fault in seen.document["errors"]]) == (400, [place])
+
+
+async def test_a_moment_with_an_offset_is_told_in_utc(granting: Granting) -> None:
+    ends = granting.stage.clock.now + timedelta(minutes=5)
+    local = ends.astimezone(timezone(timedelta(hours=2)))
+
+    issued = (await granting.issue(expires_at=local.isoformat())).document
+    granting.stage.clock.advance(301)
+
+    assert issued["expires_at"] == f"{ends:%Y-%m-%dT%H:%M:%S}Z"
+    assert f"expired at {ends:%Y-%m-%dT%H:%M:%SZ}" in (await granting.claim())["reason"]
 
 
 async def test_a_grant_past_its_time_is_expired_though_no_sweep_has_run(granting: Granting) -> None:
