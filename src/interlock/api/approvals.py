@@ -198,7 +198,14 @@ _DECISIONS = (
 APPROVAL_PROBLEMS = (
     *_DECISIONS, "snapshot_changed", "job_changed", "hash_mismatch", "target_changed", "policy_unavailable",
 )  # fmt: skip
-_RENEWALS = ("not_actionable", "approval_expired", "policy_throttled", "policy_unavailable", "lock_busy")
+_RENEWALS = (
+    "not_actionable",
+    "approval_expired",
+    "policy_throttled",
+    "policy_unavailable",
+    "lock_busy",
+    "people_only",
+)
 _READERS = ("submit", "review", "operate", "audit", "admin")
 _ASKERS = ("submit", "review", "operate", "admin")
 

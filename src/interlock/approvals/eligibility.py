@@ -7,9 +7,9 @@ A vote counts for as long as its voter may still decide.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from interlock.approvals.model import Approval
+from interlock.approvals.model import Approval, Vote
 from interlock.approvals.refusals import NotEligible, SelfApproval
 from interlock.identity.model import PRINCIPALS, Caller, Principal, PrincipalKind, Role
 from interlock.identity.refusals import PeopleOnly
@@ -50,15 +50,16 @@ def check_eligible(world: World, job: Job, approval: Approval, reviewer: Princip
 
 def people_who_agree(world: World, job: Job, approval: Approval) -> tuple[frozenset[str], ...]:
     """The distinct people who voted yes and may still decide, each as all the names that are theirs."""
-    agreed: list[frozenset[str]] = []
-    for vote in approval.votes:
-        voter = world.get(PRINCIPALS, job.tenant, vote.principal)
-        if voter is None:
-            continue
-        names = names_of(world, voter, vote.person)
-        if _counts(world, job, approval, voter, names):
-            agreed.append(names)
-    return _distinct(agreed)
+    return _distinct([names for _, names in _agreeing(world, job, approval)])
+
+
+def votes_that_count(world: World, job: Job, approval: Approval) -> tuple[Vote, ...]:
+    """One vote of each of the people who agree: those that decide, if they are enough."""
+    people = people_who_agree(world, job, approval)
+    first: dict[frozenset[str], Vote] = {}
+    for vote, names in _agreeing(world, job, approval):
+        first.setdefault(next(person for person in people if names <= person), vote)
+    return tuple(first.values())
 
 
 def people_able(
@@ -76,6 +77,17 @@ def names_of(world: World, principal: Principal, owner: str) -> frozenset[str]:
     """A principal's names, with those of its owner, who may have got an owner after it did."""
     known = None if owner == principal.id else world.get(PRINCIPALS, principal.tenant, owner)
     return principal.people | known.people if known else principal.people
+
+
+def _agreeing(world: World, job: Job, approval: Approval) -> Iterator[tuple[Vote, frozenset[str]]]:
+    """The votes of those who may still decide, each with all the voter's names."""
+    for vote in approval.votes:
+        voter = world.get(PRINCIPALS, job.tenant, vote.principal)
+        if voter is None:
+            continue
+        names = names_of(world, voter, vote.person)
+        if _counts(world, job, approval, voter, names):
+            yield vote, names
 
 
 def _distinct(named: Sequence[frozenset[str]]) -> tuple[frozenset[str], ...]:

@@ -15,8 +15,8 @@ from interlock.approvals.recording import (
 )
 from interlock.approvals.refusals import AskedByWorkflow, JobExpired, NotActionable, SubmitterUnknown
 from interlock.approvals.revising import revised
-from interlock.identity.model import PRINCIPALS, Caller, Principal, Role
-from interlock.identity.refusals import Forbidden
+from interlock.identity.model import PRINCIPALS, Caller, Principal, PrincipalKind, Role
+from interlock.identity.refusals import Forbidden, PeopleOnly
 from interlock.identity.rules import caller_reads, identify
 from interlock.jobs.model import GRANTED_LABEL, JOBS, TRANSITIONS, Action, Job, JobState
 from interlock.kernel.command import Command
@@ -75,8 +75,13 @@ class _AskAgain(Command[Job], frozen=True, kw_only=True):
         return by, job
 
     def _check_may(self, by: Principal, job: Job) -> None:
-        if by.id != job.submitted_by and not {Role.REVIEW, Role.OPERATE, Role.ADMIN} & set(by.roles):
+        """Whoever asked may ask again, and whoever runs the place; of those who review, people only."""
+        if by.id == job.submitted_by or {Role.OPERATE, Role.ADMIN} & set(by.roles):
+            return
+        if Role.REVIEW not in by.roles:
             raise Forbidden(by.id, (Role.REVIEW,))
+        if by.kind is not PrincipalKind.PERSON:
+            raise PeopleOnly(by.id, by.kind.value)
 
     def _ask_again(self, world: World, by: Principal, job: Job) -> Job:
         round_number = job.approval.round + 1 if job.approval else 1

@@ -20,6 +20,7 @@ from interlock.approvals.eligibility import (
     eligibility_reads,
     people_who_agree,
     require_person,
+    votes_that_count,
 )
 from interlock.approvals.model import Approval, ApprovalState, Vote
 from interlock.approvals.recording import (
@@ -50,7 +51,10 @@ class Outcome(StrEnum):
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one person's decision. `votes` counts the people whose yes counts now."""
+    """What became of one person's decision. `votes` counts the people whose yes counts, or did when it was decided.
+
+    What is decided keeps one vote of each of them; the audit has every vote.
+    """
 
     outcome: Outcome
     job: Job
@@ -127,6 +131,8 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
         )
 
     def _release(self, world: World, job: Job, voted: Approval, count: int) -> Decided:
+        if count < len(voted.votes):
+            voted = msgspec.structs.replace(voted, votes=votes_that_count(world, job, voted))
         approval = _settled(world, voted, "approve", self.caller.principal, self.reason, self.note)
         labels = {**job.system_labels, GRANTED_LABEL: "true"}
         stored = _move(world, job, "approve", approval, labels)
@@ -168,7 +174,8 @@ class RejectJob(Command[Decided], frozen=True, kw_only=True):
         if approval.state is ApprovalState.APPROVED:
             raise AlreadyApproved(job.id, job.state.value, *_winner(approval))
         settled = _settled(world, approval, "reject", self.caller.principal, self.reason, self.note)
-        settled = msgspec.structs.replace(settled, code=self.code)
+        votes = votes_that_count(world, job, approval)
+        settled = msgspec.structs.replace(settled, code=self.code, votes=votes)
         stored = _move(world, job, "reject", settled, job.system_labels)
         record_change(
             world, stored, self.caller, "reject", decision_id=settled.decision_id, reason=self.reason

@@ -177,6 +177,25 @@ async def test_a_vote_of_someone_who_lost_the_role_does_not_count(stage: Stage) 
     assert (third.word, third.document["votes"]) == ("approved", 2)
 
 
+async def test_what_is_decided_keeps_the_votes_that_counted(stage: Stage) -> None:
+    await stage.policy(TWO)
+    bot, ada, bob, eve = await stage.agent(), *[await stage.person(name) for name in ("ada", "bob", "eve")]
+    approved, rejected = await stage.submit(bot), await stage.submit(bot)
+    for job in (approved, rejected):
+        await stage.approve(job, ada)
+    await set_principal(stage, "ada", roles=["submit"])
+    await stage.approve(approved, bob)
+    await stage.approve(approved, eve)
+
+    again = await stage.approve(approved, eve)
+    no = await stage.call("POST", f"approvals/{rejected}/reject", bob, {"reason": "not now"})
+
+    assert (again.word, again.document["votes"]) == ("already_approved", 2)
+    votes = (await stage.job(approved))["approval"]["votes"]
+    assert [vote["principal"] for vote in votes] == ["bob", "eve"]
+    assert (no.word, no.document["votes"]) == ("rejected", 0)
+
+
 async def test_a_vote_of_someone_who_left_the_group_does_not_count(stage: Stage) -> None:
     await stage.policy(FINANCE)
     bot = await stage.agent()

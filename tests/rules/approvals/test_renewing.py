@@ -116,6 +116,25 @@ async def test_an_edit_makes_a_new_hash_clears_the_votes_and_keeps_the_old_versi
     assert (old["replaced_by"], old["why"]) == ("bob", "a digit too many")
 
 
+@pytest.mark.parametrize("kind", ["agent", "worker", "service"])
+async def test_a_machine_that_was_given_the_reviewers_role_asks_nothing_again(
+    stage: Stage, kind: str
+) -> None:
+    await stage.policy(LIMIT)
+    bot, ada = await stage.agent(), await stage.person("ada")
+    machine = await stage.key("machine", kind, "review,work,submit")
+    job = await stage.submit(bot, {"amount": 500})
+    await stage.approve(job, ada)
+
+    for refused in (await refresh(stage, job, machine), await edit(stage, job, machine, {"amount": 9})):
+        assert (refused.status, refused.word) == (403, "people_only")
+
+    kept = await stage.job(job)
+    assert (kept["payload"], len(kept["approval"]["votes"])) == ({"amount": 500}, 1)
+    assert [what for what, how in await stage.audit(job) if how == "PeopleOnly"] == ["refresh", "edit"]
+    assert (await edit(stage, job, bot, {"amount": 400})).status == 200
+
+
 async def test_an_edit_is_judged_by_the_policy_again(stage: Stage) -> None:
     await stage.policy(LIMIT)
     bot, ada = await stage.agent(), await stage.person("ada")
