@@ -236,8 +236,16 @@ def test_a_file_may_have_a_name_that_is_no_text(house: Terminal) -> None:
     assert house("submit", "knowledge.read", "--payload", f"@{GARBLED}.json").code == 0
 
 
+def test_nobody_becomes_somebody_else_by_saying_so_in_the_environment(house: Terminal) -> None:
+    me = house.submit()["submitted_by"]
+    house.use(LOGNAME="ann", USER="ann", LNAME="ann", USERNAME="ann")
+    assert house.submit()["submitted_by"] == me
+    assert house("exec", "--", "true").code == 3
+    assert house("audit", "--actor", me, "--json").json["items"][0]["subject"] != ""
+    assert house("audit", "--actor", "local:ann", "--json").json["items"] == []
+
+
 def test_a_user_without_a_name_acts_under_a_number(house: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    house.forget("LOGNAME", "USER", "LNAME", "USERNAME")
     monkeypatch.setattr(os, "getuid", lambda: 2_000_000_001)
     assert house.submit()["submitted_by"] == "local:2000000001"
     assert house("exec", "--", "true").code == 3

@@ -78,10 +78,10 @@ class DirectStore:
 
 
 def local_user() -> str:
-    """The name of whoever runs this, as `getpass.getuser` finds it; in a container without one, the number."""
-    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
-        if user := os.environ.get(name):
-            return user
+    """The name of whoever runs this; in a container without one, the number.
+
+    As the system has it: by what the environment says, one person could be two, and meet a quorum alone.
+    """
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -131,7 +131,10 @@ async def test_a_machine_that_was_given_the_reviewers_role_asks_nothing_again(
 
     kept = await stage.job(job)
     assert (kept["payload"], len(kept["approval"]["votes"])) == ({"amount": 500}, 1)
-    assert [what for what, how in await stage.audit(job) if how == "PeopleOnly"] == ["refresh", "edit"]
+    assert [what for what, how in await stage.audit(job) if how == "PeopleOnly"] == [
+        "refresh_refused",
+        "edit_refused",
+    ]
     assert (await edit(stage, job, bot, {"amount": 400})).status == 200
 
 
