@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.cli.ageing import age
 from tests.cli.terminal import Terminal
 
@@ -51,6 +53,28 @@ def test_everything_given_reaches_the_job(house: Terminal) -> None:
         ("ticket", "link"),
     ]
     assert job["expires_at"] is not None
+
+
+@pytest.mark.parametrize(
+    ("written", "target"),
+    [
+        ("ledger", {"key": "ledger", "version": None}),
+        ("@scope/pkg@1.2", {"key": "@scope/pkg", "version": "1.2"}),
+        ("ann@mail.example@7", {"key": "ann@mail.example", "version": "7"}),
+    ],
+)
+def test_a_target_has_its_version_behind_the_last_at(
+    house: Terminal, written: str, target: dict[str, str | None]
+) -> None:
+    stored = house("submit", "knowledge.read", "--target", written, "--json").json["target"]
+    assert {"version": None, **stored} == target
+
+
+@pytest.mark.parametrize("written", ["", "@", "@v1", "ledger@"])
+def test_a_target_of_which_a_part_is_missing_is_wrong_usage(house: Terminal, written: str) -> None:
+    said = house("submit", "knowledge.read", "--target", written)
+    assert (said.code, "is not KEY or KEY@VERSION" in said.err) == (2, True), said.err
+    assert house("jobs", "--json").json["items"] == []
 
 
 def test_people_can_be_asked_where_the_policy_would_allow_it(house: Terminal) -> None:

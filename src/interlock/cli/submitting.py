@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from interlock.cli.describing import described, describing
 from interlock.cli.exits import exit_of_state
 from interlock.cli.options import Parser, as_json, connecting, intent, wants_json
-from interlock.cli.values import count_to, duration, json_value, pair, seconds, topic, words
+from interlock.cli.values import count_to, duration, json_value, pair, seconds, topic, versioned, words
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
@@ -54,7 +54,9 @@ def declare_submit() -> Parser:
 
 
 def _declare_extras(parser: Parser) -> None:
-    parser.add_argument("--target", metavar="KEY[@VERSION]", help="what it changes, and the version you saw")
+    parser.add_argument(
+        "--target", metavar="KEY[@VERSION]", type=versioned, help="what it changes, and the version you saw"
+    )
     parser.add_argument(
         "--evidence",
         action="append",
@@ -98,12 +100,11 @@ def run_submit(args: Namespace) -> int:
 def _submitted(client: Interlock, args: Namespace) -> Job:
     from interlock.sdk.models import Target
 
-    key, _, version = str(args.target or "").partition("@")
     return client.submit(
         args.topic,
         args.payload,
         **described(args),
-        target=Target(key=key, version=version or None) if key else None,
+        target=Target(key=args.target[0], version=args.target[1]) if args.target else None,
         evidence=args.evidence or None,
         expires_in=args.expires_in,
         max_attempts=args.max_attempts,

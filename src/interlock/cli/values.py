@@ -64,6 +64,16 @@ def pair(text: str) -> tuple[str, str]:
     return name, value
 
 
+def versioned(text: str) -> tuple[str, str | None]:
+    """KEY or KEY@VERSION. A part that is empty is a variable that was not set, and must not go unnoticed."""
+    key, mark, version = text.rpartition("@")
+    if not mark and text:
+        return text, None
+    if key and version:
+        return key, version
+    raise ArgumentTypeError(f"{text!r} is not KEY or KEY@VERSION, with something on both sides of the last @")
+
+
 def words(text: str) -> tuple[str, ...]:
     """Words separated by commas."""
     found = tuple(word.strip() for word in text.split(","))
