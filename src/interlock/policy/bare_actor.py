@@ -1,18 +1,20 @@
 """`actor` by itself in an expression means the actor's name, as it does in `when`.
 
 `actor` is a map (`id`, `kind`, `groups`, `owner`), so `actor == "bot"` would be false for everybody, and in a rule
-that denies nobody would notice. Wherever it is not used as a map it is therefore read as `actor.id`.
+that denies nobody would notice. Wherever it is not used as a map it is therefore read as `actor.id`. For the same
+reason nothing in it is compared with null, which none of it ever is: who has no owner has an empty one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from interlock.policy.syntax import Call, Collection, Constant, Expression, Field, Loop, Name, Tree
+from interlock.policy.syntax import Call, Collection, Constant, Expression, Field, Loop, Name, Tree, nodes_of
 
 _ACTOR = "actor"
 _NAME = ".id"
 _INDEX, _MEMBER = "_[_]", "@in"
+_EQUALITIES = ("_==_", "_!=_")
 
 
 def with_actors_named(text: str, tree: Tree) -> str:
@@ -21,6 +23,44 @@ def with_actors_named(text: str, tree: Tree) -> str:
         end = text.index(_ACTOR, offset) + len(_ACTOR)
         text = text[:end] + _NAME + text[end:]
     return text
+
+
+def compared_with_null(tree: Tree) -> list[tuple[int, str]]:
+    """Where something of the actor is, and what to write instead."""
+    found: list[tuple[int, str]] = []
+    shadowed = _in_loops_over_actors(tree)
+    for call in nodes_of(tree.root):
+        if not isinstance(call, Call) or call.function not in _EQUALITIES or call.id in shadowed:
+            continue
+        is_null = any(isinstance(each, Constant) and each.is_null for each in call.arguments)
+        for name in filter(None, map(_of_actor, call.arguments)) if is_null else ():
+            instead = (
+                'compare it with "", which it is for whoever has none'
+                if name == "owner"
+                else "leave this out"
+            )
+            found.append((tree.offsets.get(call.id, 0), f"actor.{name} is never null; {instead}"))
+    return found
+
+
+def _in_loops_over_actors(tree: Tree) -> set[int]:
+    """What is inside loops whose own variable is called `actor`."""
+    loops = [node for node in nodes_of(tree.root) if isinstance(node, Loop) and _ACTOR in node.variables]
+    parts = [part for loop in loops for part in (loop.condition, loop.step, loop.result)]
+    return {node.id for part in parts for node in nodes_of(part)}
+
+
+def _of_actor(expression: Expression) -> str | None:
+    """The field of `actor` that this is, if it is one."""
+    match expression:
+        case Name(name="actor"):
+            return "id"
+        case Field(operand=Name(name="actor"), name=field):
+            return field
+        case Call(function="_[_]", arguments=(Name(name="actor"), Constant(text=bytes(key)))):
+            return key.decode()
+        case _:
+            return None
 
 
 def _bare(expression: Expression) -> Iterator[Name]:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from cel_expr_python import cel  # pyright: ignore[reportMissingTypeStubs]
 
 from interlock.codec.strict import JsonValue
-from interlock.policy.bare_actor import with_actors_named
+from interlock.policy.bare_actor import compared_with_null, with_actors_named
 from interlock.policy.cost import Known, literal_patterns, seconds_at_most, unpriced
 from interlock.policy.facts import Extent, Unanswered, checked, extent_of
 from interlock.policy.syntax import Tree, names_in, read_tree
@@ -207,7 +207,7 @@ def _unfit(checked: _Compiled, tree: Tree) -> Iterator[Problem]:
     kind = checked.return_type().name()
     if kind not in ("BOOL", "DYN"):
         yield Problem(f"gives {kind.lower()}, not true or false; compare it with something", 0)
-    for offset, message in unpriced(tree):
+    for offset, message in (*unpriced(tree), *compared_with_null(tree)):
         yield Problem(message, offset)
     for offset, pattern in literal_patterns(tree):
         if why := _pattern_problem(pattern):

@@ -17,6 +17,7 @@ class Constant(msgspec.Struct, frozen=True):
 
     id: int
     text: bytes | None
+    is_null: bool = False
 
 
 class Name(msgspec.Struct, frozen=True):
@@ -122,7 +123,7 @@ def _expression(raw: bytes) -> Expression:
 
 def _constant(node: int, fields: _Fields) -> Expression:
     texts = [value for tag in (6, 7) for value in fields.get(tag, []) if isinstance(value, bytes)]
-    return Constant(node, texts[0] if texts else None)
+    return Constant(node, texts[0] if texts else None, is_null=1 in fields)
 
 
 def _name(node: int, fields: _Fields) -> Expression:

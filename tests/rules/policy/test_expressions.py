@@ -73,6 +73,27 @@ def test_an_actor_used_as_a_map_stays_one(expression: str) -> None:
     assert ask(expression, {"names": ["somebody else"]})
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "actor.owner == null",
+        "null != actor.owner",
+        "actor['owner'] == null || actor.kind == 'agent'",
+        "actor == null",
+        "payload.names.exists(name, name == 'x' && actor.groups != null)",
+    ],
+)
+def test_what_an_actor_never_is_is_not_compared_with(expression: str) -> None:
+    with pytest.raises(ExpressionInvalid, match="is never null"):
+        compile_expression(expression)
+
+
+def test_what_may_be_null_is_compared_with_it() -> None:
+    assert ask(
+        "payload.names.exists(actor, actor == null) && payload.none == null", {"names": [None], "none": None}
+    )
+
+
 @pytest.mark.parametrize("amount", [10_001, 10_001.0, 10_000.5, 1e15])
 def test_a_number_is_compared_by_its_value_however_it_is_written(amount: float) -> None:
     assert ask("payload.amount_cents > 10000", {"amount_cents": amount})
