@@ -131,6 +131,8 @@ def compile_expression(text: str) -> Program:
     """Compile an expression that gives true or false; raise `ExpressionInvalid` with every problem found."""
     if len(text) > EXPRESSION_MAX:
         raise ExpressionInvalid([Problem(f"longer than {EXPRESSION_MAX} characters; split the rule", 0)])
+    if not text.strip():
+        raise ExpressionInvalid([Problem("is empty; write a condition, or leave it out", 0)])
     if "\0" in text:
         raise ExpressionInvalid([Problem("contains U+0000; remove it", text.index("\0"))])
     checked = _compiled(text)
