@@ -35,6 +35,15 @@ def test_the_inbox_shows_what_is_pending_and_how_many_agreed(
     ]
 
 
+def test_a_vote_that_no_longer_counts_is_not_counted_in_the_inbox(
+    house: Terminal, finance: dict[str, str]
+) -> None:
+    job = house.submit(cents=20_000)
+    house("approve", job["id"], "--key", finance["noor"])
+    house.key("noor", "--kind", "person", "--roles", "audit")
+    assert "0 of 2" in house("approvals").out
+
+
 def test_an_empty_inbox_says_so(house: Terminal) -> None:
     assert "nothing waits for a decision" in house("approvals").out
 

@@ -72,9 +72,13 @@ class DecidedView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApprovalItem(JobView, frozen=True, kw_only=True):
-    """A job with the request for a decision on it; `job_id` names it in the paths of approvals."""
+    """A job with the request for a decision on it; `job_id` names it in the paths of approvals.
+
+    `votes_needed`: how many more people must agree, without votes that no longer count; null once it waits for nobody.
+    """
 
     job_id: str
+    votes_needed: int | None
 
 
 async def listed(call: Asked[ApprovalsQuery, None]) -> Reply:
@@ -84,7 +88,11 @@ async def listed(call: Asked[ApprovalsQuery, None]) -> Reply:
     found = await queries.list_approvals(
         store, tenant, state=state, now=now, before=id_cursor(query.cursor, "job"), limit=query.limit
     )
-    items = [ApprovalItem(**job_fields(job, now), job_id=job.id) for job in found.items]
+    needed = await queries.count_votes_needed(store, found.items, now)
+    items = [
+        ApprovalItem(**job_fields(job, now), job_id=job.id, votes_needed=needed.get(job.id))
+        for job in found.items
+    ]
     return Reply(200, Page(items=items, next_cursor=found.next_cursor))
 
 

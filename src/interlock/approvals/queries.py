@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
-from interlock.approvals.eligibility import people_able
+from interlock.approvals.eligibility import eligibility_reads, people_able, people_who_agree
 from interlock.approvals.foreseeing import foresight_reads
 from interlock.approvals.model import Approval, ApprovalState
 from interlock.identity.model import PRINCIPALS
 from interlock.identity.queries import list_people
 from interlock.jobs.model import JOBS, Job, JobState
 from interlock.kernel.ids import new_id
-from interlock.kernel.record import micros
+from interlock.kernel.record import merge_reads, micros
 from interlock.kernel.world import World
 from interlock.store.contract import Store
 from interlock.store.paging import Records, page_of
@@ -48,6 +49,15 @@ async def world_of_request(store: Store, job: Job, now: datetime) -> World:
     return world
 
 
+async def count_votes_needed(store: Store, jobs: Sequence[Job], now: datetime) -> dict[str, int]:
+    """How many more people must agree to each of these that waits for people, without votes that no longer count."""
+    waiting = [(job, job.approval) for job in jobs if job.approval and job.state_at(now) is JobState.APPROVAL]
+    reads = merge_reads([eligibility_reads(job) for job, approval in waiting if approval.votes])
+    world = World(now, new_id)
+    world.admit({key: await store.get(*key) for key in reads.see}, owned=())
+    return {job.id: _votes_needed(world, job, approval) for job, approval in waiting}
+
+
 async def count_people_able(store: Store, world: World, job: Job, approval: Approval) -> int | None:
     """How many people may decide a request, those who voted among them.
 
@@ -64,6 +74,11 @@ async def count_people_able(store: Store, world: World, job: Job, approval: Appr
     owners = {PRINCIPALS.key(job.tenant, each.person) for each in people}
     world.admit({key: None for key in owners if not world.knows(key)}, owned=())
     return len(people_able(world, job, approval, people))
+
+
+def _votes_needed(world: World, job: Job, approval: Approval) -> int:
+    agreed = len(people_who_agree(world, job, approval)) if approval.votes else 0
+    return max(0, approval.requirement.quorum - agreed)
 
 
 def _state_at(job: Job, now: datetime) -> ApprovalState | None:

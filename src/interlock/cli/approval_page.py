@@ -12,10 +12,10 @@ from interlock.cli.output import Cell, Column, painted, say, say_fields, say_tab
 from interlock.cli.wording import counted, exactly, listed, pretty, safe, safe_lines, when
 
 if TYPE_CHECKING:
-    from interlock.sdk.models import Approval, ApprovalRequest, Evidence, Job, Revision, Vote
+    from interlock.sdk.models import Approval, ApprovalItem, ApprovalRequest, Evidence, Job, Revision, Vote
 
 
-def say_approvals(jobs: Sequence[Job]) -> None:
+def say_approvals(jobs: Sequence[ApprovalItem]) -> None:
     """A table of requests."""
     columns = (
         Column("ID"),
@@ -77,14 +77,16 @@ def way_to_more_people(approval: Approval) -> str:
     return f"interlock key create NAME --kind person --roles review{group}"
 
 
-def _row(job: Job, approval: Approval) -> tuple[str | Cell, ...]:
+def _row(job: ApprovalItem, approval: Approval) -> tuple[str | Cell, ...]:
+    needed = job.votes_needed
+    agreed = len(approval.votes) if needed is None else max(0, approval.quorum - needed)
     return (
         job.id,
         state_cell(approval.state),
         safe(job.topic),
         safe(job.env or "-"),
         safe(job.submitted_by or "-"),
-        f"{len(approval.votes)} of {approval.quorum}",
+        f"{agreed} of {approval.quorum}",
         listed(approval.groups, "any reviewer"),
         when(approval.requested_at),
         when(approval.expires_at) if approval.state == "pending" else "-",

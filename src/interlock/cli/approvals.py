@@ -44,7 +44,7 @@ def run_approvals(args: Namespace) -> int:
     from interlock.cli.approval_page import say_approvals
     from interlock.cli.connection import connected, listing, more, typed
     from interlock.cli.output import say, say_json
-    from interlock.sdk.models import Job
+    from interlock.sdk.models import ApprovalItem
 
     query = {"state": None if args.state == "all" else args.state}
     with connected(args) as client:
@@ -52,7 +52,7 @@ def run_approvals(args: Namespace) -> int:
     if wants_json(args):
         say_json(page)
     elif page["items"]:
-        say_approvals(typed(page["items"], list[Job]))
+        say_approvals(typed(page["items"], list[ApprovalItem]))
         command = f"interlock approvals --state {args.state}"
         say(*filter(None, [more(page, command)]))
     else:

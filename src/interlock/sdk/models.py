@@ -211,6 +211,15 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
     target_version: str | None = None
 
 
+class ApprovalItem(Job, frozen=True, kw_only=True):
+    """A job in the list of those that people were asked about.
+
+    `votes_needed` is how many more must agree, without votes that no longer count; None once it waits for nobody.
+    """
+
+    votes_needed: int | None = None
+
+
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a reviewer needs to decide. `touches` are of what the job would change, `people_able` may decide."""
 

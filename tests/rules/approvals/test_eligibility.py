@@ -177,6 +177,27 @@ async def test_a_vote_of_someone_who_lost_the_role_does_not_count(stage: Stage) 
     assert (third.word, third.document["votes"]) == ("approved", 2)
 
 
+async def test_a_list_tells_how_many_more_must_agree(stage: Stage) -> None:
+    await stage.policy(TWO)
+    bot, ada, bob = await stage.agent(), await stage.person("ada"), await stage.person("bob")
+    fresh, begun, lost = [await stage.submit(bot) for _ in range(3)]
+    decided = await stage.submit(bot)
+    await stage.approve(begun, bob)
+    await stage.approve(lost, ada)
+    for voter in (ada, bob):
+        await stage.approve(decided, voter)
+    await set_principal(stage, "ada", roles=["submit"])
+
+    listed = (await stage.get("approvals", bob))["items"]
+
+    assert {item["id"]: item["votes_needed"] for item in listed} == {
+        fresh: 2,
+        begun: 1,
+        lost: 2,
+        decided: None,
+    }
+
+
 async def test_what_is_decided_keeps_the_votes_that_counted(stage: Stage) -> None:
     await stage.policy(TWO)
     bot, ada, bob, eve = await stage.agent(), *[await stage.person(name) for name in ("ada", "bob", "eve")]

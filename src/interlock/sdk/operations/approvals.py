@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from interlock.sdk.calls import change, fetch, path
 from interlock.sdk.flow import Flow
-from interlock.sdk.models import ApprovalRequest, Job, Page, Review
+from interlock.sdk.models import ApprovalItem, ApprovalRequest, Job, Page, Review
 from interlock.sdk.session import Session
 
 
@@ -16,10 +16,10 @@ def approvals(
     state: Literal["pending", "approved", "rejected", "expired"] | None = None,
     limit: int | None = None,
     cursor: str | None = None,
-) -> Flow[Page[Job]]:
+) -> Flow[Page[ApprovalItem]]:
     """List the jobs that people were asked about, newest first."""
     query = {"state": state, "limit": limit, "cursor": cursor}
-    return (yield from fetch(session, path("approvals"), Page[Job], query))
+    return (yield from fetch(session, path("approvals"), Page[ApprovalItem], query))
 
 
 def approval(session: Session, job_id: str) -> Flow[ApprovalRequest]:
