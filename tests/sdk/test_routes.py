@@ -10,7 +10,7 @@ from interlock import Evidence, Target
 from interlock.sdk.flow import Response
 from interlock.sdk.models import Job
 from tests.sdk.remote import JOB, both, called, sent
-from tests.sdk.scripted import in_turn, serving
+from tests.sdk.scripted import Cut, in_turn, serving
 from tests.sdk.virtual import success
 
 
@@ -51,6 +51,8 @@ REVIEW = success(outcome="approved", state="PENDING", job_id="job_1", votes=1, q
 PAGE = success(items=[], next_cursor=None)
 POLICY = success(snapshot="sha256:1")
 KEYS = success(keys=[])
+# Asked by POST, for they have a body; nothing comes of them.
+QUESTIONS = {"policy_evaluate", "policy_simulate", "check_lease"}
 
 ROUTES: list[tuple[str, tuple[Any, ...], dict[str, Any], Response, tuple[str, str, str, Any]]] = [
     ("job", ("job_1",), {}, JOB, ("GET", "/api/v1/jobs/job_1", "", None)),
@@ -104,6 +106,27 @@ ROUTES: list[tuple[str, tuple[Any, ...], dict[str, Any], Response, tuple[str, st
         POLICY,
         ("POST", "/api/v1/policy/rollback", "", {"snapshot": "sha256:1"}),
     ),
+    (
+        "policy_evaluate",
+        ({"topic": "pay"},),
+        {},
+        success(decision="allow"),
+        ("POST", "/api/v1/policy/evaluate", "", {"topic": "pay"}),
+    ),
+    (
+        "policy_simulate",
+        ("version: v1",),
+        {},
+        success(snapshot="sha256:1"),
+        ("POST", "/api/v1/policy/simulate", "", {"policy": "version: v1"}),
+    ),
+    (
+        "check_lease",
+        ("lse_1", 1),
+        {},
+        success(current=True, state="held", current_fence=1),
+        ("POST", "/api/v1/leases/lse_1/check", "", {"fence": 1}),
+    ),
     ("permit_keys", (), {}, KEYS, ("GET", "/api/v1/keys", "", None)),
     (
         "rotate_permit_keys",
@@ -130,12 +153,23 @@ def test_an_operation_asks_for_its_route(kind: str, route: tuple[Any, ...]) -> N
 @both
 def test_every_change_carries_an_idempotency_key_and_no_two_calls_share_one(kind: str) -> None:
     keys: set[str] = set()
-    changes = [route for route in ROUTES if route[4][0] != "GET"]
+    changes = [route for route in ROUTES if route[4][0] != "GET" and route[0] not in QUESTIONS]
     for name, args, kwargs, answer, _ in changes * 2:
         with serving(in_turn(answer)) as server:
             called(kind, server.url, name, *args, **kwargs)
         keys.add(server.received[0].headers["idempotency-key"])
     assert len(keys) == 2 * len(changes)
+
+
+@both
+@pytest.mark.parametrize("route", [route for route in ROUTES if route[0] in QUESTIONS], ids=sorted(QUESTIONS))
+def test_a_question_asks_for_no_answer_to_be_kept_and_is_repeated_even_so(
+    kind: str, route: tuple[Any, ...]
+) -> None:
+    name, args, kwargs, answer, _ = route
+    with serving(in_turn(Cut(), answer)) as server:
+        called(kind, server.url, name, *args, **kwargs)
+    assert ["idempotency-key" in request.headers for request in server.received] == [False, False]
 
 
 @both

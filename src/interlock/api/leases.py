@@ -80,10 +80,10 @@ async def release(call: Asked[None, FenceBody]) -> Answer:
     return await _decide(call, ReleaseLease(**_own(call, await _read(call))))
 
 
-async def check(call: Asked[None, CheckBody]) -> Reply:
+async def check(call: Asked[None, CheckBody]) -> Answer:
     lease, fence = await _read(call), call.body.fence
     command = CheckLease(caller=caller_of(call), lease_id=lease.id, resource=lease.resource, fence=fence)
-    return Reply(200, checked_view(await call.services.kernel.run(command), fence))
+    return await decide(call, command, lambda checked: Reply(200, checked_view(checked, fence)))
 
 
 async def read(call: Asked[None, None]) -> Reply:
@@ -227,7 +227,9 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     _verb("release", "Give the resource back", FenceBody, release),
     Operation(
         id="check_lease", method="POST", path="/api/v1/leases/{lease_id}/check", tag=_TAG, roles=READERS,
-        parameters=_ID, summary="Tell a sink whether a fence is current", body=CheckBody,
+        parameters=_ID, summary="Tell a sink whether a fence is current",
+        description="A repeat under its `Idempotency-Key` is told what was current then: to know it now, send none.",
+        body=CheckBody,
         answers={200: CheckedView}, answer=check,
         loopless=True,
     ),

@@ -13,7 +13,7 @@ from interlock.api.jobs import READERS, SubmitBody, action_of
 from interlock.api.listing import LIMIT_MAX, Page, PageQuery, id_cursor, position
 from interlock.api.operations import Answer, Body, Operation, RawBody, Reply
 from interlock.api.policy_reading import read_candidate, read_policy
-from interlock.api.service_calls import Asked, caller_of, decide
+from interlock.api.service_calls import Asked, answer_once, caller_of, decide
 from interlock.api.texts import Text
 from interlock.api.views import JobView, job_view
 from interlock.identity.model import PRINCIPALS, Principal, PrincipalKind
@@ -137,7 +137,15 @@ async def roll_back(call: Asked[None, RollbackBody]) -> Answer:
     return await decide(call, command, lambda head: Reply(200, _head_view(head, source)))
 
 
-async def evaluated(call: Asked[None, EvaluateBody]) -> Reply:
+async def evaluated(call: Asked[None, EvaluateBody]) -> Answer | Reply:
+    return await answer_once(call, lambda: _evaluated(call))
+
+
+async def simulated(call: Asked[None, SimulateBody]) -> Answer | Reply:
+    return await answer_once(call, lambda: _simulated(call))
+
+
+async def _evaluated(call: Asked[None, EvaluateBody]) -> Reply:
     body = call.body
     head = await queries.read_head(call.services.store, call.caller.tenant)
     asking = Asking(
@@ -150,7 +158,7 @@ async def evaluated(call: Asked[None, EvaluateBody]) -> Reply:
     return Reply(200, explain(asking, head, candidate))
 
 
-async def simulated(call: Asked[None, SimulateBody]) -> Reply:
+async def _simulated(call: Asked[None, SimulateBody]) -> Reply:
     candidate = await read_candidate(call.body.policy)
     store, last = call.services.store, call.body.last
     jobs = _latest_jobs(call.services, call.caller.tenant, last)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any, Generic, Never, TypeAlias, TypeVar
 
@@ -70,6 +70,36 @@ async def refuse(call: Call[Known, Service, Any, Any], refusal: Refusal) -> Answ
     if call.idempotency_key is None:
         raise refusal
     return await decide(call, _Refuse(caller=caller_of(call), refusal=refusal), lambda never: never)
+
+
+async def answer_once(
+    call: Call[Known, Service, Any, Any], answer: Callable[[], Awaitable[Reply]]
+) -> Answer | Reply:
+    """Answer what no command decides. Under an idempotency key the first answer is kept, as any other; else nothing is.
+
+    What was answered before is looked for first: to find an answer may take long, or be noticed elsewhere.
+    """
+    if call.idempotency_key is None:
+        return await answer()
+    try:
+        return await refuse(call, _NotAnswered())
+    except _NotAnswered:
+        reply = await answer()
+    return await decide(call, _Keep(caller=caller_of(call)), lambda _: reply)
+
+
+class _NotAnswered(Refusal):
+    """Nothing was answered under this key yet."""
+
+
+class _Keep(Command[None], frozen=True, kw_only=True):
+    caller: Caller
+
+    def reads(self) -> Reads:
+        return caller_reads(self.caller)
+
+    def decide(self, world: World) -> None:
+        identify(world, self.caller)
 
 
 class _Refuse(Command[Never], frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from interlock.api.app import encode
 from interlock.api.listing import Page, PageQuery, id_cursor, position
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problem import invalid
-from interlock.api.service_calls import REPLAYED, Asked, caller_of, decide
+from interlock.api.service_calls import REPLAYED, Asked, answer_once, caller_of, decide
 from interlock.api.webhook_views import (
     LetterView,
     RelaysView,
@@ -115,8 +115,12 @@ async def rotate(call: Asked[None, None]) -> Answer:
     return await _shown(call, command, secret)
 
 
-async def test(call: Asked[None, None]) -> Reply:
+async def test(call: Asked[None, None]) -> Answer | Reply:
     """Post a signed test event now, and say what the receiver answered."""
+    return await answer_once(call, lambda: _tested(call))
+
+
+async def _tested(call: Asked[None, None]) -> Reply:
     from interlock.runtime.trying import try_webhook
 
     tried = await try_webhook(call.services.settings, await _found(call))

@@ -63,6 +63,12 @@ def fetch(
     return decoded(response, kind)
 
 
+def ask(session: Session, where: str, kind: type[T], body: Mapping[str, object]) -> Flow[T]:
+    """Ask by POST what changes nothing: to repeat it is harmless without a key, and no answer is kept for it."""
+    request = _written("POST", where, _headers(session), body)
+    return decoded((yield from exchange(session, request, is_question=True)), kind)
+
+
 def change(
     session: Session,
     where: str,

@@ -68,14 +68,16 @@ def exchange(
     *,
     name: str | None = None,
     named_by: str | None = None,
+    is_question: bool = False,
     hold_seconds: float = 0.0,
     deadline_seconds: float = inf,
 ) -> Flow[Response]:
     """Send `request` until it is answered with success; raise the typed outcome if it will not be.
 
     `name` is what the caller can repeat the call under; an `Ambiguous` outcome carries it. It is behind the
-    idempotency key, unless the field `named_by` of the request itself has it: then to repeat it is harmless too. A
-    long poll asks the service to hold it for `hold_seconds`, which do not count against its timeout and deadline.
+    idempotency key, unless the field `named_by` of the request itself has it: then to repeat it is harmless too, as
+    is a question, which changes nothing by whatever method it is asked. A long poll asks the service to hold it for
+    `hold_seconds`, which do not count against its timeout and deadline.
     `deadline_seconds` may shorten the policy's deadline, never lengthen it.
     """
     started = moment = yield from now()
@@ -84,6 +86,7 @@ def exchange(
         session,
         request,
         named_by=named_by,
+        is_read=is_question or request.method in READS,
         started=started,
         timeout_seconds=session.timeout_seconds + hold_seconds,
         deadline_seconds=patience,
@@ -145,6 +148,7 @@ class _Trial:
         request: Request,
         *,
         named_by: str | None,
+        is_read: bool,
         started: float,
         timeout_seconds: float,
         deadline_seconds: float,
@@ -152,6 +156,7 @@ class _Trial:
         self.session = session
         self.request = request
         self.named_by = named_by
+        self.is_read = is_read
         self.started = started
         self.timeout_seconds = timeout_seconds
         self.deadline_seconds = deadline_seconds
@@ -205,10 +210,10 @@ class _Trial:
 
     def _may_repeat(self, failure: _Failure) -> bool:
         is_named = IDEMPOTENCY_KEY in self.request.headers or self.named_by is not None
-        return is_named or self.request.method in READS or not failure.may_have_been_received
+        return is_named or self.is_read or not failure.may_have_been_received
 
     def _leaves_doubt(self, failure: _Failure) -> bool:
-        if self.request.method in READS or not failure.may_have_been_received:
+        if self.is_read or not failure.may_have_been_received:
             return False
         return failure.problem.status == 0 or failure.problem.code in UNKNOWN_OUTCOME
 

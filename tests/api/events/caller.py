@@ -26,10 +26,13 @@ class Client:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return await self._send("GET", path, query=query, headers=named)
 
-    async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    async def call(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         """One request; status and decoded answer."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
         content = b"" if body is None else json.dumps(body).encode()
-        response = await self._send(method, path, headers={"content-type": "application/json"}, body=content)
+        response = await self._send(
+            method, path, headers={"content-type": "application/json", **named}, body=content
+        )
         return response.status, json.loads(response.body)
 
     async def stream(self, query: str = "", **headers: str) -> AsyncIterator[Block]:

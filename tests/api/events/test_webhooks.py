@@ -118,6 +118,20 @@ async def test_a_test_says_what_the_receiver_answered(sqlite_url: str) -> None:
     assert receiver.received[0].event["type"] == "dev.interlock.webhook.test"
 
 
+async def test_a_test_under_a_key_is_posted_once_and_its_answer_kept(sqlite_url: str) -> None:
+    receiver = await Receiver().start()
+    async with rigged(sqlite_url, relaying=False) as rig:
+        client = await client_of(rig)
+        path = f"{ROOT}/{(await add(client, receiver.url))['id']}"
+        first = await client.call("POST", f"{path}/test", idempotency_key="k")
+        await client.call("DELETE", path)
+        again = await client.call("POST", f"{path}/test", idempotency_key="k")
+    await receiver.stop()
+    assert first[0] == 200
+    assert again == first
+    assert len(receiver.received) == 1
+
+
 async def test_after_a_rotation_both_secrets_sign(sqlite_url: str) -> None:
     receiver = await Receiver().start()
     async with rigged(sqlite_url) as rig:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from interlock.sdk.calls import change, fetch, path
+from interlock.sdk.calls import ask, change, fetch, path
 from interlock.sdk.flow import Flow
 from interlock.sdk.lease_models import CheckedFence, Lease
 from interlock.sdk.models import Page
@@ -149,11 +149,7 @@ def release_lease(
 
 def check_lease(session: Session, lease_id: str, fence: int) -> Flow[CheckedFence]:
     """Whether a sink may write under this fence."""
-    return (
-        yield from change(
-            session, path("leases", lease_id, "check"), CheckedFence, {"fence": fence}, key=None
-        )
-    )
+    return (yield from ask(session, path("leases", lease_id, "check"), CheckedFence, {"fence": fence}))
 
 
 def lease_record(session: Session, lease_id: str) -> Flow[Lease]:

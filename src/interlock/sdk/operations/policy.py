@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from interlock.sdk.calls import change, encoded, fetch, path, put_document
+from interlock.sdk.calls import ask, change, encoded, fetch, path, put_document
 from interlock.sdk.flow import Flow
 from interlock.sdk.models import Evaluation, Job, Page, Policy, Simulation
 from interlock.sdk.session import Session
@@ -54,7 +54,7 @@ def policy_rollback(session: Session, snapshot: str, *, key: str | None = None) 
 
 def policy_evaluate(session: Session, job: Mapping[str, object]) -> Flow[Evaluation]:
     """Ask what would happen to a job (the fields of `submit`), and why; nothing is stored."""
-    return (yield from change(session, path("policy", "evaluate"), Evaluation, job, key=None))
+    return (yield from ask(session, path("policy", "evaluate"), Evaluation, job))
 
 
 def policy_simulate(
@@ -63,4 +63,4 @@ def policy_simulate(
     """Ask what a candidate policy would have done to the last jobs; nothing is stored."""
     candidate = policy if isinstance(policy, str) else dict(policy)
     body = {"policy": candidate, "last": last}
-    return (yield from change(session, path("policy", "simulate"), Simulation, body, key=None))
+    return (yield from ask(session, path("policy", "simulate"), Simulation, body))
