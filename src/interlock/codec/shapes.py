@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 from msgspec import inspect
@@ -31,27 +31,83 @@ _EMPTY = re.compile(r"^Expected `(?:str|array|object)` of length >= 1$")
 
 def shape_faults(message: str, document: object, shape: type[Any]) -> tuple[Fault, ...]:
     """Read msgspec's first complaint, and add every unknown and missing field of the outermost object."""
-    found = _located(message, shape)
+    complaint = _read(message)
+    # No further than will be told: to look for a likely name takes long, and a body may have 80,000 unknown ones.
+    found = tuple(islice(_faults(complaint, document, shape, ()), FAULTS_MAX)) or (_fault(complaint, shape),)
     fields = cast("dict[str, object]", document) if isinstance(document, dict) else None
     others = () if fields is None else _field_faults(fields, shape)
-    # No further than will be told: to look for a likely name takes long, and a body may have 80,000 unknown ones.
-    return (found, *islice((fault for fault in others if fault != found), FAULTS_MAX - 1))
+    return (*found, *islice((fault for fault in others if fault not in found), FAULTS_MAX - len(found)))
 
 
-def _located(message: str, shape: type[Any]) -> Fault:
+_Steps: TypeAlias = tuple[str | int | None, ...]  # names, indices, and None for some entry or other
+
+
+class _Complaint(NamedTuple):
+    """What msgspec says, and of where: it does not tell the entries of an object apart."""
+
+    what: str
+    steps: _Steps
+    is_key: bool  # that of some entry of the object at `steps`
+
+
+def _read(message: str) -> _Complaint:
     location = _LOCATION.search(message)
-    steps: tuple[str, ...] = ()
-    if location is not None:
-        message = message[: location.start()]
-        steps = tuple("*" if index == "..." else name or index for name, index in _STEP.findall(location[2]))
-    path = pointer(*steps)
+    if location is None:
+        return _Complaint(message, (), is_key=False)
+    steps = tuple(
+        name or (None if index == "..." else int(index)) for name, index in _STEP.findall(location[2])
+    )
+    return _Complaint(message[: location.start()], steps, is_key=bool(location[1]))
+
+
+def _faults(complaint: _Complaint, value: Any, shape: type[Any], at: _Steps) -> Iterator[Fault]:
+    """All that is wrong where `complaint` found the first, each by its own name; `value` stands at the steps `at`."""
+    rest = complaint.steps[len(at) :]
+    if None not in rest and not complaint.is_key:
+        yield _fault(complaint._replace(steps=at + rest), shape)
+        return
+    before = rest[: rest.index(None)] if None in rest else rest
+    at += before
+    for key, entry in _entries(value, before).items():
+        alone = _complaint_of(shape, at, {key: entry})
+        if alone is None:
+            continue
+        if alone.is_key and len(alone.steps) == len(at):
+            yield _fault(alone._replace(steps=at), shape, key)
+        elif alone.steps[len(at) : len(at) + 1] == (None,):
+            yield from _faults(alone, entry, shape, (*at, key))
+
+
+def _entries(value: Any, steps: _Steps) -> dict[str, Any]:
+    """The object at `steps` inside `value`; an empty one if there is none, for a field may be called like a place."""
+    for step in steps:
+        if isinstance(value, dict):
+            value = cast("dict[object, Any]", value).get(step)
+        elif isinstance(value, list) and isinstance(step, int):
+            value = next(islice(cast("list[Any]", value), step, None), None)
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _complaint_of(shape: type[Any], at: _Steps, value: object) -> _Complaint | None:
+    """What is wrong with `value` alone: nothing else stands beside it, and what is missing is told last."""
+    for step in reversed(at):
+        value = [value] if isinstance(step, int) else {step: value}
+    try:
+        msgspec.convert(value, shape)
+    except msgspec.ValidationError as error:
+        return _read(str(error))
+    return None
+
+
+def _fault(complaint: _Complaint, shape: type[Any], *key: str) -> Fault:
+    message, steps, is_key = complaint
+    path = pointer(*("*" if step is None else step for step in (*steps, *key)))
     if unknown := _UNKNOWN.match(message):
         return Fault(path + pointer(unknown[1]), _unknown_reason(unknown[1], _names_at(shape, steps)))
     if missing := _MISSING.match(message):
         return Fault(path + pointer(missing[1]), "is required")
     if (other := _NO_CHOICE.match(message)) and (choices := _choices_at(shape, steps)):
         return Fault(path, f"{other[1][:_SHOWN_MAX]} is not possible here; use {' or '.join(choices)}")
-    is_key = location is not None and bool(location[1])
     reason = _readable(message)
     if _NO_MATCH.match(message) and (spelling := _spelling_at(shape, steps, is_key=is_key)):
         reason = f"{MISSPELT}; write {spelling}"
@@ -83,13 +139,13 @@ def _unknown_reason(name: str, known: list[str]) -> str:
     return f"unknown field; known are {', '.join(known)}" if known else "unknown field; none is expected"
 
 
-def _names_at(shape: type[Any], steps: tuple[str, ...]) -> list[str]:
+def _names_at(shape: type[Any], steps: _Steps) -> list[str]:
     """List the fields of the structs that may stand at `steps` inside `shape`."""
     structs = [kind for kind in _types_at(shape, steps) if isinstance(kind, inspect.StructType)]
     return [field.encode_name for kind in structs for field in kind.fields]
 
 
-def _choices_at(shape: type[Any], steps: tuple[str, ...]) -> list[str]:
+def _choices_at(shape: type[Any], steps: _Steps) -> list[str]:
     """List the words that may stand at `steps` inside `shape`."""
     found: list[str] = []
     for kind in _types_at(shape, steps):
@@ -100,7 +156,7 @@ def _choices_at(shape: type[Any], steps: tuple[str, ...]) -> list[str]:
     return found
 
 
-def _spelling_at(shape: type[Any], steps: tuple[str, ...], *, is_key: bool) -> str | None:
+def _spelling_at(shape: type[Any], steps: _Steps, *, is_key: bool) -> str | None:
     """Say in words how the text at `steps` inside `shape` is spelled: nobody reads a pattern."""
     kinds = _types_at(shape, steps)
     if is_key:
@@ -130,7 +186,7 @@ def _signs(signs: str, *, is_without: bool) -> str | None:
     return f"letters, digits and {' '.join(others)} only"
 
 
-def _types_at(shape: type[Any], steps: tuple[str, ...]) -> list[Any]:
+def _types_at(shape: type[Any], steps: _Steps) -> list[Any]:
     types: list[inspect.Type] = [inspect.type_info(shape)]
     for step in steps:
         types = [inner for outer in types for inner in _inside(outer, step)]
@@ -141,7 +197,7 @@ def _alternatives(kind: Any) -> list[Any]:
     return list(kind.types) if isinstance(kind, inspect.UnionType) else [kind]
 
 
-def _inside(outer: Any, step: str) -> Iterable[Any]:
+def _inside(outer: Any, step: str | int | None) -> Iterable[Any]:
     for kind in _alternatives(outer):
         if isinstance(kind, inspect.StructType):
             yield from (field.type for field in kind.fields if field.encode_name == step)

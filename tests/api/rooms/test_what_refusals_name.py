@@ -173,6 +173,9 @@ async def test_a_cursor_of_another_list_is_refused(stage: Stage, path: str, anot
         ("POST", "signers", {"public_key": "x"}, "/public_key"),
         ("PUT", "workflows/w", {"steps": [{"id": "a"}]}, "/steps"),
         ("POST", "jobs", {"topic": "t", "payload": 1, "expires_in": "0s"}, "/expires_in"),
+        ("POST", "jobs", {"topic": "t", "payload": 1, "labels": {"good": "x", "bad": 1}}, "/labels/bad"),
+        ("POST", "jobs", {"topic": "t", "payload": 1, "labels": {"a": "x" * 1001}}, "/labels/a"),
+        ("POST", "jobs", {"topic": "t", "payload": 1, "labels": {"a b": "x"}}, "/labels/a b"),
         ("POST", "jobs", {"topic": "t", "payload": 1, "expires_in": 0}, "/expires_in"),
     ],
 )

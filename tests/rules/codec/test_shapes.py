@@ -10,6 +10,7 @@ import pytest
 
 from interlock.codec.durations import DurationText
 from interlock.codec.shapes import shape_faults
+from interlock.codec.strict import FAULTS_MAX
 
 
 class Colour(StrEnum):
@@ -47,7 +48,7 @@ class Thing(msgspec.Struct):
         ({"colour": "green"}, "/colour", "'green' is not possible here; use red or blue"),
         ({"colour": ""}, "/colour", "'' is not possible here; use red or blue"),
         ({"parts": [{"size": "s"}, {"size": "l"}]}, "/parts/1/size", "'l' is not possible here; use m or s"),
-        ({"by_name": {"a": "x"}}, "/by_name/*", "'x' is not possible here; use red or blue"),
+        ({"by_name": {"a": "x"}}, "/by_name/a", "'x' is not possible here; use red or blue"),
     ],
 )
 def test_a_word_that_is_none_of_the_choices_is_refused_with_them(
@@ -79,8 +80,8 @@ SIGNS = "cannot be spelled so; write letters, digits and _ . : - only"
     [
         ({"line": "a\nb"}, "/line", "cannot be spelled so; write one line without control characters"),
         ({"prose": "a\x7f"}, "/prose", "cannot be spelled so; write text without control characters"),
-        ({"names": {"a": ["b", "c d"]}}, "/names/*/1", SIGNS),
-        ({"names": {"a b": []}}, "/names", f"a key: {SIGNS}"),
+        ({"names": {"a": ["b", "c d"]}}, "/names/a/1", SIGNS),
+        ({"names": {"a b": []}}, "/names/a b", f"a key: {SIGNS}"),
         ({"lasts": "1.5h"}, "/lasts", "cannot be spelled so; write a duration such as 30s, 15m, 4h or 7d"),
         ({"odd": "c"}, "/odd", "expected str matching regex '^(a|b)+$'"),
     ],
@@ -94,3 +95,53 @@ def test_a_text_with_the_wrong_signs_is_refused_with_the_right_ones(
     (fault,) = shape_faults(str(refused.value), document, Spelled)
 
     assert (fault.path, fault.reason) == (path, reason)
+
+
+class Shelf(msgspec.Struct, kw_only=True):
+    rooms: list[Boxes]
+
+
+class Boxes(msgspec.Struct, kw_only=True):
+    owner: str
+    boxes: dict[Name, dict[Name, list[int]]] = {}
+    notes: dict[str, int] | None = None
+
+
+def faults_in(document: dict[str, Any], shape: type[Any]) -> dict[str, str]:
+    with pytest.raises(msgspec.ValidationError) as refused:
+        msgspec.convert(document, shape)
+    return {fault.path: fault.reason for fault in shape_faults(str(refused.value), document, shape)}
+
+
+def test_every_wrong_entry_of_an_object_is_named() -> None:
+    document = {"by_name": {"good": "red", "bad": 1, "worse": "green"}}
+    assert faults_in(document, Thing) == {
+        "/by_name/bad": "expected str, got int",
+        "/by_name/worse": "'green' is not possible here; use red or blue",
+    }
+
+
+def test_an_entry_of_an_object_inside_others_is_named_with_all_of_them() -> None:
+    boxes = {"0": {"a": [1], "1": [1, "x"]}, "b": {"c d": []}}
+    assert faults_in({"rooms": [{"owner": "o"}, {"boxes": boxes}]}, Shelf) == {
+        "/rooms/1/boxes/0/1/1": "expected int, got str",
+        "/rooms/1/boxes/b/c d": f"a key: {SIGNS}",
+    }
+
+
+def test_an_entry_is_named_as_a_pointer_spells_it() -> None:
+    document = {"rooms": [{"owner": "o", "notes": {"a/b~c": "x", "*": "y"}}]}
+    assert list(faults_in(document, Shelf)) == ["/rooms/0/notes/a~1b~0c", "/rooms/0/notes/*"]
+
+
+def test_of_many_wrong_entries_so_many_are_named_as_of_other_faults() -> None:
+    found = faults_in({"by_name": {str(n): "green" for n in range(50_000)}}, Thing)
+    assert list(found) == [f"/by_name/{n}" for n in range(FAULTS_MAX)]
+
+
+@pytest.mark.parametrize("name", ["a` - at `$.b[...]", "a` - at `$[7]", "a` - at `$.parts[9][...]", "$[...]"])
+def test_an_unknown_field_that_is_called_like_a_place_is_refused_all_the_same(name: str) -> None:
+    class Strict(Thing, forbid_unknown_fields=True):
+        pass
+
+    assert f"/{name}" in faults_in({"parts": [], name: 1}, Strict)
