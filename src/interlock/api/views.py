@@ -79,7 +79,10 @@ class GrantUseView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job. `labels` are as submitted with those that Interlock added (`system_labels`) on top."""
+    """A job. `labels` are as submitted with those that Interlock added (`system_labels`) on top.
+
+    `revisions` are the versions it had before: of one job that is read, edited or refreshed. Others leave them out.
+    """
 
     id: str
     state: str
@@ -115,7 +118,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     result: Any
     error: Any
     finished_at: datetime | None
-    revisions: list[RevisionView] = []
+    revisions: list[RevisionView] | msgspec.UnsetType = msgspec.UNSET
 
 
 def approval_view(approval: Approval, now: datetime | None = None) -> ApprovalView:

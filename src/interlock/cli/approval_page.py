@@ -115,11 +115,10 @@ def _whom(approval: Approval) -> str:
 
 def _last_edit(job: Job) -> Revision | None:
     """What it was before somebody last changed the payload."""
-    payloads = [*(revision.payload for revision in job.revisions), job.payload]
+    revisions = job.revisions or ()
+    payloads = [*(revision.payload for revision in revisions), job.payload]
     edits = [
-        revision
-        for revision, then in zip(job.revisions, payloads[1:], strict=True)
-        if revision.payload != then
+        revision for revision, then in zip(revisions, payloads[1:], strict=True) if revision.payload != then
     ]
     return edits[-1] if edits else None
 

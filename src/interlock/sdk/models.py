@@ -147,7 +147,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     result: Any = None
     error: Any = None
     version: int | None = None
-    revisions: tuple[Revision, ...] = ()
+    revisions: tuple[Revision, ...] | msgspec.UnsetType = msgspec.UNSET  # as above
     replayed: bool = False
 
     @property

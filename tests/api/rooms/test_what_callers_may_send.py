@@ -168,3 +168,16 @@ async def test_an_edit_answers_with_the_version_it_replaced(stage: Stage) -> Non
     [old] = edited["revisions"]
     assert (old["payload"], old["job_hash"]) == (before["payload"], before["job_hash"])
     assert edited["revisions"] == (await stage.get(f"jobs/{job}"))["revisions"]
+
+
+async def test_a_job_without_its_versions_does_not_say_that_it_had_none(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot, ada = await stage.agent(), await stage.person("ada")
+    job = await stage.submit(bot, {"n": 1})
+    await stage.call("POST", f"approvals/{job}/edit", bot, {"payload": {"n": 2}, "reason": "more"})
+
+    listed = [(await stage.get(path, ada))["items"][0] for path in ("jobs", "approvals")]
+    cancelled = (await stage.call("POST", f"jobs/{job}/cancel", bot, {})).document
+
+    assert not any("revisions" in each for each in (*listed, cancelled))
+    assert len((await stage.get(f"jobs/{job}"))["revisions"]) == 1
