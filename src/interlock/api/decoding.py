@@ -18,6 +18,7 @@ IDEMPOTENCY_KEY_MAX = 255
 PARAMETERS_MAX = 50
 
 _VISIBLE_ASCII = re.compile(r"[\x21-\x7e]{1,255}")
+_WHOLE = re.compile(r"-?[0-9]+")
 _CHARSET = re.compile(r";\s*charset\s*=\s*\"?([^\";\s]*)", re.IGNORECASE)
 
 
@@ -60,6 +61,7 @@ def decode_query(operation: Operation[Any, Any, Any, Any], raw: str) -> Any:
     except msgspec.ValidationError as error:
         faults = shape_faults(str(error), parameters, shape)
         raise invalid(*(Fault(f"query{fault.path}", fault.reason) for fault in faults)) from None
+    _check_digits(parameters, decoded)
     return None if operation.query is None else decoded
 
 
@@ -114,6 +116,17 @@ def _not_read(what: str, supported: tuple[str, ...]) -> ProblemError:
 def _is_json(media_type: str) -> bool:
     kind, _, subtype = media_type.partition("/")
     return kind == "application" and subtype.endswith("+json") and len(subtype) > len("+json")
+
+
+def _check_digits(parameters: dict[str, str], decoded: Any) -> None:
+    """A whole number is written in digits; msgspec takes 1e1 and 10.0 for ten as well."""
+    wrong = [
+        Fault("query" + pointer(name), "must be written in digits")
+        for name, text in parameters.items()
+        if type(getattr(decoded, name)) is int and not _WHOLE.fullmatch(text)
+    ]
+    if wrong:
+        raise invalid(*wrong)
 
 
 def _parameters(raw: str) -> dict[str, str]:

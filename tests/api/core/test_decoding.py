@@ -206,6 +206,8 @@ async def test_a_query_is_typed_and_has_defaults(service: Service) -> None:
         ("limit=0", "query/limit", ">= 1"),
         ("limit=201", "query/limit", "<= 200"),
         ("limit=ten", "query/limit", "expected int, got str"),
+        ("limit=1e1", "query/limit", "must be written in digits"),
+        ("limit=10.0", "query/limit", "must be written in digits"),
         ("unknown=", "query/unknown", "unknown field"),
         ("limit=1&limit=2", "query/limit", "appears twice"),
         ("limit=1&%6Cimit=1", "query/limit", "appears twice"),
