@@ -213,10 +213,8 @@ def test_an_agents_key_decides_nothing(house: Terminal) -> None:
     assert (said.code, said.problem["code"]) == (1, "people_only")
 
 
-def test_a_job_that_nobody_was_asked_about_is_to_be_read_as_a_job(house: Terminal) -> None:
+def test_a_job_that_nobody_is_asked_about_is_to_be_read_in_its_history(house: Terminal) -> None:
     job = house.submit("knowledge.read")["id"]
     said = house("approval", job)
-    assert (said.code, f"nobody was asked; read the job with `interlock job {job}`" in said.err) == (
-        1,
-        True,
-    ), said
+    told = f"no decision is asked for now; what came of it is in `interlock job {job} --history`"
+    assert (said.code, told in said.err) == (1, True), said

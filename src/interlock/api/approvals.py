@@ -178,7 +178,9 @@ async def _request(service: Service, tenant: str, job_id: str) -> tuple[Job, App
     if job is None:
         raise NotFound("approval", job_id)
     if job.approval is None:
-        raise NotFound("approval", job_id, f"nobody was asked; read the job with GET /api/v1/jobs/{job_id}")
+        # Perhaps nobody ever was, or the request ended in allow or deny when it was edited or refreshed.
+        history = f"what came of it is in GET /api/v1/jobs/{job_id}/history"
+        raise NotFound("approval", job_id, f"no decision is asked for now; {history}")
     return job, job.approval
 
 

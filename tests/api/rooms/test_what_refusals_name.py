@@ -134,6 +134,21 @@ async def test_a_request_for_a_decision_names_its_job_and_all_that_a_reviewer_ne
     assert asked["job_hash"] == listed["job_hash"]
 
 
+async def test_a_request_that_ended_with_its_edit_is_not_said_never_to_have_been(stage: Stage) -> None:
+    await stage.policy(ASK.replace("when: {topic: pay}", "when: {topic: pay}\n    if: payload.cents > 5"))
+    bot, ada = await stage.agent(), await stage.person("ada")
+    job = await stage.submit(bot, {"cents": 9})
+    await stage.call("POST", f"approvals/{job}/edit", bot, {"payload": {"cents": 1}, "reason": "less"})
+
+    gone = await stage.call("GET", f"approvals/{job}", ada)
+
+    history = f"no decision is asked for now; what came of it is in GET /api/v1/jobs/{job}/history"
+    assert (gone.status, history in gone.document["detail"]) == (404, True)
+    assert {"submit", "edit"} <= {
+        entry["action"] for entry in (await stage.get(f"jobs/{job}/history"))["items"]
+    }
+
+
 @pytest.mark.parametrize(
     "path", ["jobs", "approvals", "leases", "grants", "workflow-runs", "effects", "conflicts", "audit"]
 )
