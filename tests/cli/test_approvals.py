@@ -203,6 +203,11 @@ def test_whoever_edited_a_request_is_told_that_this_is_why_they_cannot_decide_it
 def test_a_rejection_needs_a_reason(house: Terminal) -> None:
     job = house.submit()
     assert house("reject", job["id"]).code == 2
+    blank = house("reject", job["id"], "--reason", "   ")
+    assert (blank.code, "reason: cannot be spelled so; write something that can be read" in blank.err) == (
+        1,
+        True,
+    )
     assert house("job", job["id"], "--json").json["state"] == "APPROVAL"
 
 

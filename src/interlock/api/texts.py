@@ -9,7 +9,15 @@ import msgspec
 from interlock.api.naming import LINE
 from interlock.codec.canonical import canonical
 
-_PROSE = r"^[^\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]*$"
+_CONTROLS = r"\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f"
+# Spaces, line breaks, and what only joins, parts or turns what stands beside it.
+_UNSEEN = (
+    r"\u0009\u000a\u000d\u0020\u0080-\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f"
+    r"\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0"
+)
+_PROSE = rf"^[^{_CONTROLS}]*$"
+# What is before the first sign that is seen is none of them: no text is tried in two ways, however long.
+_SAYING = rf"^[{_UNSEEN}]*[^{_CONTROLS}{_UNSEEN}][^{_CONTROLS}]*$"
 Text = Annotated[str, msgspec.Meta(max_length=255, pattern=LINE)]
 # msgspec 0.22 frees what is not its own if a text with a pattern may also be a list, so its user matches this one.
 TextOrList = Annotated[str, msgspec.Meta(max_length=255, extra_json_schema={"pattern": LINE})]
@@ -25,7 +33,15 @@ Topic = Annotated[
 Label = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.\-/]+$(?!\n)")]
 Reason = Annotated[str, msgspec.Meta(max_length=4000, pattern=_PROSE)]
 Number = int | float
-GivenReason = Annotated[str, msgspec.Meta(min_length=1, max_length=4000, pattern=_PROSE)]
+GivenReason = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=4000,
+        pattern=_SAYING,
+        description="Something that can be read, without control characters.",
+    ),
+]
 
 
 def version_text(version: str | float) -> str:

@@ -157,6 +157,37 @@ async def test_nobody_says_of_their_own_job_that_people_approved_it(topic: str, 
         assert (await stage.get(f"jobs/{job}"))["labels"] == {"team": "ops", "approval_granted": "true"}
 
 
+@pytest.mark.parametrize("nothing", ["", " ", " \t\r\n", "\u00a0", "\u200b\u2060\ufeff", "\u3164", "\u2800"])
+async def test_a_reason_that_nobody_can_read_is_none(stage: Stage, nothing: str) -> None:
+    await stage.policy(ASK)
+    bot, ada = await stage.agent(), await stage.person("ada")
+    job = await stage.submit(bot)
+    await stage.call("POST", "leases", bot, {"resource": "doc"})
+    await stage.call("POST", "targets/doc/touch", ada, {"version": "2"})
+    [conflict] = (await stage.get("conflicts", ada))["items"]
+
+    refused = [
+        await stage.call("POST", f"approvals/{job}/reject", ada, {"reason": nothing}),
+        await stage.call("POST", f"approvals/{job}/edit", ada, {"payload": 1, "reason": nothing}),
+        await stage.call(
+            "POST", f"conflicts/{conflict['id']}/resolve", ada, {"resolution": "keep_second", "note": nothing}
+        ),
+    ]
+
+    assert [(seen.status, seen.word) for seen in refused] == [(400, "invalid_request")] * 3
+    assert [seen.document["errors"][0]["path"] for seen in refused] == ["/reason", "/reason", "/note"]
+
+
+@pytest.mark.parametrize("reason", ["no", " no ", "\n no\n\nnever", "いいえ", "❌", "\u200bno"])
+async def test_a_reason_that_can_be_read_is_taken_as_it_is(stage: Stage, reason: str) -> None:
+    await stage.policy(ASK)
+    bot, ada = await stage.agent(), await stage.person("ada")
+    job = await stage.submit(bot)
+
+    assert (await stage.reject(job, ada, reason=reason)).status == 200
+    assert (await stage.job(job))["approval"]["reason"] == reason
+
+
 async def test_an_edit_answers_with_the_version_it_replaced(stage: Stage) -> None:
     await stage.policy(ASK)
     bot, ada = await stage.agent(), await stage.person("ada")
