@@ -62,6 +62,7 @@ def test_what_create_printed_is_enough_to_end_a_key(
     ended = terminal("key", "revoke", made[field], *where, "--json").json
 
     assert (ended["key_id"], ended["principal"]) == (made["key_id"], "payer")
+    assert ended["revoked_at"].endswith("Z")
     assert made["key"] not in str(ended)
     assert terminal("jobs", "--key", made["key"]).code == 1
 

@@ -236,10 +236,12 @@ def _list(args: Namespace) -> Callable[[Service], Awaitable[list[dict[str, Any]]
 
 def _revoke(key_id: str) -> Callable[[Service], Awaitable[dict[str, Any]]]:
     async def revoke(service: Service) -> dict[str, Any]:
+        from msgspec import to_builtins
+
         from interlock.runtime.operating import revoke_key
 
         key = await revoke_key(service, key_id)
-        revoked_at = key.revoked_at.isoformat() if key.revoked_at else None
+        revoked_at = to_builtins(key.revoked_at)  # as a server spells it
         return {"key_id": key.id, "principal": key.principal, "tenant": key.tenant, "revoked_at": revoked_at}
 
     return revoke
