@@ -6,6 +6,7 @@ import contextlib
 import os
 from argparse import Namespace
 from collections.abc import Generator, Mapping, Sequence
+from math import ceil
 from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -151,7 +152,10 @@ def _tell_retry(retry: Retry) -> None:
 
 
 def _failed(outcome: InterlockError, args: Namespace) -> Failed:
+    wait, may_repeat = outcome.problem.retry_after_seconds, outcome.problem.retryable
     problem = {
+        **({} if wait is None else {"retry_after_ms": ceil(wait * 1000)}),
+        **({"retryable": False} if may_repeat is None and isinstance(outcome, Ambiguous) else {}),
         **outcome.problem.fields,
         "status": outcome.problem.status,
         "code": outcome.code,

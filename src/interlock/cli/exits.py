@@ -35,7 +35,10 @@ OF_STATE: Mapping[str, Exit] = {
 
 
 class Failed(Exception):
-    """A command ends here. `detail` is a readable paragraph with the next step; `problem` is for `--json`."""
+    """A command ends here. `detail` is a readable paragraph with the next step; `problem` is for `--json`.
+
+    It has the members of the API's problem documents, as far as they are known; `retryable` always.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,9 @@ class Failed(Exception):
         super().__init__(detail)
         self.detail = detail
         self.exit = code
-        self.problem = {"title": name, "detail": detail, "code": name, **(problem or {})}
+        may_repeat = code in (Exit.BUSY, Exit.UNAVAILABLE)
+        told = {"title": name, "detail": detail, "code": name, "retryable": may_repeat}
+        self.problem: Mapping[str, object] = {**told, **(problem or {})}
 
 
 def exit_of_state(state: str) -> Exit:

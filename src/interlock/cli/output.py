@@ -10,11 +10,12 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
 from typing import NamedTuple, TextIO
 from unicodedata import category, east_asian_width
 
 from interlock.cli.exits import Failed
-from interlock.cli.wording import safe, safe_lines
+from interlock.cli.wording import lasting, safe, safe_lines
 
 _STYLES = {
     "bold": "1",
@@ -99,7 +100,7 @@ def complain(failed: Failed, *, as_json: bool) -> None:
     if as_json:
         _remark(_json_text(failed.problem, sys.stderr))
     else:
-        _remark(f"{painted('interlock:', 'red', sys.stderr)} {_shown(failed.detail)}")
+        _remark(f"{painted('interlock:', 'red', sys.stderr)} {_shown(failed.detail)}{_again(failed)}")
 
 
 def warn(text: str) -> None:
@@ -198,6 +199,11 @@ def _json_text(value: object, stream: TextIO) -> str:
 
 def _shown(text: str) -> str:
     return "\n".join(safe_lines(text))
+
+
+def _again(failed: Failed) -> str:
+    wait_ms = failed.problem.get("retry_after_ms")
+    return f"; try again in {lasting(ceil(wait_ms / 1000))}" if isinstance(wait_ms, int | float) else ""
 
 
 def _print(text: str) -> None:

@@ -23,21 +23,26 @@ def explained(error: Exception) -> Failed | None:
             return Failed(str(error), name="schema_too_new")
         case StoreDown():
             advice = "check the path or URL, its permissions, and that the database runs"
-            return Failed(f"{error}; {advice}", Exit.UNAVAILABLE, name="store_unavailable")
+            return _told(error, f"{error}; {advice}", Exit.UNAVAILABLE, "store_unavailable")
         case LockBusy() | LockTimeout():
-            return Failed(f"{error}; try again", Exit.BUSY, name="lock_busy")
+            return _told(error, str(error), Exit.BUSY, "lock_busy")
         case Refusal() | Fault():
             code = Exit.ERROR if isinstance(error, Refusal) else Exit.UNAVAILABLE
-            return Failed(as_commands(error.detail), code, name=_word(type(error).__name__))
+            return _told(error, as_commands(error.detail), code, "internal_error")
         case ValueError() if "store URL" in str(error) or "driver is not installed" in str(error):
             return Failed(str(error), Exit.USAGE, name="bad_store_url")
         case OSError():
-            return Failed(
-                f"the store could not be opened: {error}", Exit.UNAVAILABLE, name="store_unavailable"
-            )
+            detail = f"the store could not be opened: {error}"
+            return _told(error, detail, Exit.UNAVAILABLE, "store_unavailable")
         case _:
             return None
 
 
-def _word(name: str) -> str:
-    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).strip("_")
+def _told(error: Exception, detail: str, code: Exit, otherwise: str) -> Failed:
+    """The same problem that a server would answer with; what none knows is the one called `otherwise`."""
+    from interlock.api.codes import CODES
+    from interlock.api.problem import problem
+    from interlock.api.problems import translator
+
+    known = translator(CODES["lock_busy"].status)(error) or problem(otherwise, detail)
+    return Failed(detail, code, problem={**known.document(), "detail": detail})

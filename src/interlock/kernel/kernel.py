@@ -131,7 +131,7 @@ class Kernel:
         if not self._waiting.has_room(weight):
             self._observer.refused_overloaded()
             raise Overloaded(
-                "more work is queued than this server may hold; retry after the given time",
+                "more work is queued than this server may hold; nothing was decided",
                 retry_after_seconds=self._observer.drain_seconds(len(self._waiting)),
             )
 

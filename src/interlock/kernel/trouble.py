@@ -36,7 +36,7 @@ class Trouble:
 
     def fault(self, spent: Pending, now: float, *, stuck_at: float | None, drain_seconds: float) -> Fault:
         """What to tell a command whose budget is spent. `stuck_at`: since when no lane got an answer."""
-        within = f"within {spent.budget:g} s; retry after the given time"
+        within = f"within {spent.budget:g} s; nothing was decided"
         down_at = self._down_at if self._down_at is not None else stuck_at
         if down_at is not None:
             return StoreUnavailable(

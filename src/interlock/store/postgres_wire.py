@@ -194,7 +194,7 @@ class Connections:
                 self._hear()
                 if budget.spent >= lock_seconds or budget.left <= 2 * _READ_SECONDS_MIN:
                     raise LockBusy(
-                        "another actor has locked a table and did not let go of it in time; retry after the given time",
+                        "another actor has locked a table and did not let go of it in time; nothing was read",
                         retry_after_seconds=budget.spent,
                     ) from error
 
