@@ -54,16 +54,6 @@ def test_an_address_that_is_none_is_wrong_usage_and_no_traceback(terminal: Termi
         assert (said.code, "is not the address of a server" in said.err) == (2, True), words
 
 
-def test_what_there_is_more_of_is_listed_with_the_same_filters(house: Terminal) -> None:
-    for cents in (1, 2, 3):
-        house.submit("finance.payment.execute", cents)
-    house.submit("knowledge.read")
-    said = house("jobs", "--topic", "finance.payment.execute", "--limit", "2")
-    words = said.out.splitlines()[-1].partition("interlock ")[2].split()
-    assert words[:3] == ["jobs", "--topic", "finance.payment.execute"]
-    assert len(house(*words, "--json").json["items"]) == 1
-
-
 def test_wrong_usage_ends_with_two_and_names_the_help(house: Terminal) -> None:
     said = house("submit")
     assert said.code == 2

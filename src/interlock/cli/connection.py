@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from interlock.cli.exits import Exit, Failed, exit_of
-from interlock.cli.options import Untold, given, wants_json
+from interlock.cli.options import LIMIT_DEFAULT, Untold, given, wants_json
 from interlock.cli.spelling import as_commands
+from interlock.cli.wording import without_password
 from interlock.sdk.models import Page
 from interlock.sdk.outcomes import (
     Ambiguous,
@@ -87,13 +88,29 @@ def typed(value: object, kind: type[T]) -> T:
         raise Failed(f"the answer could not be read: {error}; {advice}", name="unexpected_answer") from None
 
 
-def more(page: Mapping[str, Any], command: str, query: Mapping[str, str | None] | None = None) -> str:
-    """The line under a listing that goes on, with the same filters; or nothing."""
+def more(
+    page: Mapping[str, Any],
+    command: str,
+    query: Mapping[str, str | None] | None = None,
+    *,
+    args: Namespace | None = None,
+) -> str:
+    """The line under a listing that goes on, with the same filters, as many and from the same place; or nothing.
+
+    Whoever copies it into a letter gives no secret away: neither the key nor a password is in it.
+    """
     cursor = page.get("next_cursor")
     if not cursor:
         return ""
-    filters = [f" --{name} {quote(value)}" for name, value in (query or {}).items() if value]
-    return f"there are more: {command}{''.join(filters)} --cursor {cursor}"
+    options = {**(query or {}), **(_options(args) if args else {}), "cursor": cursor}
+    return (
+        f"there are more: {command}{''.join(f' --{name} {quote(to)}' for name, to in options.items() if to)}"
+    )
+
+
+def _options(args: Namespace) -> dict[str, str | None]:
+    places = {name: without_password(given(args, name) or "") for name in ("url", "store")}
+    return {"limit": str(args.limit) if args.limit != LIMIT_DEFAULT else None, **places}
 
 
 def _client(args: Namespace) -> Interlock:

@@ -93,12 +93,8 @@ def run_list(args: Namespace) -> int:
         say_json(page)
     elif page["items"]:
         say_leases(page["items"])
-        say(
-            *filter(
-                None,
-                [more(page, f"interlock leases{' --live' if args.live else ''}", {**query, "live": None})],
-            )
-        )
+        command = f"interlock leases{' --live' if args.live else ''}"
+        say(*filter(None, [more(page, command, {**query, "live": None}, args=args)]))
     else:
         none = "no leases match" if any((*query.values(), args.cursor)) else "no leases yet"
         say(f"{none}; take one with `interlock lease acquire RESOURCE`")

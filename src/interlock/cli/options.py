@@ -15,6 +15,7 @@ Run: TypeAlias = Callable[[argparse.Namespace], int]
 GLOBAL_OPTIONS = ("--url", "--key", "--api-key", "--store")
 GLOBAL_FLAGS = ("--json",)
 ACQUIRE_SECONDS = 2.0
+LIMIT_DEFAULT = 50
 
 _ENVIRONMENT = """\
 environment:
@@ -162,7 +163,11 @@ def as_json(parser: argparse.ArgumentParser) -> None:
 def paging(parser: argparse.ArgumentParser) -> None:
     """Add how much of a listing to show."""
     parser.add_argument(
-        "--limit", type=count_to(10_000), metavar="N", default=50, help="at most this many (default 50)"
+        "--limit",
+        type=count_to(10_000),
+        metavar="N",
+        default=LIMIT_DEFAULT,
+        help=f"at most this many (default {LIMIT_DEFAULT})",
     )
     parser.add_argument("--cursor", metavar="CURSOR", help="go on where another listing ended")
 

@@ -145,7 +145,7 @@ def run_observed(args: Namespace) -> int:
 
     with connected(args) as client:
         page = listing(client, "policy", "observed", limit=args.limit, cursor=args.cursor, query={})
-    say_observed(page, as_json=wants_json(args))
+    say_observed(page, args)
     return Exit.DONE
 
 
@@ -157,7 +157,7 @@ def run_snapshots(args: Namespace) -> int:
     with connected(args) as client:
         page = listing(client, "policy", "snapshots", limit=args.limit, cursor=args.cursor, query={})
         active = client.policy_get().snapshot
-    say_snapshots(page, active, as_json=wants_json(args))
+    say_snapshots(page, active, args)
     return Exit.DONE
 
 

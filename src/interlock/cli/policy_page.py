@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from interlock.cli.options import wants_json
 from interlock.cli.output import (
     STATE_STYLES,
     Cell,
@@ -101,12 +103,12 @@ def say_simulation(simulation: Simulation, *, as_json: bool) -> None:
     say(f"{jobs} examined: {len(simulation.changes)} would change, {simulation.unchanged} would not")
 
 
-def say_observed(page: Mapping[str, Any], *, as_json: bool) -> None:
+def say_observed(page: Mapping[str, Any], args: Namespace) -> None:
     """Jobs that were released only because the policy was observing."""
     from interlock.cli.connection import more, typed
     from interlock.sdk.models import Job
 
-    if as_json:
+    if wants_json(args):
         say_json(page)
         return
     if not page["items"]:
@@ -128,14 +130,14 @@ def say_observed(page: Mapping[str, Any], *, as_json: bool) -> None:
         if job.decision
     ]  # fmt: skip
     say_table(columns, rows)
-    say(*filter(None, [more(page, "interlock policy observed")]))
+    say(*filter(None, [more(page, "interlock policy observed", args=args)]))
 
 
-def say_snapshots(page: Mapping[str, Any], active: str, *, as_json: bool) -> None:
+def say_snapshots(page: Mapping[str, Any], active: str, args: Namespace) -> None:
     """Every policy that was ever in force."""
     from interlock.cli.connection import more
 
-    if as_json:
+    if wants_json(args):
         say_json(page)
         return
     if not page["items"]:
@@ -155,7 +157,7 @@ def say_snapshots(page: Mapping[str, Any], active: str, *, as_json: bool) -> Non
             for each in page["items"]
         ],
     )
-    say(*filter(None, [more(page, "interlock policy snapshots")]))
+    say(*filter(None, [more(page, "interlock policy snapshots", args=args)]))
 
 
 def _afterwards(evaluation: Evaluation) -> str:

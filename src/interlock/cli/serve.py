@@ -97,8 +97,9 @@ def _stop(number: int, frame: object) -> NoReturn:
 def _announce(settings: Settings, address: str, admin: IssuedKey | None, *, as_json: bool) -> None:
     from interlock.cli.output import say, say_json
     from interlock.cli.version import installed_version
+    from interlock.cli.wording import without_password
 
-    store = _without_password(settings.store)
+    store = without_password(settings.store)
     if as_json:
         say_json({"url": address, "store": store, "admin_key": admin.key if admin else None})
     else:
@@ -128,13 +129,6 @@ def _not_listening(error: Exception, settings: Settings) -> Failed | None:
         why = (error.strerror or str(error)).partition(" (")[0]
         detail = f"cannot listen on {where}: {why}; choose another --host or --port"
     return Failed(detail, name="not_listening")
-
-
-def _without_password(url: str) -> str:
-    from urllib.parse import urlsplit
-
-    password = urlsplit(url).password if "@" in url else None
-    return url.replace(f":{password}@", ":…@") if password else url
 
 
 def _meaning(hint: Any) -> str:

@@ -80,6 +80,14 @@ def listed(words: Sequence[str], none: str = "-") -> str:
     return ", ".join(safe(word) for word in words) if words else none
 
 
+def without_password(url: str) -> str:
+    """An address that may be shown to anybody."""
+    from urllib.parse import urlsplit
+
+    password = urlsplit(url).password if "@" in url else None
+    return url.replace(f":{password}@", ":…@") if password else url
+
+
 def _spelled(char: str) -> str:
     number = ord(char)
     if number > 0xFFFF:
