@@ -7,6 +7,7 @@ description that left this out would promise to accept what is refused.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from inspect import cleandoc
 from typing import Any, cast
 
 import msgspec
@@ -84,6 +85,8 @@ def narrowed(schema: Json) -> Json:
 
 
 def _narrowed_inside(name: str, value: Any) -> Any:
+    if name == "description":
+        return cleandoc(value)  # a docstring's further lines are indented, which a reader takes for code
     if name == "properties":
         return {field: narrowed(schema) for field, schema in cast("dict[str, Json]", value).items()}
     if name in ("items", "additionalProperties") and isinstance(value, dict):

@@ -62,6 +62,13 @@ async def test_a_signed_grant_under_the_id_of_another_one(stage: Stage) -> None:
     assert (refused.status, refused.word) == (409, "conflict")
 
 
+async def test_what_is_described_in_several_lines_is_indented_in_none(stage: Stage) -> None:
+    schemas = (await stage.get("/openapi.json", ""))["components"]["schemas"].values()
+    told = [line for schema in schemas for line in schema.get("description", "").splitlines()]
+    assert "" in told  # between two paragraphs
+    assert [line for line in told if line.startswith(" ")] == []
+
+
 async def test_a_server_describes_the_status_that_it_gives_busy() -> None:
     async with open_stage(lock_busy_status=423) as stage:
         described = await stage.get("/openapi.json", "")
