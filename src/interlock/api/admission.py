@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from interlock.admission import queries
-from interlock.admission.model import RUNS_DEFAULT, TENANT_SCOPE, Run, RunState
+from interlock.admission.model import RUNS_DEFAULT, TENANT_SCOPE, RunState
 from interlock.admission.rules import ClearLimit, EndRun, RenewRun, SetLimit
 from interlock.api import starting
 from interlock.api.admission_views import (
@@ -25,7 +25,7 @@ from interlock.api.jobs import READERS
 from interlock.api.listing import Page, PageQuery, id_cursor
 from interlock.api.operations import Answer, Body, Operation, Query, Reply
 from interlock.api.problem import invalid
-from interlock.api.service_calls import Asked, caller_of, decide
+from interlock.api.service_calls import Asked, caller_of, decide, refuse
 from interlock.api.starting import NAME, StartBody, is_name
 from interlock.api.texts import Reason
 from interlock.codec.canonical import canonical
@@ -132,7 +132,9 @@ async def cancel(call: Asked[None, CancelBody]) -> Answer:
 
 
 async def _end(call: Asked[None, Any], verb: str, fence: int | None, **outcome: Any) -> Answer:
-    run = await _read(call)
+    run = await queries.read_run(call.services.store, call.caller.tenant, call.path["run_id"])
+    if run is None:
+        return await refuse(call, NotFound("run", call.path["run_id"]))
     end = EndRun(
         caller=caller_of(call), run_id=run.id, workflow=run.workflow, verb=verb, fence=fence, **outcome
     )
@@ -190,13 +192,6 @@ async def _counted(call: Asked[StatsQuery, None]) -> list[StatsRow]:
         )
         for workflow, row in sorted(counted.items())
     ]
-
-
-async def _read(call: Asked[Any, Any]) -> Run:
-    run = await queries.read_run(call.services.store, call.caller.tenant, call.path["run_id"])
-    if run is None:
-        raise NotFound("run", call.path["run_id"])
-    return run
 
 
 def _named(call: Asked[Any, Any], parameter: str) -> str:

@@ -44,7 +44,7 @@ async def test_a_revocation_of_a_principal_that_was_removed(durable: Stage) -> N
     assert (without_key.status, without_key.word) == (404, "not_found")
 
 
-async def test_a_yes_to_a_step_and_a_rerun_of_a_run_that_was_forgotten(durable: Stage) -> None:
+async def test_a_yes_to_a_step_the_end_and_a_rerun_of_a_run_that_was_forgotten(durable: Stage) -> None:
     await durable.policy(ASK)
     bot, ada = await durable.agent(), await durable.person("ada")
     await durable.call("PUT", "workflows/w", durable.admin, {"steps": [{"id": "one", "topic": "pay"}]})
@@ -52,10 +52,11 @@ async def test_a_yes_to_a_step_and_a_rerun_of_a_run_that_was_forgotten(durable: 
     await durable.service.workflows.advance_all()
     path = f"workflow-runs/{run['run_id']}"
     yes = await post(durable, f"{path}/steps/one/approve", ada)
-    await durable.call("POST", f"{path}/cancel", bot, {"fence": run["fence"]})
+    cancelled = await post(durable, f"{path}/cancel", bot, {"fence": run["fence"]})
     rerun = await post(durable, f"{path}/rerun", bot, {"from_step": "one"})
     forgotten = await durable.call("DELETE", path, durable.admin, idempotency_key="k")
 
+    assert_repeated(cancelled, await post(durable, f"{path}/cancel", bot, {"fence": run["fence"]}))
     assert_repeated(yes, await post(durable, f"{path}/steps/one/approve", ada))
     assert_repeated(rerun, await post(durable, f"{path}/rerun", bot, {"from_step": "one"}))
     assert_repeated(forgotten, await durable.call("DELETE", path, durable.admin, idempotency_key="k"))
