@@ -162,13 +162,10 @@ def test_a_risk_that_is_one_word_is_a_risk(yard: Terminal) -> None:
     assert yard("job", asked(yard, "mark"), "--json").json["risk"] == ["production"]
 
 
-@pytest.mark.parametrize(
-    "words", [("--grant", "gnt_1", "--resume", "JOB"), ("--resume", "exec_1", "--", "true")]
-)
-def test_what_cannot_be_resumed_so_is_a_usage_error(yard: Terminal, words: tuple[str, ...]) -> None:
+def test_a_job_that_is_resumed_under_a_grant_is_a_usage_error(yard: Terminal) -> None:
     job = asked(yard, "mark")
     yard("approve", job)
-    assert yard("exec", *(job if word == "JOB" else word for word in words)).code == 2
+    assert yard("exec", "--grant", "gnt_1", "--resume", job).code == 2
     assert marks(yard) == []
 
 

@@ -57,7 +57,7 @@ def test_an_id_that_nobody_claimed_under_is_resumed_by_no_open_grant(yard: Termi
 
     said = yard("exec", "--resume", "exec_misspelled", "mark")
 
-    assert (said.code, "has no claimed grant" in said.err) == (3, True)
+    assert (said.code, "no grant for mark was claimed" in said.err) == (3, True)
     assert "asking" not in said.err
     assert yard("grants", grant["id"], "--json").json["used"] == 0
     assert marks(yard) == []

@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from interlock.execution.gate import MaybeBegun
     from interlock.execution.once import Ended
 
+# Of an execution under a grant only a hash of its command is kept, so nobody can say which of them it is.
+WHAT_DIFFERS = (
+    "its words, folder, environment, input, program, timeout or task file differ (only a hash is kept)"
+)
+
 
 def exit_code_of(ended: Ended) -> int:
     """The command's own exit code. Says on stderr if it did not run now, or what could not be passed on or recorded."""

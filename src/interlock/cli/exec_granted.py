@@ -62,7 +62,7 @@ def _begin(gate: Gate, args: Namespace, prepared: Prepared, execution_id: str) -
         return begin(gate, prepared.command, execution_id, grant=needed)
     except NotGranted as missing:
         if needed.claimed_before:
-            return None
+            raise _not_resumed(execution_id, prepared, str(missing)) from None
         if needed.grant_id or needed.signed:
             raise _refused(prepared, str(missing)) from None
         if not wants_json(args):
@@ -114,6 +114,26 @@ def _refused(prepared: Prepared, reason: str) -> Failed:
         name="not_claimed",
         problem=problem,
     )
+
+
+def _not_resumed(execution_id: str, prepared: Prepared, reason: str) -> Failed:
+    """How it ends if an execution has no claim for this: there is none, or it is for something else."""
+    from interlock.cli.exec_ending import WHAT_DIFFERS
+    from interlock.grants.claiming import CLAIMED_NOTHING, FOR_OTHER_ARGUMENTS
+
+    task = prepared.task_name
+    anew = "run it without --resume, which takes another grant or asks for an approval"
+    if reason.endswith(CLAIMED_NOTHING):
+        missing = f"no grant for {task} was claimed under it"
+        detail = f"there is no execution or job {execution_id}: {missing}, so nothing ran"
+        advice = f"Check the id, or {anew}"
+    elif reason.endswith(FOR_OTHER_ARGUMENTS):
+        detail = f"{execution_id} has claimed a grant for another command of {task}, so nothing ran: {WHAT_DIFFERS}"
+        advice = f"Say exactly the same words in the same folder and environment, or {anew}"
+    else:
+        detail, advice = f"{execution_id} was not resumed, so nothing ran: {reason}", anew.capitalize()
+    problem = {"execution_id": execution_id, "task": task, "reason": reason}
+    return Failed(f"{detail}. {advice}", Exit.DENIED, name="not_claimed", problem=problem)
 
 
 def _tell_asking(prepared: Prepared, reason: str) -> None:

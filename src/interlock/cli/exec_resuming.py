@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
 
-from interlock.cli.exec_ending import exit_code_of
+from interlock.cli.exec_ending import WHAT_DIFFERS, exit_code_of
 from interlock.cli.exits import Exit, Failed
-from interlock.execution.approved import finish_known, known_end
+from interlock.execution.approved import end_of, finish_known, known_effect, known_end
+
+if TYPE_CHECKING:
+    from interlock.cli.exec_preparing import Prepared
+    from interlock.execution.once import Ended
 
 _JOB_PREFIX = "job_"
+_GRANT_PREFIX = "gnt_"
 
 
 def resume(args: Namespace) -> int:
@@ -19,16 +24,34 @@ def resume(args: Namespace) -> int:
     from interlock.cli.connection import connected
 
     with connected(args) as client:
-        ended = known_end(client, args.resume)
-        is_job = args.resume.startswith(_JOB_PREFIX)
-        if ended is not None:
-            if is_job:
-                _check_words(client, args)
-                finish_known(client, args.resume, ended)
-            return exit_code_of(ended)
-        if is_job:
+        if args.resume.startswith(_JOB_PREFIX):
             return _resume_job(client, args)
-        return _resume_claim(client, args)
+        return _resume_execution(client, args)
+
+
+def _resume_job(client: Any, args: Namespace) -> int:
+    ended = known_end(client, args.resume)
+    if ended is None:
+        return _go_on(client, args)
+    _check_words(client, args)
+    finish_known(client, args.resume, ended)
+    return exit_code_of(ended)
+
+
+def _resume_execution(client: Any, args: Namespace) -> int:
+    from interlock.cli.exec_preparing import effective_command
+
+    # Once: what came through stdin can be read no second time.
+    prepared = effective_command(args) if args.words else None
+    effect = known_effect(client, args.resume)
+    if effect is None:
+        return _resume_claim(client, args, _named(args, prepared, _unknown(args.resume)))
+    if prepared is not None:
+        _check_command(args.resume, effect, prepared)
+    ended = end_of(args.resume, effect)
+    if ended is not None:
+        return exit_code_of(ended)
+    return _resume_claim(client, args, _named(args, prepared, _unnamed(args.resume)))
 
 
 def _check_words(client: Any, args: Namespace) -> None:
@@ -48,7 +71,21 @@ def _check_words(client: Any, args: Namespace) -> None:
         raise refuse_drift(job, Drifted(job.id, lines))
 
 
-def _resume_job(client: Any, args: Namespace) -> int:
+def _check_command(execution_id: str, effect: dict[str, Any], prepared: Prepared) -> None:
+    """Refuse to tell of an execution, or to go on with it, for another command than it was begun for."""
+    begun, named = effect["request_hash"], prepared.command.document()["command_hash"]
+    if begun == named:
+        return
+    raise Failed(
+        f"{execution_id} was for another command, so nothing ran: {WHAT_DIFFERS}. Say exactly what was run, in the "
+        f"same folder and environment, or only `interlock exec --resume {execution_id}` to hear how it ended",
+        Exit.DENIED,
+        name="drifted",
+        problem={"execution_id": execution_id, "begun_for": begun, "would_run": named},
+    )
+
+
+def _go_on(client: Any, args: Namespace) -> int:
     from interlock.cli.exec_asking import run_decided
     from interlock.cli.exec_preparing import effective_command
     from interlock.sdk.models import Job
@@ -61,24 +98,35 @@ def _resume_job(client: Any, args: Namespace) -> int:
     return run_decided(client, args, effective_command(args), job)
 
 
-def _resume_claim(client: Any, args: Namespace) -> int:
+def _named(args: Namespace, prepared: Prepared | None, otherwise: Failed) -> Prepared:
+    """The command of a task: a grant is claimed for nothing else."""
+    if prepared is None or not args.is_task:
+        raise otherwise
+    return prepared
+
+
+def _resume_claim(client: Any, args: Namespace, prepared: Prepared) -> int:
     """A claim that never started: the same execution id gets the same use, and only for the same command."""
     from interlock.cli.exec_granted import claim_and_run
-    from interlock.cli.exec_preparing import effective_command
     from interlock.execution.remote import ClientGate
 
-    if not args.words or not args.is_task:
-        again = f"interlock exec --resume {args.resume} TASK ARGS"
-        raise Failed(f"{args.resume} never started; say its task and arguments again: {again}", Exit.USAGE)
-    prepared = effective_command(args)
-    ended = claim_and_run(ClientGate(client), args, prepared, args.resume)
-    if ended is None:
-        raise Failed(
-            f"{args.resume} has no claimed grant for this command, so nothing ran; run it without --resume to ask",
-            Exit.DENIED,
-            name="not_claimed",
-        )
-    return exit_code_of(ended)
+    # Never None: what was claimed before is run or refused, and nobody is asked about it.
+    return exit_code_of(cast("Ended", claim_and_run(ClientGate(client), args, prepared, args.resume)))
+
+
+def _unnamed(execution_id: str) -> Failed:
+    again = f"interlock exec --resume {execution_id} TASK ARGS"
+    return Failed(f"{execution_id} never started; say its task and arguments again: {again}", Exit.USAGE)
+
+
+def _unknown(execution_id: str) -> Failed:
+    if execution_id.startswith(_GRANT_PREFIX):
+        advice = f"It reads like a grant's: interlock exec --grant {execution_id} TASK ARGS"
+    else:
+        again = f"interlock exec --resume {execution_id} TASK ARGS"
+        advice = f"If a grant was claimed under this id beforehand, say its task and arguments too: {again}"
+    detail = f"there is no execution or job {execution_id}, so nothing ran. {advice}"
+    return Failed(detail, name="not_found", problem={"execution_id": execution_id})
 
 
 class _Asked(msgspec.Struct, frozen=True, kw_only=True):

@@ -112,10 +112,20 @@ def finish_known(client: Interlock, job_id: str, ended: Ended) -> None:
 
 def known_end(client: Interlock, execution_id: str) -> Ended | None:
     """How an execution ended, if it did. Raises what the effect's state says: in progress, or unknown."""
+    effect = known_effect(client, execution_id)
+    return None if effect is None else end_of(execution_id, effect)
+
+
+def known_effect(client: Interlock, execution_id: str) -> dict[str, Any] | None:
+    """The record of what an execution did; None if it never began."""
     try:
-        effect = client.call("GET", "effects", action_id_of(execution_id))
+        return client.call("GET", "effects", action_id_of(execution_id))
     except NotFound:
         return None
+
+
+def end_of(execution_id: str, effect: dict[str, Any]) -> Ended | None:
+    """How an execution ended by its record; None if it surely did not run. Raises what else the record says."""
     state = effect["state"]
     if state == "COMMITTED":
         return replayed(execution_id, effect["result"])

@@ -45,6 +45,9 @@ _FIRST_LOOK = 8
 _FURTHER_MAX = 128
 _LOOKS_MAX = 64
 _REASONS_MAX = 5
+# How a reason ends, by which whoever repeats a claim learns what to do.
+CLAIMED_NOTHING = "has claimed nothing"
+FOR_OTHER_ARGUMENTS = "was claimed for other arguments"
 _NOT_ALL = "there are more open grants of this task than a claim looks at; name one that fits as grant_id"
 
 
@@ -113,7 +116,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         if known is not None:
             return self._again(world, known, args)
         if self.claimed_before:
-            return self._refuse(world, [f"execution_id {self.execution_id} has claimed nothing"])
+            return self._refuse(world, [f"execution_id {self.execution_id} {CLAIMED_NOTHING}"])
         misfits = list(self.misfits)
         candidates: tuple[Grant, ...] = ()
         for most in (_AT_ONCE, self._most):
@@ -183,7 +186,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
     def _other_than(self, known: GrantUse, args: Any) -> str | None:
         """What a use was claimed for instead of this."""
         if known.args_digest != args_digest(args):
-            return "was claimed for other arguments"
+            return FOR_OTHER_ARGUMENTS
         if self.grant_id not in (None, known.grant_id):
             return f"used grant {known.grant_id}"
         if asks_for_more(self, known):
