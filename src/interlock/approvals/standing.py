@@ -2,7 +2,7 @@
 
 Where the policy asks for people, a standing grant for the job's topic that fits its payload is that yes. It
 counts for no more than its approver's vote would: one person, who may still decide, is in the groups asked for,
-and is not the one who asks.
+and is not the one who asks. One that would do but for its signature is refused, and that is audited.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import msgspec
 from interlock.approvals.eligibility import names_of
 from interlock.approvals.model import Requirement
 from interlock.approvals.placing import Placed, Proposal
-from interlock.grants.consuming import approver_reads, candidate_reads, consume, misfit
+from interlock.grants.consuming import approver_reads, broken_signature, candidate_reads, consume, misfit
 from interlock.grants.model import GRANT_TERMS, GRANT_USES, TERMS_ID, Grant
 from interlock.grants.picks import OpenGrants
+from interlock.grants.recording import record_refused
 from interlock.identity.model import PRINCIPALS, Caller, Principal, PrincipalKind, Role
 from interlock.jobs.model import GrantRef, JobState
 from interlock.kernel.record import PICKED_MAX, Reads
@@ -22,6 +23,7 @@ from interlock.kernel.world import World
 
 # One for each of many repositories is usual, and what fits may be the youngest.
 _CANDIDATES_MAX = 64
+_BROKEN_MAX = 5
 
 
 def standing_reads(tenant: str, topic: str) -> Reads:
@@ -46,6 +48,7 @@ def honour_standing(
         return placed
     requirement = placed.approval.requirement
     payload = msgspec.json.decode(proposal.action.payload)
+    broken: list[tuple[Grant, str]] = []
     for grant in world.pick(_pick(proposal.tenant, proposal.action.topic)):
         if not _may_say_yes(world, grant, requirement, proposal.actor):
             continue
@@ -58,6 +61,10 @@ def honour_standing(
                 policy_snapshot=placed.policy_snapshot,
                 grant_use=ref,
             )
+        if len(broken) < _BROKEN_MAX and (why := broken_signature(world, grant, payload)):
+            broken.append((grant, why))
+    for grant, why in broken:
+        record_refused(world, caller, "grant_claim", grant.id, why, execution_id=job_id)
     return placed
 
 

@@ -37,9 +37,13 @@ def misfit(world: World, grant: Grant, task: str, args: Any) -> str | None:
     state = grant.state_at(world.now)
     if state is not GrantState.OPEN or grant.used >= grant.uses:
         return f"state: it is {state.value}"
-    signer = world.get(SIGNERS, grant.tenant, grant.signature.signer) if grant.signature else None
-    unsigned = misfit_of_signature(grant, signer, world.get(GRANT_TERMS, grant.tenant, TERMS_ID))
-    return unsigned or misfit_of_args(grant, args)
+    return _misfit_of_signature(world, grant) or misfit_of_args(grant, args)
+
+
+def broken_signature(world: World, grant: Grant, args: Any) -> str | None:
+    """Why the signature of a grant that fits these arguments is not good enough; None if it is, or they do not fit."""
+    why = _misfit_of_signature(world, grant)
+    return why if why and misfit_of_args(grant, args) is None else None
 
 
 def consume(world: World, by: Caller, grant: Grant, args: Any, execution_id: str) -> GrantUse:
@@ -96,3 +100,8 @@ def use_id(task: str, principal: str, execution_id: str) -> str:
 def args_digest(args: Any) -> str:
     """What a use was claimed for."""
     return digest("grant-args/v1", args)
+
+
+def _misfit_of_signature(world: World, grant: Grant) -> str | None:
+    signer = world.get(SIGNERS, grant.tenant, grant.signature.signer) if grant.signature else None
+    return misfit_of_signature(grant, signer, world.get(GRANT_TERMS, grant.tenant, TERMS_ID))

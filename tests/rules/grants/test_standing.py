@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from interlock.grants.model import Signature
 from tests.rules.grants.conftest import Granting, Pen
+from tests.rules.grants.test_signing import forge
 
 POLICY = """
 version: v1
@@ -228,3 +230,62 @@ async def test_a_signed_standing_grant_is_held_to_its_signature(granting: Granti
     fingerprint = pen.fingerprint.replace("/", "%2F").replace("+", "%2B")
     await granting.stage.call("POST", f"signers/{fingerprint}/revoke", granting.stage.admin)
     assert (await submit(granting, {}))["state"] == "APPROVAL"
+
+
+@pytest.mark.parametrize(
+    ("forged", "why"),
+    [
+        ({"uses": 100}, "it does not match the grant"),
+        ({"pins": ()}, "it does not match the grant"),
+        ({"signature": None}, "it was taken out of a grant that was signed"),
+        ({"signature": Signature(signer="SHA256:nobody", value="AAAA")}, "the signer is not registered"),
+    ],
+)
+async def test_a_standing_grant_that_fails_its_signature_stays_open_and_is_told_in_the_audit(
+    granting: Granting, pen: Pen, forged: dict[str, Any], why: str
+) -> None:
+    await granting.stage.policy(POLICY)
+    signed = pen.sign(granting.stage, task="refund", standing=True, pins={"cents": 1})
+    grant = await granting.grant(**signed, task="refund")
+    await forge(granting, grant, **forged)
+
+    job = await submit(granting, {"cents": 1})
+
+    assert (job["state"], await granting.state(grant)) == ("APPROVAL", "open")
+    (entry,) = await refused_claims(granting, grant)
+    assert (entry["actor"], entry["details"]["execution_id"]) == ("bot", job["id"])
+    assert why in entry["details"]["why"]
+
+
+async def test_a_revoked_signer_is_told_once_a_submit_and_never_where_pins_do_not_match(
+    granting: Granting, pen: Pen
+) -> None:
+    await granting.stage.policy(POLICY)
+    fits, other = [
+        await granting.grant(
+            **pen.sign(granting.stage, task="refund", standing=True, pins={"cents": cents}), task="refund"
+        )
+        for cents in (1, 2)
+    ]
+    fingerprint = pen.fingerprint.replace("/", "%2F").replace("+", "%2B")
+    await granting.stage.call("POST", f"signers/{fingerprint}/revoke", granting.stage.admin)
+
+    await submit(granting, {"cents": 1})
+
+    assert await granting.refusals(fits) == ["signature: the signer's key was revoked"]
+    assert await granting.refusals(other) == []
+
+
+async def test_a_submit_tells_of_five_broken_signatures_at_most(granting: Granting) -> None:
+    await granting.stage.policy(POLICY)
+    grants = [await granting.grant("refund", standing=True) for _ in range(7)]
+    await granting.stage.call("PUT", "grants/terms", granting.stage.admin, {"signed_tasks": ["refund"]})
+
+    assert (await submit(granting, {}))["state"] == "APPROVAL"
+
+    assert sum([len(await granting.refusals(grant)) for grant in grants]) == 5
+
+
+async def refused_claims(granting: Granting, grant: str) -> list[Any]:
+    items = (await granting.stage.get(f"audit?subject={grant}"))["items"]
+    return [item for item in items if item["action"] == "grant_claim_refused"]
