@@ -36,7 +36,7 @@ from interlock.jobs.model import (
 from interlock.jobs.rules import CancelJob, SubmitJob
 from interlock.kernel.ids import new_id
 from interlock.policy.language import Decision
-from interlock.policy.reasons import because
+from interlock.policy.reasons import denial
 from interlock.policy.refusals import PolicyThrottled
 from interlock.policy.rules import NO_POLICY
 from interlock.runtime.keyring import Known
@@ -192,16 +192,13 @@ def submitted(job: Job) -> Reply | Answer:
 
 def denied(job: Job) -> Answer:
     """The problem document of a denied job: committed like any other outcome, so it is replayed alike."""
-    topic, why = job.action.topic, because(job.verdict.rule, job.verdict.reason)
-    if job.policy_snapshot == NO_POLICY:
-        said = f"no rules are in force, so {topic} is denied; set a policy with PUT /api/v1/policy"
-    else:
-        said = f"the policy denies {topic} ({why}); see why with POST /api/v1/policy/evaluate"
+    rule, reason = job.verdict.rule, job.verdict.reason
+    said = denial(job.action.topic, rule, reason, has_rules=job.policy_snapshot != NO_POLICY)
     members = {
         "job_id": job.id,
         "state": job.state.value,
-        "rule": job.verdict.rule,
-        "reason": job.verdict.reason,
+        "rule": rule,
+        "reason": reason,
         "job_hash": job.job_hash,
         "policy_snapshot": job.policy_snapshot,
     }

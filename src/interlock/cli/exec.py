@@ -18,7 +18,7 @@ exit codes:
 
 The command is not interactive: its stdin is what was piped or redirected in, or nothing. Of the environment it
 gets PATH, HOME and a few more, and what the task's `env` (or --env) lists. Options of ours may stand before or
-after TASK; what comes after `--` is never ours.
+after TASK; what comes after `--` is never ours. stdout is the command's; what we say is on stderr, with --json as JSON.
 """
 
 

@@ -29,7 +29,7 @@ def run_allowed(args: Namespace, prepared: Prepared) -> int:
         with translated(args):
             raise
     if ended is not None:
-        return exit_code_of(ended)
+        return exit_code_of(ended, args)
     from interlock.cli.exec_asking import run_asking
 
     return run_asking(args, prepared, job_id)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from interlock.cli.exec_ending import begun_or_not, exit_code_of
 from interlock.cli.exits import Exit, Failed
+from interlock.cli.options import wants_json
 from interlock.execution.approved import Asked, Drifted, run_approved, settle, submit
 from interlock.execution.gate import MaybeBegun
 from interlock.execution.running import NotStarted
@@ -35,11 +36,11 @@ def run_decided(client: Interlock, args: Namespace, prepared: Prepared, job: Job
     from interlock.sdk.outcomes import StillPending
 
     try:
-        decided = settle(client, job, args.wait, _tell_waiting)
+        decided = settle(client, job, args.wait, _untold if wants_json(args) else _tell_waiting)
         if decided is not job:
             # Somebody may have changed the task, the program's place or the environment while people looked.
             prepared = prepared_again(args, prepared)
-        return exit_code_of(run_approved(client, decided, prepared.command, prepared.approval))
+        return exit_code_of(run_approved(client, decided, prepared.command, prepared.approval), args)
     except StillPending:
         raise still_waiting(job, args.tasks) from None
     except Drifted as drifted:
@@ -75,6 +76,10 @@ def refuse_drift(job: Job, drifted: Drifted) -> Failed:
 
 def _task_file(path: str | None) -> str:
     return f"--tasks {shlex.quote(path)}" if path else ""
+
+
+def _untold(_: Job) -> None:
+    """For a program: it learns of the job as the command ends."""
 
 
 def _tell_waiting(job: Job) -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit, Failed
+from interlock.cli.options import wants_json
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator
+
     from interlock.execution.gate import MaybeBegun
     from interlock.execution.once import Ended
 
@@ -16,20 +20,17 @@ WHAT_DIFFERS = (
 )
 
 
-def exit_code_of(ended: Ended) -> int:
-    """The command's own exit code. Says on stderr if it did not run now, or what could not be passed on or recorded."""
-    if ended.replayed:
-        _warn(f"{ended.execution_id} ran before and ended with {ended.exit_code}; it did not run again")
-    elif ended.result.get("timed_out"):
-        _warn(f"{ended.execution_id} took longer than its timeout and was ended")
-    if ended.unheard is not None:
-        _warn(f"not all that the command said could be written: {ended.unheard}; it ran to its end")
-    if ended.unrecorded is not None:
-        _warn(f"{ended.execution_id} {_unrecorded(ended)}")
-    elif ended.unfinished is not None:
-        _warn(
-            f"{ended.execution_id} ran and ended with {ended.exit_code}; its job does not say so: {ended.unfinished}"
-        )
+def exit_code_of(ended: Ended, args: Namespace) -> int:
+    """The command's own exit code. Says on stderr if it did not run now, or what could not be passed on or recorded.
+
+    With `--json` that is one document; stdout is the command's in any case.
+    """
+    remarks = list(_remarks(ended))
+    if remarks and wants_json(args):
+        _warn_json(ended, remarks)
+    else:
+        for remark in remarks:
+            _warn(remark)
     return ended.exit_code
 
 
@@ -42,6 +43,20 @@ def begun_or_not(execution_id: str, lost: MaybeBegun, words: str = "") -> Failed
         name="outcome_unknown",
         problem={"execution_id": execution_id, "resume": resume},
     )
+
+
+def _remarks(ended: Ended) -> Iterator[str]:
+    if ended.replayed:
+        yield f"{ended.execution_id} ran before and ended with {ended.exit_code}; it did not run again"
+    elif ended.result.get("timed_out"):
+        yield f"{ended.execution_id} took longer than its timeout and was ended"
+    if ended.unheard is not None:
+        yield f"not all that the command said could be written: {ended.unheard}; it ran to its end"
+    if ended.unrecorded is not None:
+        yield f"{ended.execution_id} {_unrecorded(ended)}"
+    elif ended.unfinished is not None:
+        ran = f"{ended.execution_id} ran and ended with {ended.exit_code}"
+        yield f"{ran}; its job does not say so: {ended.unfinished}"
 
 
 def _unrecorded(ended: Ended) -> str:
@@ -57,3 +72,10 @@ def _warn(text: str) -> None:
     from interlock.cli.output import warn
 
     warn(text)
+
+
+def _warn_json(ended: Ended, remarks: list[str]) -> None:
+    from interlock.cli.output import warn_json
+
+    told = {"execution_id": ended.execution_id, "exit_code": ended.exit_code, "replayed": ended.replayed}
+    warn_json({**told, "result": ended.result, "remarks": remarks})

@@ -34,7 +34,7 @@ def run_granted(args: Namespace, prepared: Prepared) -> int | None:
 
         with translated(args):
             raise
-    return None if ended is None else exit_code_of(ended)
+    return None if ended is None else exit_code_of(ended, args)
 
 
 def claim_and_run(gate: Gate, args: Namespace, prepared: Prepared, execution_id: str) -> Ended | None:

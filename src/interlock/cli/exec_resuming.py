@@ -35,7 +35,7 @@ def _resume_job(client: Any, args: Namespace) -> int:
         return _go_on(client, args)
     _check_words(client, args)
     finish_known(client, args.resume, ended)
-    return exit_code_of(ended)
+    return exit_code_of(ended, args)
 
 
 def _resume_execution(client: Any, args: Namespace) -> int:
@@ -50,7 +50,7 @@ def _resume_execution(client: Any, args: Namespace) -> int:
         _check_command(args.resume, effect, prepared)
     ended = end_of(args.resume, effect)
     if ended is not None:
-        return exit_code_of(ended)
+        return exit_code_of(ended, args)
     return _resume_claim(client, args, _named(args, prepared, _unnamed(args.resume)))
 
 
@@ -111,7 +111,7 @@ def _resume_claim(client: Any, args: Namespace, prepared: Prepared) -> int:
     from interlock.execution.remote import ClientGate
 
     # Never None: what was claimed before is run or refused, and nobody is asked about it.
-    return exit_code_of(cast("Ended", claim_and_run(ClientGate(client), args, prepared, args.resume)))
+    return exit_code_of(cast("Ended", claim_and_run(ClientGate(client), args, prepared, args.resume)), args)
 
 
 def _unnamed(execution_id: str) -> Failed:

@@ -108,6 +108,11 @@ def warn(text: str) -> None:
     _remark(_shown(text))
 
 
+def warn_json(value: object) -> None:
+    """Print a remark for a program, on stderr."""
+    _remark(_json_text(value, sys.stderr))
+
+
 def say_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Cell]]) -> None:
     """Print aligned columns under their titles."""
     titles = [Cell(column.title, "dim") for column in columns]

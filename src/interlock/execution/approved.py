@@ -12,11 +12,11 @@ import msgspec
 from interlock.execution.effective import Effective, drift, topic_of
 from interlock.execution.gate import action_id_of
 from interlock.execution.once import Ended, begin, replayed, run_begun
+from interlock.execution.problems import problem_here
 from interlock.execution.remote import ClientGate
 from interlock.execution.running import NotStarted
 from interlock.execution.signals import Signals, Stopped, hearing
 from interlock.sdk.outcomes import Busy, Conflict, Denied, InterlockError, NotFound
-from interlock.sdk.problems import Problem
 
 if TYPE_CHECKING:
     from interlock.execution.tasks import TaskApproval
@@ -100,7 +100,7 @@ def _end_elsewhere(client: Interlock, job_id: str, refused: Conflict) -> Ended:
     if refused.problem.fields.get("state") != "RUNNING":
         raise refused
     detail = f"{job_id} is being run elsewhere; wait for it to end"
-    raise Busy(Problem(status=409, code="effect_in_progress", detail=detail)) from refused
+    raise Busy(problem_here("effect_in_progress", detail, job_id=job_id, state="RUNNING")) from refused
 
 
 def finish_known(client: Interlock, job_id: str, ended: Ended) -> None:
@@ -215,15 +215,8 @@ def _is_said_within(job: Job, groups: tuple[str, ...]) -> bool:
 
 
 def _asks_for_more(job: Job, what: str, advice: str) -> Denied:
-    return Denied(
-        Problem(
-            status=403,
-            code="approval_required",
-            title="Approval required",
-            detail=f"interlock.yaml asks for {what}, and {job.id} was released without it; {advice}",
-            fields={"job_id": job.id},
-        )
-    )
+    detail = f"interlock.yaml asks for {what}, and {job.id} was released without it; {advice}"
+    return Denied(problem_here("approval_required", detail, job_id=job.id))
 
 
 def _over(job: Job) -> InterlockError:
@@ -232,34 +225,53 @@ def _over(job: Job) -> InterlockError:
     said = job.approval
     if job.state == "DENIED" and said is not None and said.state == "rejected":
         reason, by = said.reason or "no reason given", said.decided_by
-        detail = f"{by} rejected {job.id}: {reason}"
-        fields = {"job_id": job.id, "reason": reason, "reviewer": by}
-        return Rejected(Problem(status=409, code="rejected", detail=detail, fields=fields))
+        fields = {"job_id": job.id, "state": job.state, "reason": reason, "reviewer": by}
+        return Rejected(problem_here("rejected", f"{by} rejected {job.id}: {reason}", **fields))
     if job.state == "DENIED":
-        from interlock.sdk.denials import because
+        return _denied(job)
+    ended, code = f"is {job.state}", "not_actionable"
+    if job.state == "EXPIRED":
+        is_agreed = said is None or said.state == "approved"
+        ended = "was not run in its time" if is_agreed else "was not decided in time"
+        code = "approval_expired"
+    detail = f"{job.id} {ended}; nothing ran. Ask again by running the command again"
+    return Expired(problem_here(code, detail, job_id=job.id, state=job.state))
 
-        rule = (job.decision.rule if job.decision else None) or "default"
-        why = because(job.decision)
-        detail = f"the policy denies {job.topic} ({why}); see why with POST /api/v1/policy/evaluate"
-        fields = {"job_id": job.id, "rule": rule, "state": job.state}
-        return Denied(Problem(status=403, code="policy_denied", detail=detail, fields=fields))
-    detail = f"{job.id} is {job.state}; nothing ran. Ask again by running the command again"
-    return Expired(Problem(status=409, code="not_actionable", detail=detail, fields={"job_id": job.id}))
+
+def _denied(job: Job) -> Denied:
+    from interlock.policy.reasons import denial
+    from interlock.policy.rules import NO_POLICY
+
+    rule, reason = (job.decision.rule, job.decision.reason) if job.decision else (None, None)
+    detail = denial(job.topic, rule, reason, has_rules=job.policy_snapshot != NO_POLICY)
+    return Denied(
+        problem_here(
+            "policy_denied",
+            detail,
+            job_id=job.id,
+            state=job.state,
+            rule=rule,
+            reason=reason,
+            job_hash=job.job_hash,
+            policy_snapshot=job.policy_snapshot,
+        )
+    )
 
 
 def _unsettled(execution_id: str, effect: dict[str, Any]) -> InterlockError:
     from interlock.sdk.outcomes import Ambiguous
 
-    action_id = action_id_of(execution_id)
-    if effect["state"] == "IN_PROGRESS":
+    action_id, state, begun_by = action_id_of(execution_id), effect["state"], effect["begun_by"]
+    if state == "IN_PROGRESS":
         detail = (
-            f"{execution_id} is running elsewhere, begun by {effect['begun_by']} at {effect['begun_at']}; "
+            f"{execution_id} is running elsewhere, begun by {begun_by} at {effect['begun_at']}; "
             f"wait for it to end. If it was killed, what became of it counts as unknown from {effect['expires_at']} on"
         )
-        return Busy(Problem(status=409, code="effect_in_progress", detail=detail))
+        return Busy(problem_here("effect_in_progress", detail, state=state, begun_by=begun_by))
     detail = (
-        f"whether {execution_id} ran is not known: it was begun by {effect['begun_by']} at {effect['begun_at']} and "
+        f"whether {execution_id} ran is not known: it was begun by {begun_by} at {effect['begun_at']} and "
         f"nobody said how it ended. Find out, then record it with `interlock effect resolve {action_id} "
         "committed|not_committed --evidence …`"
     )
-    return Ambiguous(Problem(status=409, code="effect_ambiguous", detail=detail))
+    fields = {name: effect[name] for name in ("state", "fence", "begun_by", "downstream_key")}
+    return Ambiguous(problem_here("effect_ambiguous", detail, **fields))

@@ -14,3 +14,10 @@ def because(rule: str | None, reason: str | None) -> str:
         return reason or "no rule matched"
     own = f": {reason}" if reason and reason != matched(rule) else ""
     return f"rule {rule}{own}"
+
+
+def denial(topic: str, rule: str | None, reason: str | None, *, has_rules: bool) -> str:
+    """That the policy denies a topic, why, and the next step."""
+    if not has_rules:
+        return f"no rules are in force, so {topic} is denied; set a policy with PUT /api/v1/policy"
+    return f"the policy denies {topic} ({because(rule, reason)}); see why with POST /api/v1/policy/evaluate"
