@@ -61,6 +61,42 @@ def test_a_pin_that_is_none_is_a_usage_error(terminal: Terminal, pin: str) -> No
     assert terminal("grant", "refund", "--pin", pin).code == 2
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("9007199254740993", "write it as a string, in double quotes: '\"9007199254740993\"'"),
+        ("1e400", "in double quotes"),
+        ("0.10000000000000000001", "in double quotes"),
+        ('{"a": 1, "a": 2}', "duplicate key 'a'"),
+        ('[{"b": 12345678901234567890}]', "/0/b: whole number outside"),
+        ('"\\ud800"', "half of a surrogate pair"),
+        ("[" * 5000 + "]" * 5000, "nested deeper than 64"),
+    ],
+)
+def test_json_that_cannot_be_kept_is_no_pin_on_its_text(terminal: Terminal, value: str, said: str) -> None:
+    ended = terminal("grant", "refund", "--pin", f"a={value}")
+    assert (ended.code, said in ended.err) == (2, True), ended.err
+    assert terminal("grants", "--json").json["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("value", "pinned"),
+    [
+        ('"9007199254740993"', "9007199254740993"),
+        ("9007199254740991", 9007199254740991),
+        ("9007199254740993 apples", "9007199254740993 apples"),
+        ("NaN", "NaN"),
+        ("v1.0", "v1.0"),
+        ("[draft] fix", "[draft] fix"),
+        ("007", "007"),
+    ],
+)
+def test_a_pin_on_a_text_needs_no_quotes_unless_it_is_json(
+    terminal: Terminal, value: str, pinned: object
+) -> None:
+    assert terminal("grant", "refund", "--pin", f"a={value}", "--json").json["pins"] == {"a": pinned}
+
+
 def test_a_grant_is_signed_here_and_its_key_goes_nowhere(terminal: Terminal, key: Ed25519PrivateKey) -> None:
     terminal("signer", "require", "*")
     assert terminal("grant", "deploy").code == 1

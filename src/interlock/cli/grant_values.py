@@ -6,11 +6,13 @@ import re
 from argparse import ArgumentTypeError
 from typing import Any
 
+from interlock.cli.values import json_or_text
+
 _PIN = re.compile(r"([^<>=~]+)(<=|=|~)(.*)", re.DOTALL)
 
 
 def pin(text: str) -> tuple[str, Any]:
-    """`repo=billing`, `amount_cents<=500` or `branch~fix/*`; a value is JSON if it looks like it, else text."""
+    """`repo=billing`, `amount_cents<=500` or `branch~fix/*`; a value is JSON if it is JSON, else text."""
     found = _PIN.fullmatch(text)
     if found is None:
         raise ArgumentTypeError(f"{text!r} is not a pin; write PATH=VALUE, PATH<=NUMBER or PATH~GLOB")
@@ -42,10 +44,5 @@ def _number(text: str, value: str) -> int | float:
 
 
 def _exact(value: str) -> Any:
-    from interlock.codec.strict import JsonRefused, parse
-
-    try:
-        found = parse(value.encode())
-    except JsonRefused:
-        return value
+    found = json_or_text(value)
     return {"exact": found} if isinstance(found, dict) else found

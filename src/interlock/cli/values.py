@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 _TOPIC = re.compile(r"[A-Za-z0-9_\-]+(\.[A-Za-z0-9_\-]+)*")
+_SHOWN_MAX = 60
 _API_KEY = re.compile(r"il_[0-9a-f]{16}_")
 
 
@@ -116,6 +117,22 @@ def json_value(text: str) -> JsonValue:
         raise ArgumentTypeError(f"{reason}{advice}") from None
 
 
+def json_or_text(text: str) -> JsonValue:
+    """JSON if it is JSON, else the text itself. JSON that cannot be kept as it was written is neither."""
+    from interlock.codec.strict import JsonRefused, parse
+
+    try:
+        return parse(text.encode())
+    except JsonRefused as refused:
+        if not _is_json(text):
+            return text
+        first = refused.faults[0]
+        where = f"{first.path}: " if first.path else ""
+        shown = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+        quoted = "" if text.startswith(("[", "{", '"')) else f", in double quotes: '\"{shown}\"'"
+        raise ArgumentTypeError(f"{shown!r} cannot be kept as it is: {where}{first.reason}{quoted}") from None
+
+
 def read_bytes(path: str) -> bytes:
     """The content of a file; `-` is stdin."""
     if path == "-":
@@ -128,3 +145,19 @@ def read_bytes(path: str) -> bytes:
 
 def _stdin() -> bytes:
     return sys.stdin.buffer.read()
+
+
+def _is_json(text: str) -> bool:
+    """Whether it is JSON by its grammar alone, whatever its numbers and keys."""
+    import json
+
+    def constant(name: str) -> None:
+        raise ValueError(f"{name} is not JSON")
+
+    try:
+        json.loads(text, parse_constant=constant, parse_int=str, parse_float=str)
+    except ValueError:
+        return False
+    except RecursionError:
+        return True
+    return True
