@@ -84,6 +84,7 @@ SECTIONS: tuple[Section, ...] = (
         (
             Entry("serve", "serve", "run the server"),
             Entry("exec", "exec", "run a command once, under a grant or an approval"),
+            Entry("claim", "claiming", "take one use of a grant, for what you do yourself"),
             Entry("worker", "worker", "run a command for each job that may run"),
             Entry("doctor", "doctor", "look for trouble, and say what to do about it"),
             Entry("runs", "runs", "list runs; take a slot, keep it, give it back"),
