@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+from datetime import UTC, datetime
 
 import pytest
 
+from interlock.api.listing import moment_and_id
+from interlock.grants.model import GRANT_USES, SIGNERS, GrantUse, Signer
+from interlock.grants.queries import list_signers, list_uses
 from interlock.store.contract import Store
 from interlock.store.paging import page_of
 from tests.conformance.places import Place
@@ -85,3 +90,48 @@ async def test_a_page_is_filled_up_and_the_last_one_says_so(store: Store) -> Non
     assert await turn_pages(store, "t", 2) == [["c3", "c2"], ["c1", "c0"]]
     assert await turn_pages(store, "t", 3) == [["c3", "c2", "c1"], ["c0"]]
     assert await turn_pages(store, "t", 4) == [["c3", "c2", "c1", "c0"]]
+
+
+async def test_uses_and_signers_are_listed_newest_first_whatever_their_ids(store: Store) -> None:
+    uses = [use(number) for number in (1, 9, 10, 11)]
+    signers = [signer(name, day) for name, day in (("c", 1), ("a", 2), ("d", 2), ("b", 3))]
+    stored = [*((GRANT_USES, each) for each in uses), *((SIGNERS, each) for each in signers)]
+    await store.transact(carrying(changes(*stored)))
+
+    first = await list_uses(store, "t", "gnt_1", before=None, limit=3)
+    rest = await list_uses(store, "t", "gnt_1", before=int(first.next_cursor or 0), limit=3)
+    newest = await list_signers(store, "t", before=None, limit=2)
+    oldest = await list_signers(store, "t", before=moment_and_id(newest.next_cursor), limit=2)
+
+    assert [each.use for each in (*first.items, *rest.items)] == [11, 10, 9, 1]
+    assert rest.next_cursor is None
+    assert [each.person for each in (*newest.items, *oldest.items)] == ["b", "d", "a", "c"]
+    assert oldest.next_cursor is None
+
+
+def use(number: int) -> GrantUse:
+    return GrantUse(
+        tenant="t",
+        id=hashlib.sha256(str(number).encode()).hexdigest(),
+        version=1,
+        grant_id="gnt_1",
+        task="deploy",
+        execution_id=f"run-{number}",
+        use=number,
+        fence=number,
+        claimed_by="bot",
+        claimed_at=datetime(2030, 1, 1, tzinfo=UTC),
+        args_digest="",
+    )
+
+
+def signer(name: str, day: int) -> Signer:
+    return Signer(
+        tenant="t",
+        id=f"SHA256:{name}",
+        version=1,
+        person=name,
+        public_key="",
+        added_at=datetime(2030, 1, day, tzinfo=UTC),
+        added_by="root",
+    )

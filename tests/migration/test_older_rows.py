@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from interlock.approvals.model import Approval, ApprovalState, Requirement
+from interlock.grants.model import GRANT_USES, SIGNERS, GrantUse, Signer
 from interlock.jobs.holds import JobLease
 from interlock.jobs.model import JOBS, RANKS, Action, Job, JobState, Priority, TargetRef, Verdict
 from interlock.kernel.record import Kind, Record, micros
@@ -24,7 +25,7 @@ from tests.migration.test_opening import reopened
 
 AT = datetime(2026, 5, 1, 12, 0, 0, 123_456, tzinfo=UTC)
 NEWEST = len(migrations("sqlite"))
-WORKERS_SINCE, LEASES_SINCE, TARGETS_SINCE = 2, 5, 6
+WORKERS_SINCE, LEASES_SINCE, TARGETS_SINCE, GRANTS_SINCE = 2, 5, 6, 7
 
 Row = tuple[Kind[Any], Record]
 
@@ -127,10 +128,50 @@ def lease_rows() -> list[Row]:
     ]
 
 
+def grant_rows() -> list[Row]:
+    """Two uses of a grant, and two keys: one that came on the second."""
+    uses: list[Row] = [
+        (
+            GRANT_USES,
+            GrantUse(
+                tenant="default",
+                id=f"{number:064x}",
+                version=1,
+                grant_id="gnt_1",
+                task="deploy",
+                execution_id='run "use":7',
+                use=number,
+                fence=number,
+                claimed_by="bot",
+                claimed_at=AT,
+                args_digest="sha256:1",
+            ),
+        )
+        for number in (1, 2)
+    ]
+    signers: list[Row] = [
+        (
+            SIGNERS,
+            Signer(
+                tenant="default",
+                id=f"SHA256:{name}",
+                version=1,
+                person=name,
+                public_key="AAAA",
+                added_at=added_at,
+                added_by="root",
+            ),
+        )
+        for name, added_at in (("ada", AT), ("eve", AT.replace(microsecond=0)))
+    ]
+    return [*uses, *signers]
+
+
 def rows_of(schema: int) -> list[Row]:
     """What may be there under a schema."""
     worked = worked_rows() if schema >= WORKERS_SINCE else []
-    return [*first_rows(), *worked, *(lease_rows() if schema >= LEASES_SINCE else [])]
+    leased = lease_rows() if schema >= LEASES_SINCE else []
+    return [*first_rows(), *worked, *leased, *(grant_rows() if schema >= GRANTS_SINCE else [])]
 
 
 async def write(place: Place, rows: Sequence[Row]) -> None:

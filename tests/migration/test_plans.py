@@ -24,6 +24,7 @@ OVER: Mapping[str, Mapping[str, str]] = {
     "jobs": {"state": "'SUCCEEDED'", "topic": "'common'"},
     "grants": {"state": "'spent'", "task": "'deploy'", "standing": "0"},
     "grant_uses": {"grant_id": "'g' || n"},
+    "signers": {},
     "runs": {"state": "'completed'", "workflow": "'nightly'"},
     "effects": {"state": "'COMMITTED'"},
     "leases": {"resource": "'r' || n", "owner": "'bot'"},
@@ -59,6 +60,8 @@ FILLINGS = {"over": OVER, "live": LIVE, "delayed": DELAYED}
 ASKED: Mapping[str, Any] = {
     "tenant": "default",
     "before": "~",
+    "before_at": 2**62,
+    "before_id": "~",
     "after": "",
     "limit": 51,
     "now": 1,

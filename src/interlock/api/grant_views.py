@@ -38,7 +38,7 @@ class UseView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrantView(msgspec.Struct, frozen=True, kw_only=True):
-    """A grant. `state` is by the clock: past `expires_at` it is expired. `claims` are some of its uses."""
+    """A grant. `state` is by the clock: past `expires_at` it is expired. `claims` are the newest of its uses."""
 
     id: str
     grant_id: str
@@ -126,7 +126,7 @@ def grant_view(grant: Grant, now: datetime, claims: Sequence[GrantUse] = ()) -> 
         revoked_at=grant.revoked_at,
         revoked_by=grant.revoked_by,
         tally=TallyView(**grant.tally(now)),
-        claims=[use_view(use) for use in sorted(claims, key=lambda use: use.use)],
+        claims=[use_view(use) for use in claims],
     )
 
 

@@ -18,7 +18,7 @@ from interlock.api.grant_views import (
 )
 from interlock.api.identity import Name
 from interlock.api.jobs import READERS
-from interlock.api.listing import Page, PageQuery, id_cursor
+from interlock.api.listing import Page, PageQuery, id_cursor, position
 from interlock.api.naming import LINE
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problem import invalid
@@ -178,7 +178,7 @@ async def uses(call: Asked[PageQuery, None]) -> Reply:
     grant = await queries.read_grant(store, tenant, call.path["grant_id"])
     if grant is None:
         raise NotFound("grant", call.path["grant_id"])
-    found = await queries.list_uses(store, tenant, grant.id, before=query.cursor, limit=query.limit)
+    found = await queries.list_uses(store, tenant, grant.id, before=position(query.cursor), limit=query.limit)
     return Reply(200, Page(items=[use_view(use) for use in found.items], next_cursor=found.next_cursor))
 
 
@@ -273,11 +273,11 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="get_grant", method="GET", path="/api/v1/grants/{grant_id}", tag=_TAG, roles=READERS,
-        parameters=_GRANT_ID, summary="Read a grant, with some of its uses", answers={200: GrantView}, answer=read,
+        parameters=_GRANT_ID, summary="Read a grant, with its newest uses", answers={200: GrantView}, answer=read,
     ),
     Operation(
         id="grant_uses", method="GET", path="/api/v1/grants/{grant_id}/uses", tag=_TAG, roles=READERS,
-        parameters=_GRANT_ID, summary="List the uses of a grant", query=PageQuery,
+        parameters=_GRANT_ID, summary="List the uses of a grant, newest first", query=PageQuery,
         answers={200: Page[UseView]}, answer=uses,
     ),
     Operation(

@@ -64,5 +64,16 @@ def position(cursor: str | None) -> int | None:
     return int(cursor)
 
 
+def moment_and_id(cursor: str | None) -> tuple[int, str] | None:
+    """A cursor that is a moment and an id, as lists by time use whose ids do not tell it; None starts at the newest."""
+    if cursor is None:
+        return None
+    moment, _, record_id = cursor.partition("-")
+    found = position(moment)
+    if found is None or not record_id:
+        raise _strange_cursor()
+    return found, record_id
+
+
 def _strange_cursor() -> ProblemError:
     return invalid(Fault("query/cursor", "is not one that this list returned; start without a cursor"))

@@ -9,7 +9,7 @@ import msgspec
 from interlock.api.grant_views import SignerView, TermsView, signer_view
 from interlock.api.identity import Name
 from interlock.api.jobs import READERS
-from interlock.api.listing import Page, PageQuery
+from interlock.api.listing import Page, PageQuery, moment_and_id
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.service_calls import Asked, caller_of, decide
 from interlock.grants import queries
@@ -53,7 +53,7 @@ async def revoke(call: Asked[None, None]) -> Answer:
 async def listed(call: Asked[PageQuery, None]) -> Reply:
     query = call.query
     found = await queries.list_signers(
-        call.services.store, call.caller.tenant, after=query.cursor, limit=query.limit
+        call.services.store, call.caller.tenant, before=moment_and_id(query.cursor), limit=query.limit
     )
     items = [signer_view(signer) for signer in found.items]
     return Reply(200, Page(items=items, next_cursor=found.next_cursor))
@@ -94,7 +94,8 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="list_signers", method="GET", path="/api/v1/signers", tag=_TAG, roles=READERS, query=PageQuery,
-        summary="List the keys that grants may be signed with", answers={200: Page[SignerView]}, answer=listed,
+        summary="List the keys that grants may be signed with, newest first",
+        answers={200: Page[SignerView]}, answer=listed,
     ),
     Operation(
         id="add_signer", method="POST", path="/api/v1/signers", tag=_TAG, roles=("admin",), body=SignerBody,

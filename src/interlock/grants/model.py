@@ -171,9 +171,19 @@ GRANTS = Kind(
     ),
 )
 GRANT_USES = Kind(
-    "grant_use", GrantUse, table="grant_uses", columns=("grant_id",), values=lambda use: (use.grant_id,)
+    "grant_use",
+    GrantUse,
+    table="grant_uses",
+    columns=("grant_id", "number"),
+    values=lambda use: (use.grant_id, use.use),
 )
-SIGNERS = Kind("signer", Signer, table="signers", columns=("person",), values=lambda signer: (signer.person,))
+SIGNERS = Kind(
+    "signer",
+    Signer,
+    table="signers",
+    columns=("person", "added_at"),
+    values=lambda signer: (signer.person, micros(signer.added_at)),
+)
 GRANT_TERMS = Kind("grant_terms", GrantTerms, table="grant_terms")
 
 

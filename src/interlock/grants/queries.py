@@ -23,6 +23,8 @@ from interlock.store.contract import Store, cut
 from interlock.store.paging import NEWEST, Records, page_of
 from interlock.store.unreadable import readable
 
+_LAST = 2**62  # more than any use's number, and after any moment
+
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the uses of some grants. `claimed` counts recorded uses, not what the grants say.
@@ -71,20 +73,28 @@ async def list_grants(
 
 
 async def list_uses(
-    store: Store, tenant: str, grant_id: str, *, before: str | None, limit: int
+    store: Store, tenant: str, grant_id: str, *, before: int | None, limit: int
 ) -> Records[GrantUse]:
-    """Uses of one grant, a page at a time."""
-    params = {"tenant": tenant, "grant_id": grant_id}
-    return await page_of(store, GRANT_USES, "grants.list_uses", params, before, limit)
+    """Uses of one grant, newest first; the cursor is the number to go on from."""
+    params = {
+        "tenant": tenant,
+        "grant_id": grant_id,
+        "before": _LAST if before is None else before,
+        "limit": limit + 1,
+    }
+    page, cursor = cut(await store.query("grants.list_uses", params), limit, lambda row: str(row[0]))
+    return Records(readable(GRANT_USES, (row[1] for row in page)), cursor)
 
 
-async def list_signers(store: Store, tenant: str, *, after: str | None, limit: int) -> Records[Signer]:
-    """Signers by fingerprint."""
-    rows = await store.query(
-        "grants.list_signers", {"tenant": tenant, "after": after or "", "limit": limit + 1}
-    )
-    found = readable(SIGNERS, (row[0] for row in rows))
-    return Records(*cut(found, limit, lambda signer: signer.id, rows=len(rows)))
+async def list_signers(
+    store: Store, tenant: str, *, before: tuple[int, str] | None, limit: int
+) -> Records[Signer]:
+    """Signers, newest first; the cursor is the moment and the fingerprint to go on from."""
+    moment, fingerprint = before or (_LAST, NEWEST)
+    params = {"tenant": tenant, "before_at": moment, "before_id": fingerprint, "limit": limit + 1}
+    rows = await store.query("grants.list_signers", params)
+    page, cursor = cut(rows, limit, lambda row: f"{row[0]}-{row[1]}")
+    return Records(readable(SIGNERS, (row[2] for row in page)), cursor)
 
 
 async def read_ledger(store: Store, tenant: str, *, now: datetime, before: str | None, limit: int) -> Ledger:

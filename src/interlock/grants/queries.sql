@@ -53,9 +53,9 @@ SELECT body FROM (
 ) AS both_kinds ORDER BY id DESC LIMIT :limit;
 
 -- name: list_uses
--- Uses of one grant, in no particular order that callers may rely on.
-SELECT body FROM grant_uses WHERE tenant = :tenant AND grant_id = :grant_id AND id < :before
-ORDER BY id DESC LIMIT :limit;
+-- Uses of one grant with their numbers, newest first.
+SELECT number, body FROM grant_uses WHERE tenant = :tenant AND grant_id = :grant_id AND number < :before
+ORDER BY number DESC LIMIT :limit;
 
 -- name: account_grants
 -- A tenant's grants, newest first, each with how many uses of it are recorded.
@@ -63,5 +63,7 @@ SELECT g.body, (SELECT count(*) FROM grant_uses u WHERE u.tenant = g.tenant AND 
 FROM grants g WHERE g.tenant = :tenant AND g.id < :before ORDER BY g.id DESC LIMIT :limit;
 
 -- name: list_signers
--- A tenant's signers by fingerprint.
-SELECT body FROM signers WHERE tenant = :tenant AND id > :after ORDER BY id LIMIT :limit;
+-- A tenant's signers with when they came, newest first.
+SELECT added_at, id, body FROM signers
+WHERE tenant = :tenant AND (added_at < :before_at OR (added_at = :before_at AND id < :before_id))
+ORDER BY added_at DESC, id DESC LIMIT :limit;

@@ -67,7 +67,7 @@ def grants(
 
 
 def grant_get(session: Session, grant_id: str) -> Flow[Grant]:
-    """Read one grant, with some of its uses."""
+    """Read one grant, with the newest of its uses."""
     return (yield from fetch(session, path("grants", grant_id), Grant))
 
 
@@ -133,7 +133,7 @@ def claim_or_refuse(
 
 
 def signers(session: Session, *, limit: int | None = None, cursor: str | None = None) -> Flow[Page[Signer]]:
-    """List the keys that grants may be signed with."""
+    """List the keys that grants may be signed with, newest first."""
     return (yield from fetch(session, path("signers"), Page[Signer], {"limit": limit, "cursor": cursor}))
 
 
