@@ -26,6 +26,7 @@ from tests.migration.test_opening import reopened
 AT = datetime(2026, 5, 1, 12, 0, 0, 123_456, tzinfo=UTC)
 NEWEST = len(migrations("sqlite"))
 WORKERS_SINCE, LEASES_SINCE, TARGETS_SINCE, GRANTS_SINCE = 2, 5, 6, 7
+UNORDERED_UNTIL = 17
 
 Row = tuple[Kind[Any], Record]
 
@@ -213,6 +214,23 @@ async def test_every_column_of_an_older_row_says_what_its_record_says(
         assert kind.decode(body) == record
         expected = dict(zip(names, kind.row(record)[4:], strict=True))
         assert dict(zip(names, found, strict=True)) == expected, record.id
+
+
+@pytest.mark.parametrize("body", ["", "not JSON", "{}", '{"use":"x","added_at":"soon"}', "[1]"])
+async def test_a_body_that_somebody_broke_does_not_stop_an_upgrade(
+    empty_place: Place, program_knows: Knows, body: str
+) -> None:
+    program_knows(lambda every: every[:UNORDERED_UNTIL])
+    await reopened(empty_place)
+    await write(empty_place, grant_rows())
+    for table in ("grant_uses", "signers"):
+        await empty_place.rows(f"UPDATE {table} SET body = {_literal(body)}")
+    program_knows(lambda every: every)
+
+    await reopened(empty_place)
+
+    assert [tuple(row) for row in await empty_place.rows("SELECT number FROM grant_uses")] == [(0,), (0,)]
+    assert [tuple(row) for row in await empty_place.rows("SELECT added_at FROM signers")] == [(0,), (0,)]
 
 
 @pytest.mark.parametrize("older", [1, 2])
