@@ -32,15 +32,15 @@ from interlock.api import (
     webhook_views,
     workers,
 )
-from interlock.sdk import admission_models, grant_models, lease_models, models, shared_work
+from interlock.sdk import admission_models, approval_models, grant_models, lease_models, models, shared_work
 from interlock.sdk.operations import events as event_models
 
 PAIRS: list[tuple[Any, Any]] = [
     (views.JobView, models.Job),
     (claims.ClaimedView, models.Claimed),
     (workers.RenewedView, models.Renewed),
-    (approval_views.RequestView, models.ApprovalRequest),
-    (approvals.DecidedView, models.Review),
+    (approval_views.RequestView, approval_models.ApprovalRequest),
+    (approvals.DecidedView, approval_models.Review),
     (audit.EntryView, models.AuditEntry),
     (policy.SimulatedView, models.Simulation),
     (admission_views.RunView, models.Run),

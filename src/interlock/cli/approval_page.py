@@ -12,7 +12,8 @@ from interlock.cli.output import Cell, Column, painted, say, say_fields, say_tab
 from interlock.cli.wording import counted, exactly, listed, pretty, safe, safe_lines, when
 
 if TYPE_CHECKING:
-    from interlock.sdk.models import Approval, ApprovalItem, ApprovalRequest, Evidence, Job, Revision, Vote
+    from interlock.sdk.approval_models import ApprovalItem, ApprovalRequest
+    from interlock.sdk.models import Approval, Evidence, Job, Revision, Vote
 
 
 def say_approvals(jobs: Sequence[ApprovalItem]) -> None:

@@ -44,7 +44,7 @@ def run_approvals(args: Namespace) -> int:
     from interlock.cli.approval_page import say_approvals
     from interlock.cli.connection import connected, listing, more, typed
     from interlock.cli.output import say, say_json
-    from interlock.sdk.models import ApprovalItem
+    from interlock.sdk.approval_models import ApprovalItem
 
     query = {"state": None if args.state == "all" else args.state}
     with connected(args) as client:
@@ -65,7 +65,7 @@ def run_approval(args: Namespace) -> int:
     from interlock.cli.approval_page import say_approval
     from interlock.cli.connection import connected, typed
     from interlock.cli.output import say_json
-    from interlock.sdk.models import ApprovalRequest
+    from interlock.sdk.approval_models import ApprovalRequest
 
     with connected(args) as client:
         found = client.call("GET", "approvals", args.id)

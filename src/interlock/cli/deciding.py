@@ -10,7 +10,8 @@ from interlock.cli.options import Parser, as_json, connecting, wants_json
 from interlock.cli.values import json_value
 
 if TYPE_CHECKING:
-    from interlock.sdk.models import Job, Review
+    from interlock.sdk.approval_models import Review
+    from interlock.sdk.models import Job
 
 
 def declare_approve() -> Parser:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from interlock.sdk.approval_models import ApprovalItem, ApprovalRequest, Review
 from interlock.sdk.calls import change, fetch, path
 from interlock.sdk.flow import Flow
-from interlock.sdk.models import ApprovalItem, ApprovalRequest, Job, Page, Review
+from interlock.sdk.models import Job, Page
 from interlock.sdk.session import Session
 
 

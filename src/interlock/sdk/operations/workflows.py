@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from interlock.sdk.approval_models import Review
 from interlock.sdk.calls import change, fetch, path
 from interlock.sdk.flow import Flow
-from interlock.sdk.models import Review, Run
+from interlock.sdk.models import Run
 from interlock.sdk.session import Session
 
 
