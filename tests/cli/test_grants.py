@@ -53,7 +53,7 @@ def test_a_listing_that_goes_on_stays_narrowed(terminal: Terminal) -> None:
     for _ in range(2):
         terminal("grant", "refund")
     said = terminal("grants", "--task", "refund", "--state", "open", "--limit", "1")
-    assert "interlock grants --task refund --state open --cursor gnt_" in said.out
+    assert "interlock grants --task refund --state open --limit 1 --cursor gnt_" in said.out
 
 
 @pytest.mark.parametrize("pin", ["cents", "<=5", "cents<=many", "=x"])
