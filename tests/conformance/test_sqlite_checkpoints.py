@@ -107,6 +107,31 @@ async def test_small_commits_are_copied_several_at_a_time(
             assert 1 < len(copied) <= 1 + log_pages(sqlite_place) // 100
 
 
+async def test_what_another_process_copies_is_not_copied_again(
+    sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = copied_by(monkeypatch, step=50)
+    store = sqlite_place.store()
+    async with serving(store) as server:
+        await commit(server, 1)
+        await nobody_copies(store)
+        copied.clear()  # what was there from the beginning
+        with closing(apsw.Connection(str(sqlite_place.path))) as other:
+            for _ in range(COMMITS):
+                # It goes along, so that the log can be copied and does not begin again.
+                other.execute("BEGIN; SELECT count(*) FROM batches").fetchall()
+                await commit(server, 1)
+                other.execute("COMMIT; BEGIN; SELECT count(*) FROM batches").fetchall()
+                with closing(apsw.Connection(str(sqlite_place.path))) as copying:
+                    copying.execute("SELECT count(*) FROM batches").fetchall()
+                    copy_back(copying)  # type: ignore[arg-type]
+                await commit(server, 1)
+                other.execute("COMMIT")
+            await nobody_copies(store)
+            assert log_pages(sqlite_place) > 200
+            assert copied == []
+
+
 async def test_a_log_that_begins_again_is_copied_again(
     sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,13 +9,20 @@ import threading
 from pathlib import Path
 from queue import SimpleQueue
 
-from interlock.store.sqlite_driver import OK, WAL_PAGES_MAX, Database, connect_durably, copy_back
+from interlock.store.sqlite_driver import (
+    OK,
+    WAL_PAGES_MAX,
+    Database,
+    connect_durably,
+    copy_back,
+    pages_to_copy,
+)
 
 # From so many pages on, what is new is copied while others commit. Only a log that nobody writes to for a moment can be
 # copied whole, and begun again: in one that has become too long a COMMIT copies what is left.
 _PAGES_MIN = WAL_PAGES_MAX // 4
 # A copy syncs both files, however little there is to copy, and takes the processor from whoever commits meanwhile.
-_PAGES_STEP = 200
+_PAGES_STEP = 500
 
 
 class Checkpoints:
@@ -60,8 +67,10 @@ class Checkpoints:
                 copy_back(writer)
             elif pages >= max(_PAGES_MIN, self._asked_at + _PAGES_STEP):
                 self._asked_at = pages
-                self._is_copying = True
-                self._asked.put(item=True)
+                # Each of the processes that share a log sees it grow; one that copies does it for all.
+                if pages_to_copy(writer) >= _PAGES_STEP:
+                    self._is_copying = True
+                    self._asked.put(item=True)
         return OK
 
     def _copy(self, database: Database) -> None:
