@@ -57,6 +57,19 @@ QUESTIONS = {"policy_evaluate", "policy_simulate", "check_lease"}
 ROUTES: list[tuple[str, tuple[Any, ...], dict[str, Any], Response, tuple[str, str, str, Any]]] = [
     ("job", ("job_1",), {}, JOB, ("GET", "/api/v1/jobs/job_1", "", None)),
     (
+        "set_grant_terms",
+        (["deploy", "pay*"],),
+        {},
+        success(
+            signed_tasks=["deploy", "pay*"],
+            tenant="t",
+            approver="ann",
+            nonce="gnt_1",
+            now="2026-01-01T00:00:00Z",
+        ),
+        ("PUT", "/api/v1/grants/terms", "", {"signed_tasks": ["deploy", "pay*"]}),
+    ),
+    (
         "jobs",
         (),
         {"state": "PENDING", "limit": 5},

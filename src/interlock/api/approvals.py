@@ -58,7 +58,7 @@ class ApprovalsQuery(PageQuery, frozen=True, kw_only=True):
 
 
 class DecidedView(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a decision. `votes` counts the people whose yes counts now."""
+    """What became of a decision. `votes` counts the people whose yes counts, or did when it was decided."""
 
     outcome: str
     job_id: str

@@ -29,10 +29,12 @@ def foresight_reads(job: Job) -> Reads:
 
 def foresee(world: World, job: Job, approval: Approval) -> Foreseen:
     """What a yes by somebody who may decide would meet now."""
-    agreed = len(people_who_agree(world, job, approval))
-    return Foreseen(
-        votes_needed=max(0, approval.requirement.quorum - agreed), obstacle=_obstacle(world, job, approval)
-    )
+    return Foreseen(votes_needed=votes_needed(world, job, approval), obstacle=_obstacle(world, job, approval))
+
+
+def votes_needed(world: World, job: Job, approval: Approval) -> int:
+    """How many more people must agree, not counting votes that no longer count."""
+    return max(0, approval.requirement.quorum - len(people_who_agree(world, job, approval)))
 
 
 def _obstacle(world: World, job: Job, approval: Approval) -> str | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from interlock.approvals.eligibility import eligibility_reads, people_able, people_who_agree
-from interlock.approvals.foreseeing import foresight_reads
+from interlock.approvals.eligibility import eligibility_reads, people_able
+from interlock.approvals.foreseeing import foresight_reads, votes_needed
 from interlock.approvals.model import Approval, ApprovalState
 from interlock.identity.model import PRINCIPALS
 from interlock.identity.queries import list_people
@@ -55,7 +55,7 @@ async def count_votes_needed(store: Store, jobs: Sequence[Job], now: datetime) -
     reads = merge_reads([eligibility_reads(job) for job, approval in waiting if approval.votes])
     world = World(now, new_id)
     world.admit({key: await store.get(*key) for key in reads.see}, owned=())
-    return {job.id: _votes_needed(world, job, approval) for job, approval in waiting}
+    return {job.id: votes_needed(world, job, approval) for job, approval in waiting}
 
 
 async def count_people_able(store: Store, world: World, job: Job, approval: Approval) -> int | None:
@@ -74,11 +74,6 @@ async def count_people_able(store: Store, world: World, job: Job, approval: Appr
     owners = {PRINCIPALS.key(job.tenant, each.person) for each in people}
     world.admit({key: None for key in owners if not world.knows(key)}, owned=())
     return len(people_able(world, job, approval, people))
-
-
-def _votes_needed(world: World, job: Job, approval: Approval) -> int:
-    agreed = len(people_who_agree(world, job, approval)) if approval.votes else 0
-    return max(0, approval.requirement.quorum - agreed)
 
 
 def _state_at(job: Job, now: datetime) -> ApprovalState | None:

@@ -54,7 +54,7 @@ def run_approvals(args: Namespace) -> int:
     elif page["items"]:
         say_approvals(typed(page["items"], list[ApprovalItem]))
         command = f"interlock approvals --state {args.state}"
-        say(*filter(None, [more(page, command, args=args)]))
+        say(*filter(None, [more(page, command, args)]))
     else:
         say(_nothing(args.state))
     return Exit.DONE

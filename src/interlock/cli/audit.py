@@ -39,7 +39,7 @@ def run_audit(args: Namespace) -> int:
         say_json(page)
     elif page["items"]:
         say_entries(typed(page["items"], list[AuditEntry]))
-        say(*filter(None, [more(page, "interlock audit", query, args=args)]))
+        say(*filter(None, [more(page, "interlock audit", args, query)]))
     else:
         say("no entries match" if any(query.values()) else "no entries yet; every change will be listed here")
     return Exit.DONE

@@ -66,7 +66,7 @@ def run_conflicts(args: Namespace) -> int:
         say_json(page)
     elif page["items"]:
         say_conflicts(typed(page["items"], list[Conflict]))
-        say(*filter(None, [more(page, "interlock conflicts", {**query, "state": args.state}, args=args)]))
+        say(*filter(None, [more(page, "interlock conflicts", args, {**query, "state": args.state})]))
     else:
         say("nothing collided; `interlock conflicts --state all` shows what was settled")
     return Exit.DONE

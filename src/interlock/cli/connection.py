@@ -89,11 +89,7 @@ def typed(value: object, kind: type[T]) -> T:
 
 
 def more(
-    page: Mapping[str, Any],
-    command: str,
-    query: Mapping[str, str | None] | None = None,
-    *,
-    args: Namespace | None = None,
+    page: Mapping[str, Any], command: str, args: Namespace, query: Mapping[str, str | None] | None = None
 ) -> str:
     """The line under a listing that goes on, with the same filters, as many and from the same place; or nothing.
 
@@ -102,15 +98,11 @@ def more(
     cursor = page.get("next_cursor")
     if not cursor:
         return ""
-    options = {**(query or {}), **(_options(args) if args else {}), "cursor": cursor}
-    return (
-        f"there are more: {command}{''.join(f' --{name} {quote(to)}' for name, to in options.items() if to)}"
-    )
-
-
-def _options(args: Namespace) -> dict[str, str | None]:
+    limit = str(args.limit) if args.limit != LIMIT_DEFAULT else None
     places = {name: without_password(given(args, name) or "") for name in ("url", "store")}
-    return {"limit": str(args.limit) if args.limit != LIMIT_DEFAULT else None, **places}
+    options = {**(query or {}), "limit": limit, **places, "cursor": cursor}
+    words = [f"--{name} {quote(value)}" for name, value in options.items() if value]
+    return " ".join(("there are more:", command, *words))
 
 
 def _client(args: Namespace) -> Interlock:

@@ -70,7 +70,7 @@ def run_effects(args: Namespace) -> int:
         say_json(page)
     elif page["items"]:
         say_effects(typed(page["items"], list[Effect]))
-        say(*filter(None, [more(page, "interlock effects", query, args=args)]))
+        say(*filter(None, [more(page, "interlock effects", args, query)]))
     else:
         none = "no effects yet; `interlock effect begin`, or `il.once(…)` in the SDK, records them"
         say("no effects match" if args.state else none)

@@ -123,7 +123,7 @@ def run_grants(args: Namespace) -> int:
         say_grant(typed(found, Grant))
     elif found["items"]:
         say_grants(typed(found["items"], list[Grant]))
-        say(*filter(None, [more(found, "interlock grants", query, args=args)]))
+        say(*filter(None, [more(found, "interlock grants", args, query)]))
     else:
         say("no grants; issue one with `interlock grant TASK`")
     return Exit.DONE

@@ -70,7 +70,7 @@ def run_jobs(args: Namespace) -> int:
         say_json(page)
     elif page["items"]:
         say_jobs(typed(page["items"], list[Job]))
-        say(*filter(None, [more(page, "interlock jobs", query, args=args)]))
+        say(*filter(None, [more(page, "interlock jobs", args, query)]))
     else:
         say(_nothing(args))
     return Exit.DONE

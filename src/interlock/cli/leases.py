@@ -94,7 +94,7 @@ def run_list(args: Namespace) -> int:
     elif page["items"]:
         say_leases(page["items"])
         command = f"interlock leases{' --live' if args.live else ''}"
-        say(*filter(None, [more(page, command, {**query, "live": None}, args=args)]))
+        say(*filter(None, [more(page, command, args, {**query, "live": None})]))
     else:
         none = "no leases match" if any((*query.values(), args.cursor)) else "no leases yet"
         say(f"{none}; take one with `interlock lease acquire RESOURCE`")

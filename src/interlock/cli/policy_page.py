@@ -130,7 +130,7 @@ def say_observed(page: Mapping[str, Any], args: Namespace) -> None:
         if job.decision
     ]  # fmt: skip
     say_table(columns, rows)
-    say(*filter(None, [more(page, "interlock policy observed", args=args)]))
+    say(*filter(None, [more(page, "interlock policy observed", args)]))
 
 
 def say_snapshots(page: Mapping[str, Any], active: str, args: Namespace) -> None:
@@ -157,7 +157,7 @@ def say_snapshots(page: Mapping[str, Any], active: str, args: Namespace) -> None
             for each in page["items"]
         ],
     )
-    say(*filter(None, [more(page, "interlock policy snapshots", args=args)]))
+    say(*filter(None, [more(page, "interlock policy snapshots", args)]))
 
 
 def _afterwards(evaluation: Evaluation) -> str:

@@ -62,7 +62,7 @@ def run_runs(args: Namespace) -> int:
         say_json(page)
     elif page["items"]:
         say_runs(typed(page["items"], list[Run]))
-        say(*filter(None, [more(page, "interlock runs", query, args=args)]))
+        say(*filter(None, [more(page, "interlock runs", args, query)]))
     else:
         say(_nothing(args))
     return Exit.DONE

@@ -51,7 +51,7 @@ def run_targets(args: Namespace) -> int:
         say_json(page)
     elif page["items"]:
         say_targets(typed(page["items"], list[Touched]))
-        say(*filter(None, [more(page, "interlock targets", query, args=args)]))
+        say(*filter(None, [more(page, "interlock targets", args, query)]))
     else:
         say("no targets; report a change with `interlock touch FILE`")
     return Exit.DONE

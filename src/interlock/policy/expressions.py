@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from cel_expr_python import cel  # pyright: ignore[reportMissingTypeStubs]
 
 from interlock.codec.strict import JsonValue
-from interlock.policy.bare_actor import compared_with_null, with_actors_named
+from interlock.policy.actors import compared_with_null, with_actors_named
 from interlock.policy.cost import Known, literal_patterns, seconds_at_most, unpriced
 from interlock.policy.facts import Extent, Unanswered, checked, extent_of
 from interlock.policy.syntax import Tree, names_in, read_tree

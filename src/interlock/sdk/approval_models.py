@@ -27,6 +27,7 @@ class ApprovalItem(Job, frozen=True, kw_only=True):
     `votes_needed` is how many more must agree, without votes that no longer count; None once it waits for nobody.
     """
 
+    job_id: str = ""
     votes_needed: int | None = None
 
 
@@ -50,7 +51,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Review(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one approve or reject; `votes` counts the people whose yes counts now.
+    """What became of one approve or reject; `votes` counts the people whose yes counts, or did when it was decided.
 
     `outcome` is `approved`, `rejected`, `vote_recorded`, `already_approved` or `already_rejected`.
     """

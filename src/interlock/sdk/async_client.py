@@ -61,6 +61,7 @@ class AsyncInterlock(ClientBase):
     grant_get = awaited(on_grants.grant_get)
     grant_revoke = awaited(on_grants.grant_revoke)
     grant_terms = awaited(on_grants.grant_terms)
+    set_grant_terms = awaited(on_grants.set_grant_terms)
     claim = awaited(on_grants.claim)
     signers = awaited(on_grants.signers)
     signer_add = awaited(on_grants.signer_add)

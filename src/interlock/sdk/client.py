@@ -64,6 +64,7 @@ class Interlock(ClientBase):
     grant_get = blocking(on_grants.grant_get)
     grant_revoke = blocking(on_grants.grant_revoke)
     grant_terms = blocking(on_grants.grant_terms)
+    set_grant_terms = blocking(on_grants.set_grant_terms)
     claim = blocking(on_grants.claim)
     signers = blocking(on_grants.signers)
     signer_add = blocking(on_grants.signer_add)

@@ -85,6 +85,12 @@ def grant_terms(session: Session) -> Flow[GrantTerms]:
     return (yield from fetch(session, path("grants", "terms"), GrantTerms))
 
 
+def set_grant_terms(session: Session, signed_tasks: Sequence[str]) -> Flow[GrantTerms]:
+    """Say which tasks need a signed grant: exact names or globs, and `*` for every task."""
+    body = {"signed_tasks": words(signed_tasks)}
+    return (yield from change(session, path("grants", "terms"), GrantTerms, body, key=None, method="PUT"))
+
+
 def claim(
     session: Session,
     task: str,

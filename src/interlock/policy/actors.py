@@ -1,4 +1,4 @@
-"""`actor` by itself in an expression means the actor's name, as it does in `when`.
+"""What `actor` means in an expression: by itself the actor's name, as it does in `when`, and nothing of it null.
 
 `actor` is a map (`id`, `kind`, `groups`, `owner`), so `actor == "bot"` would be false for everybody, and in a rule
 that denies nobody would notice. Wherever it is not used as a map it is therefore read as `actor.id`. For the same
@@ -15,6 +15,8 @@ _ACTOR = "actor"
 _NAME = ".id"
 _INDEX, _MEMBER = "_[_]", "@in"
 _EQUALITIES = ("_==_", "_!=_")
+_INSTEAD = {"owner": 'compare it with "", which it is for whoever has none'}
+_NOT = "leave this out"
 
 
 def with_actors_named(text: str, tree: Tree) -> str:
@@ -32,14 +34,13 @@ def compared_with_null(tree: Tree) -> list[tuple[int, str]]:
     for call in nodes_of(tree.root):
         if not isinstance(call, Call) or call.function not in _EQUALITIES or call.id in shadowed:
             continue
-        is_null = any(isinstance(each, Constant) and each.is_null for each in call.arguments)
-        for name in filter(None, map(_of_actor, call.arguments)) if is_null else ():
-            instead = (
-                'compare it with "", which it is for whoever has none'
-                if name == "owner"
-                else "leave this out"
-            )
-            found.append((tree.offsets.get(call.id, 0), f"actor.{name} is never null; {instead}"))
+        left, right = call.arguments
+        for compared, null in ((left, right), (right, left)):
+            name = _of_actor(compared)
+            if name is not None and isinstance(null, Constant) and null.is_null:
+                found.append(
+                    (tree.offsets.get(call.id, 0), f"actor.{name} is never null; {_INSTEAD.get(name, _NOT)}")
+                )
     return found
 
 
