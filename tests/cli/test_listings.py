@@ -23,7 +23,14 @@ def test_what_there_is_more_of_is_listed_with_the_same_filters(house: Terminal) 
     assert len(house(*words, "--json").json["items"]) == 1
 
 
-LISTINGS = [("jobs",), ("approvals",), ("audit",), ("policy", "snapshots"), ("leases", "--live")]
+LISTINGS = [
+    ("jobs",),
+    ("approvals",),
+    ("audit",),
+    ("policy", "snapshots"),
+    ("leases", "--live"),
+    ("workflows",),
+]
 
 
 @pytest.mark.parametrize("place", ["url", "store"])
@@ -43,6 +50,9 @@ def test_what_there_is_more_of_is_listed_from_the_same_place_by_the_command_as_i
     for name in ("a", "b"):
         terminal.submit()
         terminal("lease", "acquire", name)
+        terminal(
+            "workflow", "define", name, terminal.file("steps.yaml", "steps: [{id: s, topic: knowledge.read}]")
+        )
     terminal.forget("INTERLOCK_STORE")
     where = ("--url", server.url) if place == "url" else ("--store", sqlite_url)
 
@@ -56,6 +66,6 @@ def test_what_there_is_more_of_is_listed_from_the_same_place_by_the_command_as_i
 
 def test_what_there_is_more_of_is_listed_without_a_password() -> None:
     args = Namespace(limit=50, store="postgresql://ann:secret@db/interlock")
-    assert more({"next_cursor": "c"}, "interlock jobs", args=args) == (
+    assert more({"next_cursor": "c"}, "interlock jobs", args) == (
         "there are more: interlock jobs --store 'postgresql://ann:…@db/interlock' --cursor c"
     )

@@ -68,16 +68,17 @@ def declare_workflow() -> Parser:
 
 def run_workflows(args: Namespace) -> int:
     """List workflows."""
-    from interlock.cli.connection import connected
+    from interlock.cli.connection import connected, listing, more
     from interlock.cli.output import say, say_json
     from interlock.cli.workflow_page import say_workflows
 
     with connected(args) as client:
-        page = client.workflows(limit=args.limit, cursor=args.cursor)
+        page = listing(client, "workflows", limit=args.limit, cursor=args.cursor, query={})
     if wants_json(args):
         say_json(page)
     elif page["items"]:
         say_workflows(page["items"])
+        say(*filter(None, [more(page, "interlock workflows", args)]))
     else:
         say("no workflows yet; define one with `interlock workflow define ID steps.yaml`")
     return Exit.DONE
