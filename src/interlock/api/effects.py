@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from interlock.api.decoding import Spelled
 from interlock.api.effect_begin import BeginBody, FenceNumber, begin
 from interlock.api.effect_views import EffectView, ResultView, effect_view
 from interlock.api.jobs import READERS
@@ -30,14 +31,14 @@ _EVIDENCE_BYTES_MAX = 64 * 1024
 
 class CommitBody(Body, frozen=True, kw_only=True):
     fence: FenceNumber
-    result: Any = None
+    result: Spelled = None
 
 
 class FailBody(Body, frozen=True, kw_only=True):
     """`safe_to_retry` says that it surely did not happen; if nobody can tell, it is ambiguous."""
 
     fence: FenceNumber
-    error: Any
+    error: Spelled
     safe_to_retry: bool = False
 
 
@@ -45,8 +46,8 @@ class ResolveBody(Body, frozen=True, kw_only=True):
     """What happened, and how you know: a text or an object. `result` is what a replay returns."""
 
     outcome: Outcome
-    evidence: Any
-    result: Any = None
+    evidence: Spelled
+    result: Spelled = None
 
 
 class EffectsQuery(PageQuery, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from interlock.api.audit import EntryView, entries_page, entry_query
+from interlock.api.decoding import Spelled
 from interlock.api.listing import Page, PageQuery, id_cursor
 from interlock.api.naming import LINE, TargetKey
 from interlock.api.operations import Answer, Body, Operation, Query, Reply
@@ -72,7 +73,7 @@ class SubmitBody(Body, frozen=True, kw_only=True):
     """A proposed action. With `approval`, people decide also where the policy alone would release it."""
 
     topic: Topic
-    payload: Any
+    payload: Spelled
     env: Text = ""
     channel: Text = ""
     labels: Annotated[dict[Label, Text], msgspec.Meta(max_length=64)] = msgspec.field(

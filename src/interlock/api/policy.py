@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from interlock.api.decoding import Spelled
 from interlock.api.jobs import READERS, SubmitBody, action_of
 from interlock.api.listing import LIMIT_MAX, Page, PageQuery, id_cursor, position
 from interlock.api.operations import Answer, Body, Operation, RawBody, Reply
@@ -21,9 +22,23 @@ from interlock.identity.refusals import NotFound
 from interlock.jobs import queries as job_queries
 from interlock.jobs.model import Job
 from interlock.policy import queries
-from interlock.policy.asking import Asking, Change, Explained, explain, simulate
+from interlock.policy.asking import (
+    Asking,
+    Change,
+    Compared,
+    Explained,
+    Held,
+    compare,
+    explain,
+    explains_quickly,
+    simulate,
+)
+from interlock.policy.expressions import EVALUATION_SECONDS
+from interlock.policy.judging import TOO_LONG
 from interlock.policy.model import PolicyHead, PolicySnapshot
+from interlock.policy.refusals import PolicyUnavailable, SimulationTooLong
 from interlock.policy.rules import NO_POLICY, ActivatePolicy, RollBackPolicy
+from interlock.runtime.compute_pool import TookTooLong
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
 
@@ -77,7 +92,7 @@ class ActorBody(Body, frozen=True, kw_only=True):
 class EvaluateBody(SubmitBody, frozen=True, kw_only=True):
     """A job that might be submitted. With `policy`, that policy is asked instead of the one in force."""
 
-    payload: Any = msgspec.field(default_factory=dict[str, Any])
+    payload: Spelled = msgspec.field(default_factory=dict[str, Any])
     actor: ActorBody | None = None
     policy: Any = None
 
@@ -100,7 +115,7 @@ class SimulatedView(msgspec.Struct, frozen=True, kw_only=True):
 
 async def activate(call: Asked[None, bytes]) -> Answer:
     text = call.body
-    document = await read_policy(text)
+    document = await read_policy(text, call.services.compute_pool, call.caller.tenant)
     command = ActivatePolicy.of(document, text.decode(), tenant=call.caller.tenant, by=caller_of(call))
     source = command.source
     return await decide(call, command, lambda head: Reply(200, _head_view(head, source)))
@@ -154,15 +169,32 @@ async def _evaluated(call: Asked[None, EvaluateBody]) -> Reply:
         actor=await _actor(call, body.actor),
         priority=body.priority,
     )
-    candidate = await read_candidate(body.policy) if body.policy is not None else None
-    return Reply(200, explain(asking, head, candidate))
+    pool, tenant = call.services.compute_pool, call.caller.tenant
+    candidate = await read_candidate(body.policy, pool, tenant) if body.policy is not None else None
+    if not pool.is_open or (candidate is None and explains_quickly(asking, head)):
+        return Reply(200, explain(asking, head, candidate))
+    try:
+        weight = len(asking.action.payload)
+        return Reply(200, await pool.run(tenant, weight, explain, asking, head, candidate))
+    except TookTooLong:
+        raise PolicyUnavailable("policy", TOO_LONG) from None
 
 
 async def _simulated(call: Asked[None, SimulateBody]) -> Reply:
-    candidate = await read_candidate(call.body.policy)
+    pool, tenant = call.services.compute_pool, call.caller.tenant
+    candidate = await read_candidate(call.body.policy, pool, tenant)
     store, last = call.services.store, call.body.last
-    jobs = _latest_jobs(call.services, call.caller.tenant, last)
-    result = await simulate(candidate, jobs, store, last=last, clock=time.monotonic)
+    jobs = _latest_jobs(call.services, tenant, last)
+
+    async def apart(held: Held, seconds: float) -> Compared:
+        try:
+            return await pool.run(tenant, held.weight, compare, candidate, held, seconds)
+        except TookTooLong:
+            raise SimulationTooLong(0, last, EVALUATION_SECONDS) from None
+
+    result = await simulate(
+        candidate, jobs, store, last=last, apart=apart if pool.is_open else None, clock=time.process_time
+    )
     return Reply(
         200,
         SimulatedView(

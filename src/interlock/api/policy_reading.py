@@ -1,7 +1,8 @@
 """A policy out of a request, without keeping anybody else waiting.
 
 A policy of a thousand expressions takes seconds to check, and whoever may ask about a candidate may send one. So
-all but short ones are read on a thread, candidates one after another, and nothing of a candidate is kept.
+all but short ones are read in another process, or on a thread where there is no server, and nothing of a candidate is
+kept.
 """
 
 from __future__ import annotations
@@ -14,30 +15,31 @@ import msgspec
 
 from interlock.api.problem import ProblemError, problem
 from interlock.codec.located import SourceInvalid
+from interlock.policy.judging import SHORT_BYTES
 from interlock.policy.language import PolicyDocument
 from interlock.policy.parsing import parse_policy
-
-# What takes so little time that a thread would not spare any.
-_SHORT_BYTES = 4096
+from interlock.runtime.compute_pool import ComputePool
 
 _candidates = ThreadPoolExecutor(1, thread_name_prefix="policy-candidates")
 
 
-async def read_policy(text: bytes) -> PolicyDocument:
+async def read_policy(text: bytes, pool: ComputePool, tenant: str) -> PolicyDocument:
     """The policy to be put in force, or the problem that lists what is wrong with it."""
-    return await _read(text, None)
+    return await _read(text, pool, tenant, None)
 
 
-async def read_candidate(policy: Any) -> PolicyDocument:
+async def read_candidate(policy: Any, pool: ComputePool, tenant: str) -> PolicyDocument:
     """A policy that is only asked about, as text or as an object."""
     text = policy.encode() if isinstance(policy, str) else msgspec.json.encode(policy)
-    return await _read(text, _candidates)
+    return await _read(text, pool, tenant, _candidates)
 
 
-async def _read(text: bytes, where: Executor | None) -> PolicyDocument:
-    if len(text) <= _SHORT_BYTES:
+async def _read(text: bytes, pool: ComputePool, tenant: str, thread: Executor | None) -> PolicyDocument:
+    if len(text) <= SHORT_BYTES:
         return _parsed(text)
-    return await asyncio.get_running_loop().run_in_executor(where, _parsed, text)
+    if pool.is_open:
+        return await pool.run(tenant, len(text), _parsed, text)
+    return await asyncio.get_running_loop().run_in_executor(thread, _parsed, text)
 
 
 def _parsed(text: bytes) -> PolicyDocument:

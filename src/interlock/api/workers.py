@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from interlock.api.decoding import Spelled
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problem import ProblemError, problem
 from interlock.api.service_calls import JOB_ID, Asked, caller_of, decide
@@ -31,25 +32,25 @@ Reason = Annotated[str, msgspec.Meta(max_length=4000, pattern=r"^[^\u0000]*$")]
 
 class RenewBody(Body, frozen=True, kw_only=True):
     fence: FenceNumber
-    checkpoint: Any = None
+    checkpoint: Spelled = None
 
 
 class CompleteBody(Body, frozen=True, kw_only=True):
     fence: FenceNumber
-    result: Any = None
+    result: Spelled = None
 
 
 class FailBody(Body, frozen=True, kw_only=True):
     """`error` is a text or an object; a retryable failure is tried again while attempts last."""
 
     fence: FenceNumber
-    error: Any
+    error: Spelled
     retryable: bool = True
 
 
 class ReleaseBody(Body, frozen=True, kw_only=True):
     fence: FenceNumber
-    checkpoint: Any = None
+    checkpoint: Spelled = None
 
 
 class RetryBody(Body, frozen=True, kw_only=True):
@@ -69,27 +70,27 @@ class RenewedView(msgspec.Struct, frozen=True, kw_only=True):
 
 async def renew(call: Asked[None, RenewBody]) -> Answer:
     body = call.body
-    _check_size(call, "checkpoint", body.checkpoint, _CHECKPOINT_BYTES_MAX)
+    checkpoint = _within(call, "checkpoint", body.checkpoint, _CHECKPOINT_BYTES_MAX)
     signer = await call.services.permits.ready()
     command = RenewJob(
-        **_holder(call, body.fence), backoff=call.services.settings.backoff(), checkpoint=body.checkpoint
+        **_holder(call, body.fence), backoff=call.services.settings.backoff(), checkpoint=checkpoint
     )
     return await _held(call, command, lambda job: Reply(200, _renewed(job, signer)))
 
 
 async def complete(call: Asked[None, CompleteBody]) -> Answer:
     body = call.body
-    _check_size(call, "result", body.result, _RESULT_BYTES_MAX)
-    return await _finished(call, CompleteJob(**_holder(call, body.fence), result=body.result))
+    result = _within(call, "result", body.result, _RESULT_BYTES_MAX)
+    return await _finished(call, CompleteJob(**_holder(call, body.fence), result=result))
 
 
 async def fail(call: Asked[None, FailBody]) -> Answer:
     body = call.body
-    _check_size(call, "error", body.error, _ERROR_BYTES_MAX)
+    error = _within(call, "error", body.error, _ERROR_BYTES_MAX)
     command = FailJob(
         **_holder(call, body.fence),
         backoff=call.services.settings.backoff(),
-        error=body.error,
+        error=error,
         retryable=body.retryable,
     )
     return await _finished(call, command)
@@ -97,8 +98,8 @@ async def fail(call: Asked[None, FailBody]) -> Answer:
 
 async def release(call: Asked[None, ReleaseBody]) -> Answer:
     body = call.body
-    _check_size(call, "checkpoint", body.checkpoint, _CHECKPOINT_BYTES_MAX)
-    command = ReleaseJob(**_holder(call, body.fence), checkpoint=body.checkpoint)
+    checkpoint = _within(call, "checkpoint", body.checkpoint, _CHECKPOINT_BYTES_MAX)
+    command = ReleaseJob(**_holder(call, body.fence), checkpoint=checkpoint)
     return await _finished(call, command)
 
 
@@ -151,13 +152,12 @@ def _renewed(job: Job, signer: Signer) -> RenewedView:
     )
 
 
-def _check_size(call: Asked[Any, Any], what: str, value: Any, most: int) -> None:
-    if len(call.request.body) * _SPELLED_OUT < most:
-        return
-    size = len(canonical(value))
-    if size > most:
+def _within(call: Asked[Any, Any], what: str, value: Any, most: int) -> Any:
+    """The value, if it is no longer than that."""
+    if len(call.request.body) * _SPELLED_OUT >= most and (size := len(canonical(value))) > most:
         detail = f"{what} has {size} bytes, more than {most}; keep the bulk elsewhere and send a reference"
         raise ProblemError(problem("too_large", detail, members={"limit_bytes": most}))
+    return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
 
 
 # No value is this many times longer in its canonical spelling than as it was sent.

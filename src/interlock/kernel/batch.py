@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from interlock.kernel.computation import Compute, compute_here
 from interlock.kernel.pending import Pending
 from interlock.kernel.record import NOTHING, Find, Reads, merge_reads
 from interlock.kernel.refusal import CommandFailed, Refusal
@@ -27,7 +28,12 @@ class Batch:
     """
 
     def __init__(
-        self, batch_id: str, members: Sequence[Pending], new_id: NewId, requests: Requests | None = None
+        self,
+        batch_id: str,
+        members: Sequence[Pending],
+        new_id: NewId,
+        requests: Requests | None = None,
+        compute: Compute = compute_here,
     ) -> None:
         self.id = batch_id
         self.members = members
@@ -37,6 +43,7 @@ class Batch:
         self.blocked: list[Pending] = []
         self.wakes: frozenset[str] = frozenset()
         self._requests = requests
+        self._compute = compute
         self._guests: list[Pending] = []
         self._new_id = new_id
         self._world: World | None = None
@@ -61,7 +68,7 @@ class Batch:
         """Start over with the first load, and ask every command that need not wait for its second reads."""
         self.outcomes, self.early, self.blocked = {}, [], []
         self._more, self._refused_early, self._busy = {}, {}, frozenset()
-        self._world = world = World(loaded.now, self._new_id)
+        self._world = world = World(loaded.now, self._new_id, self._compute)
         self._admit(world, loaded, (key for member in self._everybody for key in member.reads.own))
         for member in self._everybody:
             if member.asks_more and not self._waits(member):

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from interlock.kernel.batch import Batch
+from interlock.kernel.computation import Compute
 from interlock.kernel.observe import BatchObserver
 from interlock.kernel.pending import Pending, Waiting
 from interlock.kernel.record import Reads
@@ -57,6 +58,7 @@ class LaneParts(msgspec.Struct, frozen=True, kw_only=True):
     store_time: StoreTime
     new_id: NewId
     requests: Requests | None
+    compute: Compute
     batch_max: int
     settle_seconds: float
 
@@ -113,7 +115,8 @@ class Lane:
         if members[0].alone:
             reruns = 0
         while True:
-            batch = Batch(self._shared.new_id("batch"), members, self._shared.new_id, self._shared.requests)
+            parts = self._shared
+            batch = Batch(parts.new_id("batch"), members, parts.new_id, parts.requests, parts.compute)
             try:
                 await self._transact(batch)
             except WriteConflict as conflict:
