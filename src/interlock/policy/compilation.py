@@ -69,7 +69,7 @@ class CompiledPolicy:
 
     def has_expressions(self, topic: str) -> bool:
         """Whether any rule for this topic may ask about the payload."""
-        return any(rule.program is not None for rule in self.candidates(topic))
+        return self.seconds_at_most(topic, 0) > 0
 
     def seconds_at_most(self, topic: str, payload_bytes: int) -> float:
         """How long the expressions for this topic can take on a payload of so many bytes, beside beginning each."""
@@ -80,7 +80,7 @@ class CompiledPolicy:
                 self._prices.clear()
             extent = _extent_at_most(1 << bits)
             programs = [rule.program for rule in self.candidates(topic) if rule.program is not None]
-            known = sum(program.roughly(extent) - ASK_SECONDS for program in programs)
+            known = sum((program.roughly(extent) - ASK_SECONDS for program in programs), 0.0)
             self._prices[topic, bits] = known
         return known
 

@@ -11,6 +11,7 @@ from collections.abc import Hashable
 
 import msgspec
 
+from interlock.codec.strict import JsonValue
 from interlock.identity.model import Principal
 from interlock.jobs.model import Action, Priority
 from interlock.kernel.computation import Computation, TooLong
@@ -88,8 +89,8 @@ class Judging(Computation[Evaluation], frozen=True, kw_only=True):
         return evaluate(policy, self._input(policy), budget=_BUDGET)
 
     def _input(self, policy: CompiledPolicy) -> PolicyInput:
-        bare = bare_input(self.tenant, self.action, self.actor, self.priority)
-        return with_payload(bare, self.action) if policy.has_expressions(self.action.topic) else bare
+        asked = policy_input if policy.has_expressions(self.action.topic) else bare_input
+        return asked(self.tenant, self.action, self.actor, self.priority)
 
 
 def is_quick(policy: CompiledPolicy, action: Action) -> bool:
@@ -102,11 +103,17 @@ def is_quick(policy: CompiledPolicy, action: Action) -> bool:
 
 def policy_input(tenant: str, action: Action, actor: Principal, priority: Priority) -> PolicyInput:
     """An action as the policy sees it."""
-    return with_payload(bare_input(tenant, action, actor, priority), action)
+    return _input(tenant, action, actor, priority, msgspec.json.decode(action.payload))
 
 
 def bare_input(tenant: str, action: Action, actor: Principal, priority: Priority) -> PolicyInput:
     """An action as the policy sees it, but for its payload, which only expressions ask about."""
+    return _input(tenant, action, actor, priority, {})
+
+
+def _input(
+    tenant: str, action: Action, actor: Principal, priority: Priority, payload: JsonValue
+) -> PolicyInput:
     return PolicyInput(
         tenant=tenant,
         topic=action.topic,
@@ -114,11 +121,7 @@ def bare_input(tenant: str, action: Action, actor: Principal, priority: Priority
         channel=action.channel,
         labels=action.labels,
         risk=action.risk,
+        payload=payload,
         priority=priority.value,
         actor=Actor(id=actor.id, kind=actor.kind.value, groups=actor.groups, owner=actor.owner or ""),
     )
-
-
-def with_payload(bare: PolicyInput, action: Action) -> PolicyInput:
-    """The input with its payload, decoded."""
-    return msgspec.structs.replace(bare, payload=msgspec.json.decode(action.payload))

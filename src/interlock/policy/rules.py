@@ -19,6 +19,7 @@ from interlock.kernel.record import Key, Reads
 from interlock.kernel.world import World
 from interlock.outbox.rules import announce
 from interlock.policy.buckets import BucketLevel, Empty, take
+from interlock.policy.compilation import kept
 from interlock.policy.evaluate import (
     CompiledPolicy,
     Evaluation,
@@ -71,7 +72,7 @@ def active_policy(head: PolicyHead | None, compute: Compute = compute_here) -> A
     snapshot, document = (head.snapshot, head.document) if head else (NO_POLICY, _NOTHING_ALLOWED)
     try:
         tenant = head.tenant if head else ""
-        policy = compute(Compiling(tenant=tenant, snapshot=snapshot, document=document))
+        policy = kept(snapshot) or compute(Compiling(tenant=tenant, snapshot=snapshot, document=document))
     except (SnapshotAltered, SourceInvalid) as altered:
         raise PolicyUnavailable("policy", str(altered)) from altered
     return ActivePolicy(snapshot, policy, policy.document.mode is Mode.OBSERVE, document)
