@@ -418,3 +418,46 @@ def test_nobody_else_may_claim_begin_or_settle_the_call(place: Place) -> None:
         place.person.reconcile_job(job.id, "committed", "forged")
     place.il.complete(job.id, held.fence, "done")
     assert place.il.job(job.id).result == "done"
+
+
+def test_a_worker_of_the_same_topic_is_offered_none_of_fifty_calls(place: Place) -> None:
+    offered: list[str] = []
+    key = (
+        place.person.call(
+            "POST", "principals", "drudge", "keys", body={"kind": "worker", "roles": ["work", "submit"]}
+        )["key"]
+        if place.person is not place.il and place.il.store is None
+        else None
+    )
+    client = Interlock(place.il.url, key) if key else Interlock(store=place.il.store)
+    stop = threading.Event()
+
+    def drudge() -> None:
+        while not stop.is_set():
+            for job in client.claim_jobs(["pay", "**"], max=10, lease_seconds=30, wait_seconds=1):
+                offered.append(job.id)
+                client.complete(job.id, job.fence)
+
+    worker = threading.Thread(target=drudge)
+    worker.start()
+    bank = Bank()
+    try:
+        for number in range(50):
+            # Some finish, some did nothing, some are in doubt and put back by a person.
+            bank.raises = (None, NotDone("no"), ValueError("half way"))[number % 3]
+            pay = payer(place.il, bank)
+            if bank.raises is None:
+                pay(f"i-{number}")
+                continue
+            with pytest.raises((NotDone, ValueError)):
+                pay(f"i-{number}")
+            if isinstance(bank.raises, ValueError):
+                job = place.il.jobs(limit=1).items[0]
+                place.person.resolve_effect(f"call:{job.id}", "not_committed", evidence="asked the bank")
+        ordinary = place.il.submit("pay", {"invoice": "for a worker"})
+        assert place.il.wait(ordinary.id, timeout=60).state == "SUCCEEDED"
+    finally:
+        stop.set()
+        worker.join()
+        client.close()
+    assert offered == [ordinary.id]

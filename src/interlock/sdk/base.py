@@ -32,12 +32,14 @@ class ClientBase:
         store: str | None = None,
         retry: RetryPolicy | None = None,
         on_retry: OnRetry | None = None,
+        on_wait: Callable[[str], object] | None = None,
         timeout: float = 10.0,
     ) -> None:
         """Talk to the server at `url`, or without one run the service in this process on `store`.
 
         What is left out comes from `INTERLOCK_URL`, `INTERLOCK_KEY` and `INTERLOCK_STORE`. `timeout` is
-        what one attempt may take, in seconds; `retry` says how patient a call is beyond that.
+        what one attempt may take, in seconds; `retry` says how patient a call is beyond that. `on_wait` is told in
+        one line of whatever has been waited for longer than a second; without it the log `interlock` is.
         """
         if url is not None and store is not None:
             raise invalid("pass a url (a server) or a store (this process), not both")
@@ -47,6 +49,7 @@ class ClientBase:
             key=_checked_key(key or os.environ.get("INTERLOCK_KEY") or None),
             retry=retry,
             on_retry=on_retry,
+            on_wait=on_wait,
             timeout_seconds=timeout,
         )
         self._connect()
