@@ -112,9 +112,7 @@ def test_an_effect_in_doubt_may_be_tried_again_if_the_collision_was_about_its_ou
     resolution: Resolution, kind: ConflictKind
 ) -> None:
     evidence = msgspec.Raw(b'{"conflict":"cnf_1","note":"we talked"}')
-    outcome = ResolveEffect(
-        caller=ADA, action_id="pay:1", outcome=Outcome.NOT_COMMITTED, evidence=evidence
-    )
+    outcome = ResolveEffect(caller=ADA, action_id="pay:1", outcome=Outcome.NOT_COMMITTED, evidence=evidence)
     tried = ResolveDoubt(resolution=outcome)
     is_settled = resolution is Resolution.RETRY and kind in (PENDING_RESULT, STALE)
     wanted = [(FollowUp.RETRY_EFFECT, tried)] if is_settled else []
