@@ -142,7 +142,8 @@ async def claim_one(call: Asked[None, ClaimOneBody]) -> Answer:
 
 def held_view(job: Job, signer: Signer) -> HeldJobView:
     """A job as its holder gets it."""
-    return HeldJobView(**job_fields(job), permit=signer.permit(job))
+    holder = job.lease.worker if job.lease else ""
+    return HeldJobView(**job_fields(job, seen_by=holder), permit=signer.permit(job))
 
 
 def _check_topics(topics: list[str]) -> None:

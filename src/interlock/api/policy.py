@@ -208,7 +208,10 @@ async def _actor(call: Asked[None, EvaluateBody], given: ActorBody | None) -> Pr
         tenant=caller.tenant, id=given.id, kind=PrincipalKind.AGENT, created_at=caller.created_at
     )
     groups = given.groups if isinstance(given.groups, msgspec.UnsetType) else tuple(given.groups)
-    facts = {"kind": given.kind, "groups": groups, "owner": given.owner}
+    owners = (
+        given.owner if isinstance(given.owner, msgspec.UnsetType) else (given.owner,) if given.owner else ()
+    )
+    facts = {"kind": given.kind, "groups": groups, "owner": given.owner, "owners": owners}
     told = {name: value for name, value in facts.items() if value is not msgspec.UNSET}
     return msgspec.structs.replace(known or nobody, **told)
 
