@@ -114,28 +114,28 @@ async def start(call: Asked[None, StartBody]) -> Answer:
 
 
 async def renew(call: Asked[None, FenceBody]) -> Answer:
-    command = RenewRun(caller=caller_of(call), run_id=call.path["run_id"], fence=_fence(call))
+    command = RenewRun(caller=caller_of(call), run_id=call.path["run_id"], fence=_fence(call, call.body))
     return await decide(call, command, lambda run: Reply(200, run_view(run, call.caller.principal)))
 
 
 async def complete(call: Asked[None, CompleteBody]) -> Answer:
     result = msgspec.Raw(canonical(call.body.result))
-    return await _end(call, "complete", _fence(call), result=result)
+    return await _end(call, "complete", _fence(call, call.body), result=result)
 
 
 async def fail(call: Asked[None, FailBody]) -> Answer:
-    return await _end(call, "fail", _fence(call), error=call.body.error)
+    return await _end(call, "fail", _fence(call, call.body), error=call.body.error)
 
 
 async def cancel(call: Asked[None, CancelBody]) -> Answer:
     return await _end(call, "cancel", call.body.fence, error=call.body.reason)
 
 
-def _fence(call: Asked[None, FenceBody]) -> int | None:
+def _fence(call: Asked[None, Any], body: FenceBody) -> int | None:
     """The fence that was sent, which only an operator may leave out."""
-    if call.body.fence is None and Role.OPERATE not in call.caller.roles:
+    if body.fence is None and Role.OPERATE not in call.caller.roles:
         raise invalid(Fault("/fence", "is required: send the fence that starting the run returned"))
-    return call.body.fence
+    return body.fence
 
 
 async def _end(call: Asked[None, Any], verb: str, fence: int | None, **outcome: Any) -> Answer:
