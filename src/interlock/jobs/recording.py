@@ -57,7 +57,9 @@ def record_stale_fence(world: World, by: Caller, verb: str, stale: FenceStale) -
     )
     if job is None:
         return
-    late = Competing(actor=by.principal, at=world.now, what=f"came to {verb} with a fence that does not hold it")
+    late = Competing(
+        actor=by.principal, at=world.now, what=f"came to {verb} with a fence that does not hold it"
+    )
     stands = Competing(actor=_owner(job), at=job.updated_at, what=job.state.value)
     stale.conflict_id = record_repeat(world, _repeat(by, job), (stands, late), Affected(job=job.id))
 
