@@ -108,7 +108,7 @@ async def _start_or_wait(call: Asked[None, StartBody], workflow: str) -> Answer:
 
 async def _start_now(call: Asked[None, StartBody], command: StartRun) -> Answer:
     whole = StartWorkflowRun(start=command)
-    return await decide(call, whole, lambda run: Reply(201, run_view(run)))
+    return await decide(call, whole, lambda run: Reply(201, run_view(run, call.caller.principal)))
 
 
 def _start_command(call: Asked[None, StartBody], workflow: str) -> StartRun:

@@ -146,7 +146,6 @@ class HolderCommand(Command[Job], frozen=True, kw_only=True):
         raise FenceStale(
             job.id,
             fence=self.fence,
-            current_fence=job.fence,
             state=job.state.value,
             holder=lease.worker if lease and lease.ended is None else None,
         )

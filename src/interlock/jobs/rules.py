@@ -53,7 +53,7 @@ class SubmitJob(Command[Job], frozen=True, kw_only=True):
     def more(self, world: World) -> Reads:
         submitter = require(world, self.caller, Role.SUBMIT)
         placing = placing_reads(world, self._proposal(submitter))
-        return placing | standing_more(world, self.caller.tenant, self.action.topic, submitter)
+        return placing | standing_more(world, self.caller.tenant, self.action.topic)
 
     def decide(self, world: World) -> Job:
         submitter = require(world, self.caller, Role.SUBMIT)

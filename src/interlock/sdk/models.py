@@ -281,12 +281,15 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a workflow and the slot it holds until `slot_expires_at`; `replayed` as it was answered before."""
+    """A run of a workflow and the slot it holds until `slot_expires_at`; `replayed` as it was answered before.
+
+    `fence` is told to whoever started it; to others it is 0.
+    """
 
     run_id: str
     workflow: str
     state: str
-    fence: int
+    fence: int = 0
     ttl_seconds: int | float = 60
     slot_expires_at: datetime | None = None
     input: Any = None
