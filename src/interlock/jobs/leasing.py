@@ -54,7 +54,7 @@ def take(world: World, job: Job, worker: str, seconds: float, backoff: Backoff) 
         job,
         state=TRANSITIONS[job.state, "claim"],
         attempt=max(job.attempt, 1),
-        fence=job.fence + 1,
+        fence=world.next_fence(job.fence),
         not_before=None,
         held_up=None,
         offered=0,
