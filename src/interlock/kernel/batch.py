@@ -221,7 +221,9 @@ class Batch:
 
 def _ids_of(new_id: NewId, loaded: Loaded) -> NewId:
     """Ids that are dated by the batch, if they are dated at all."""
-    return new_id.at(micros(loaded.now) + loaded.state.ids_ahead_micros) if isinstance(new_id, Ids) else new_id
+    return (
+        new_id.at(micros(loaded.now) + loaded.state.ids_ahead_micros) if isinstance(new_id, Ids) else new_id
+    )
 
 
 def _broken(member: Pending, error: Exception) -> CommandFailed:

@@ -39,10 +39,15 @@ class StoreState(msgspec.Struct, frozen=True, kw_only=True):
 FRESH = StoreState()
 
 
+def clock_fence(now_micros: int) -> int:
+    """The clock as a fence, for what would otherwise have no memory; 0 if it cannot be right."""
+    return now_micros if now_micros < _CLOCK_MAX else 0
+
+
 def raised_floor(floor: int, now_micros: int) -> int:
     """Where fences begin after a raise.
 
     Nobody hands out a million fences of one resource in a second, so those of an epoch stay behind the clock: the time
     of the raise in microseconds is ahead of all of them, also of epochs that the copy knows nothing of.
     """
-    return max(floor + _STEP, now_micros if now_micros < _CLOCK_MAX else 0)
+    return max(floor + _STEP, clock_fence(now_micros))

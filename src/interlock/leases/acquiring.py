@@ -20,6 +20,7 @@ from interlock.identity.rules import caller_reads, require
 from interlock.kernel.command import Command
 from interlock.kernel.record import Key, Reads, micros
 from interlock.kernel.refusal import Refusal
+from interlock.kernel.store_state import clock_fence
 from interlock.kernel.world import World
 from interlock.leases.ending import end_lease, node_at
 from interlock.leases.lines import Claim, who_goes_before
@@ -168,7 +169,7 @@ class AcquireLease(Command[Acquired], frozen=True, kw_only=True):
                 world.put(NODES, Node(tenant=tenant, id=path))
         node, top = node_at(world, tenant, self._path), node_at(world, tenant, self._paths[0])
         predecessor = world.get(LEASES, tenant, node.last_lease) if node.last_lease else None
-        fence = world.next_fence(node.fence, top.fence, micros(now))
+        fence = world.next_fence(node.fence, top.fence, clock_fence(micros(now)) - 1)
         lease = world.add(LEASES, self._lease(world, fence, predecessor))
         holder = Holder(lease_id=lease.id, mode=self.mode, tree=self._is_tree)
         held = msgspec.structs.replace(node, fence=lease.fence, holders=(*node.holders, holder))

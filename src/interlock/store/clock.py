@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from interlock.kernel.store_time import CLOCK_TOLERANCE
+
 Clock = Callable[[], datetime]
 Ticks = Callable[[], float]
 
-# How far a store may be ahead of its machine before that is trouble: whoever checks permits allows no more.
-TOLERANCE = timedelta(seconds=5)
+TOLERANCE = CLOCK_TOLERANCE
 
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 _NOTHING = timedelta()

@@ -4,8 +4,8 @@ The note is the number of the newest batch, written after its COMMIT and before 
 fence was ever handed out by a batch that the note does not know. It also says when it was written, which the file
 system says as well of the file: of a note that was copied along with the database the two differ.
 
-A note that is missing, spoilt or older than its own file vouches for nothing. Fences are then raised once too often,
-which is harmless. What it cannot see is a whole disk or machine that was set back: `interlock doctor --after-restore`.
+A note that is missing, spoilt or older than its own file vouches for nothing, and the database says whether there ever
+was one. Fences are then raised once too often, which is harmless. What it cannot see is a whole disk or machine that was set back: `interlock doctor --after-restore`.
 """
 
 from __future__ import annotations
@@ -32,20 +32,26 @@ class HighWater:
         self._database = database
         self._path = f"{database}{_SUFFIX}"
 
-    def doubt(self, newest: int | None) -> str | None:
+    def doubt(self, newest: int | None, *, was_noted: bool) -> str | None:
         """Why a store whose newest batch has this number may not be where it was; None if nothing speaks for it."""
         try:
             number = self._read()
         except OSError:
             number = None
         if number is None:
-            return None if newest is None else "there is no note of how far this store had come"
+            return None if not was_noted else "there is no note of how far this store had come"
         if number > (newest or 0):
             return f"the database is {number - (newest or 0)} batches behind what it was"
         return None
 
-    def reached(self, number: int) -> None:
-        """The batch of this number is committed. A note that cannot be written vouches for nothing later."""
+    def reached(self, number: int, *, is_first: bool) -> None:
+        """The batch of this number is committed. A note that cannot be written vouches for nothing later.
+
+        Another process may have noted a later one already. Only the first note may go back, after a restore.
+        """
+        with contextlib.suppress(OSError):
+            if not is_first and (self._read() or 0) > number:
+                return
         with contextlib.suppress(OSError):
             file = self._opened()
             try:

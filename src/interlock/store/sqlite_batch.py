@@ -23,13 +23,14 @@ from interlock.store.unreadable import Choosing, report
 
 # The state, from when on times are wrong, and the newest batch.
 _STATE = (
-    f"SELECT {state.COLUMNS}, ahead_from, seq, at FROM store_state "
+    f"SELECT {state.COLUMNS}, ahead_from, origin, seq, at FROM store_state "
     "LEFT JOIN (SELECT seq, at FROM batches ORDER BY seq DESC LIMIT 1) WHERE store_state.id = 1"
 )
 _RAISE = (
     "UPDATE store_state SET epoch = epoch + 1, fence_floor = ?, raised_at = ?, raised_why = ? WHERE id = 1"
 )
 _AHEAD_FROM = "UPDATE store_state SET ahead_from = ? WHERE id = 1"
+_NOTED = "UPDATE store_state SET origin = 'noted' WHERE id = 1"
 _BATCH = "INSERT INTO batches (id, at, abandoned) VALUES (?, ?, ?) RETURNING seq"
 _ABANDONED = "SELECT abandoned FROM batches WHERE id = ?"
 
@@ -51,12 +52,15 @@ class SqliteBatches:
         self._state = FRESH
         self._ahead_from: int | None = None
         self._newest: int | None = None
+        self._was_noted = False
         self._kept = KeptImmutables()
 
     def decide_and_write(self, transaction: Transaction, reads: Reads) -> bool:
         """Whether there is anything to commit. `reads` are those of the transaction, and of its guests."""
         now = self.now()
-        doubt = None if self._is_vouched_for else self._high_water.doubt(self._newest)
+        doubt = (
+            None if self._is_vouched_for else self._high_water.doubt(self._newest, was_noted=self._was_noted)
+        )
         if doubt is not None:
             self._raise_epoch(doubt, now)
         loaded = self._load(reads, now)
@@ -79,29 +83,34 @@ class SqliteBatches:
         if self._clock.ahead <= TOLERANCE:
             return None
         self._note_trouble()
-        return clock_repair.repair(self._cursor, wall=wall, ahead=now - wall, since=self._ahead_from or micros(now))
+        return clock_repair.repair(
+            self._cursor, wall=wall, ahead=now - wall, since=self._ahead_from or micros(now)
+        )
 
     def committed(self) -> None:
         """COMMIT has happened, and nobody has heard of it yet."""
         if self._written is not None:
-            self._high_water.reached(self._written)
+            self._high_water.reached(self._written, is_first=not self._is_vouched_for)
             self._is_vouched_for = True
             self._written = None
 
     def abandon(self, batch_id: str) -> bool:
         """Mark a batch as never to commit; False if it did commit."""
+        now = self.now()
         abandoned = self._cursor.execute(_ABANDONED, (batch_id,)).get
         if abandoned is None:
-            self._cursor.execute(_BATCH, (batch_id, micros(self.now()), 1)).fetchall()
+            self._cursor.execute(_BATCH, (batch_id, micros(now), 1)).fetchall()
+        elif abandoned == 0:
+            self._written = self._newest  # Somebody is about to hear of it.
         return abandoned != 0
 
     def now(self) -> datetime:
         """Later than any batch before, in whichever process it ran; and time always passes."""
-        *columns, self._ahead_from, self._newest, at = self._cursor.execute(_STATE).get
+        *columns, self._ahead_from, noted, self._newest, at = self._cursor.execute(_STATE).get
         found = state.state_of(columns)
         if found.clock_repairs != self._state.clock_repairs:
             self._clock.forget()
-        self._state, self._written = found, None
+        self._state, self._written, self._was_noted = found, None, noted is not None
         return self._clock.now(not_before=from_micros((at or 0) + 1))
 
     def _raise_epoch(self, why: str, now: datetime) -> None:
@@ -111,6 +120,8 @@ class SqliteBatches:
 
     def _begin_batch(self, batch_id: str, now: datetime) -> None:
         self._written = self._cursor.execute(_BATCH, (batch_id, micros(now), 0)).get
+        if not self._was_noted:
+            self._cursor.execute(_NOTED)
         self._note_trouble()
 
     def _note_trouble(self) -> None:
@@ -132,9 +143,7 @@ class SqliteBatches:
                     unreadable.append(key)
         picked = [self._choose(pick, now) for pick in reads.picks]
         # BEGIN IMMEDIATE has the file's one writer lock.
-        return Loaded(
-            now, records, picked, alone=True, unreadable=frozenset(unreadable), state=self._state
-        )
+        return Loaded(now, records, picked, alone=True, unreadable=frozenset(unreadable), state=self._state)
 
     def _choose(self, pick: Pick[Any], now: datetime) -> tuple[Pick[Any], Sequence[Record]]:
         block, params = named_sql(pick.query), pick.params(now)

@@ -1,7 +1,7 @@
 -- One row about the store itself, read by every batch: how often its fences were raised, and what became of its clock.
 -- Times are microseconds. `fence_floor`: every fence that is handed out is greater. `ids_ahead`: ids are dated so
 -- much later than the clock says. `ahead_from`: from this moment on, what is dated later was dated by a wrong clock.
--- `origin` is the PostgreSQL server that the database was on when it was opened last.
+-- `origin` is the PostgreSQL server, timeline and database that this was when it was opened last.
 CREATE TABLE store_state (
   id INTEGER PRIMARY KEY CHECK (id = 1),
   epoch BIGINT NOT NULL DEFAULT 0,

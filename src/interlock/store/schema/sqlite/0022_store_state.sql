@@ -1,7 +1,7 @@
 -- One row about the store itself, read by every batch: how often its fences were raised, and what became of its clock.
 -- Times are microseconds. `fence_floor`: every fence that is handed out is greater. `ids_ahead`: ids are dated so
 -- much later than the clock says. `ahead_from`: from this moment on, what is dated later was dated by a wrong clock.
--- `origin` is the PostgreSQL server that the database was on when it was opened last.
+-- `origin` says that there is a note beside the file of how far the store has come.
 CREATE TABLE store_state (
   id INTEGER PRIMARY KEY CHECK (id = 1),
   epoch INTEGER NOT NULL DEFAULT 0,
