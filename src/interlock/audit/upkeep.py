@@ -6,6 +6,8 @@ with what has an entry, and writes what is missing; whoever runs it first does.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from interlock.audit.model import STORE_NOTES, StoreNote
 from interlock.audit.rules import Note, note
 from interlock.kernel.command import Command
@@ -46,7 +48,7 @@ class NoteStoreState(Command[StoreState], frozen=True, kw_only=True):
         world.put(STORE_NOTES, after)
         return state
 
-    def _note(self, world: World, action: str, facts: dict[str, object]) -> None:
+    def _note(self, world: World, action: str, facts: Mapping[str, object]) -> None:
         given = {name: value for name, value in facts.items() if value is not None}
         noted = Note(tenant=self.tenant, actor=self.actor, action=action, subject="store", details=given)
         note(world, noted)

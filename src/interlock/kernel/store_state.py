@@ -2,8 +2,8 @@
 
 Fences only grow, one resource at a time, and a store that is put back from an older copy would count again from where
 the copy stands. So a restore raises the epoch: from then on every fence is greater than `fence_floor`, which is beyond
-anything that can have been handed out before (docs/decisions/0040). A store that was never restored has floor 0, and its
-fences are 1, 2, 3.
+anything that can have been handed out before (docs/decisions/0040). A store that was never restored has floor 0, and
+its fences are 1, 2, 3.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The store contract: everything a store must do, in eleven verbs.
 
-`open`, `transact`, `raise_epoch` (after a restore), `committed` (settle a lost COMMIT), `get` and `query` (plain reads for people), `glance` (one
-that a loop repeats all the time), `listen`, `ping`, `prune`, `close`. Stores differ in where records live and in
-nothing a caller can see.
+`open`, `transact`, `committed` (settle a lost COMMIT), `get` and `query` (plain reads for people), `glance` (one
+that a loop repeats all the time), `listen`, `ping`, `prune`, `raise_epoch` (after a restore), `close`. Stores differ
+in where records live and in nothing a caller can see.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ fence was ever handed out by a batch that the note does not know. It also says w
 system says as well of the file: of a note that was copied along with the database the two differ.
 
 A note that is missing, spoilt or older than its own file vouches for nothing, and the database says whether there ever
-was one. Fences are then raised once too often, which is harmless. What it cannot see is a whole disk or machine that was set back: `interlock doctor --after-restore`.
+was one. Fences are then raised once too often, which is harmless. What it cannot see is a whole disk or machine that
+was set back: `interlock doctor --after-restore`.
 """
 
 from __future__ import annotations

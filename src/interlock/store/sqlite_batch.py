@@ -49,7 +49,7 @@ class SqliteBatches:
         self._high_water = HighWater(path)
         self._is_vouched_for = False
         self._written: int | None = None
-        self._state = FRESH
+        self._state: StoreState = FRESH
         self._ahead_from: int | None = None
         self._newest: int | None = None
         self._was_noted = False
@@ -106,7 +106,8 @@ class SqliteBatches:
 
     def now(self) -> datetime:
         """Later than any batch before, in whichever process it ran; and time always passes."""
-        *columns, self._ahead_from, noted, self._newest, at = self._cursor.execute(_STATE).get
+        row: tuple[Any, ...] = self._cursor.execute(_STATE).get
+        *columns, self._ahead_from, noted, self._newest, at = row
         found = state.state_of(columns)
         if found.clock_repairs != self._state.clock_repairs:
             self._clock.forget()

@@ -10,7 +10,8 @@ import msgspec
 from interlock.kernel.record import from_micros
 from interlock.kernel.store_state import StoreState
 
-COLUMNS = "epoch, fence_floor, raised_at, raised_why, ids_ahead, clock_repairs, clock_repaired_at"  # as `state_of` takes them
+# As `state_of` takes them.
+COLUMNS = "epoch, fence_floor, raised_at, raised_why, ids_ahead, clock_repairs, clock_repaired_at"
 READ = f"SELECT {COLUMNS} FROM store_state WHERE id = 1"
 # As one text, to travel with the clock of a PostgreSQL batch.
 READ_AS_TEXT = f"(SELECT json_build_array({COLUMNS})::text FROM store_state WHERE id = 1)"
