@@ -114,12 +114,14 @@ class ClearLimit(Command[bool], frozen=True, kw_only=True):
 class StartRun(Command[Run], frozen=True, kw_only=True):
     """Start a run if there is room. With a `ticket` the caller stands in line when there is none.
 
-    The call itself is known in the line by its `run_id`, so that repeats under one ticket leave one by one.
+    The call itself is known in the line by its `call_id`, so that repeats under one ticket leave one by one. Without
+    a `run_id` the run gets a fresh one, in the order of decisions.
     """
 
     caller: Caller
     workflow: str
-    run_id: str
+    call_id: str = ""
+    run_id: str | None = None
     ttl_seconds: int | float
     input: msgspec.Raw = msgspec.Raw(b"null")
     ticket: str | None = None
@@ -153,7 +155,11 @@ class StartRun(Command[Run], frozen=True, kw_only=True):
         if isinstance(refusal, GateFull):
             reclaim(world, self.caller.tenant)
             if self.ticket is not None:
-                stand_in_line(world, self.caller.tenant, self.workflow, self.ticket, self.run_id)
+                stand_in_line(world, self.caller.tenant, self.workflow, self.ticket, self._name)
+
+    @property
+    def _name(self) -> str:
+        return self.call_id or self.run_id or ""
 
     def _check_room(self, world: World) -> None:
         tenant = self.caller.tenant
@@ -168,13 +174,13 @@ class StartRun(Command[Run], frozen=True, kw_only=True):
                     limit=gate.most or 0,
                     waiting=len(ahead),
                     is_line_full=len(ahead) >= LINE_MAX,
-                    retry_after_seconds=retry_after(gate, len(ahead), self.ticket or self.run_id),
+                    retry_after_seconds=retry_after(gate, len(ahead), self.ticket or self._name),
                 )
 
     def _run(self, world: World, fence: int) -> Run:
         return Run(
             tenant=self.caller.tenant,
-            id=self.run_id,
+            id=self.run_id or world.new_id("run"),
             workflow=self.workflow,
             state=RunState.RUNNING,
             fence=fence,
@@ -187,17 +193,17 @@ class StartRun(Command[Run], frozen=True, kw_only=True):
 
 
 class LeaveLine(Command[None], frozen=True, kw_only=True):
-    """Stop waiting with this call (its `run_id`); a repeat that waits at the same ticket keeps the place."""
+    """Stop waiting with this call; a repeat that waits at the same ticket keeps the place."""
 
     caller: Caller
     ticket: str
-    run_id: str
+    call_id: str
 
     def reads(self) -> Reads:
         return Reads(own=(GATES.key(self.caller.tenant, TENANT_SCOPE),))
 
     def decide(self, world: World) -> None:
-        leave_line(world, self.caller.tenant, self.ticket, self.run_id)
+        leave_line(world, self.caller.tenant, self.ticket, self.call_id)
 
 
 class RenewRun(Command[Run], frozen=True, kw_only=True):

@@ -35,7 +35,6 @@ from interlock.jobs.model import (
     job_topic,
 )
 from interlock.jobs.rules import CancelJob, SubmitJob
-from interlock.kernel.ids import new_id
 from interlock.policy.language import Decision
 from interlock.policy.reasons import denial
 from interlock.policy.refusals import PolicyThrottled
@@ -160,7 +159,6 @@ async def submit(call: Asked[None, SubmitBody]) -> Answer:
     _check(body)
     command = SubmitJob(
         caller=caller_of(call),
-        job_id=new_id("job"),
         action=action_of(body),
         priority=body.priority,
         evidence=tuple(

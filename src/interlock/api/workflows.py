@@ -30,7 +30,6 @@ from interlock.api.workflow_views import (
 )
 from interlock.audit import queries as audit_queries
 from interlock.identity.refusals import NotFound
-from interlock.kernel.ids import new_id
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
 from interlock.workflows import queries
@@ -130,7 +129,6 @@ async def _rerun(call: Asked[None, RerunBody], old: Run) -> Answer:
     start = StartRun(
         caller=caller_of(call),
         workflow=old.workflow,
-        run_id=new_id("run"),
         ttl_seconds=SLOT_SECONDS,
         input=old.input,
     )

@@ -57,7 +57,7 @@ def take(
         job,
         state=TRANSITIONS[job.state, "claim"],
         attempt=max(job.attempt, 1),
-        fence=job.fence + 1,
+        fence=world.next_fence(job.fence),
         not_before=None,
         held_up=None,
         offered=0,

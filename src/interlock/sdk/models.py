@@ -278,6 +278,10 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     status: str = "ok"
     version: str | None = None
     unreadable_records: int = 0
+    clock_ahead_seconds: float = 0.0
+    fence_epoch: int = 0
+    fences_raised_at: datetime | None = None
+    detail: str | None = None
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
