@@ -45,7 +45,7 @@ async def list_approvals(
 
 async def world_of_request(store: Store, job: Job, now: datetime, compute: Compute = compute_here) -> World:
     """What `foresee` needs to know of a request, as last committed; nothing can be decided in it."""
-    world = World(now, new_id, compute)
+    world = World(now, new_id, compute=compute)
     world.admit({key: await store.get(*key) for key in foresight_reads(job).see}, owned=())
     return world
 
@@ -71,9 +71,6 @@ async def count_people_able(store: Store, world: World, job: Job, approval: Appr
     if len(people) > PEOPLE_MAX:
         return None
     world.admit({PRINCIPALS.key_of(each): each for each in people}, owned=())
-    # An owner is a person, so one who is not among them is not a principal here.
-    owners = {PRINCIPALS.key(job.tenant, each.person) for each in people}
-    world.admit({key: None for key in owners if not world.knows(key)}, owned=())
     return len(people_able(world, job, approval, people))
 
 

@@ -19,6 +19,7 @@ from interlock.kernel.computation import Computation, Compute, compute_here
 from interlock.kernel.picks import Candidates
 from interlock.kernel.record import Key, Kind, Pick, Reads, Record
 from interlock.kernel.refusal import Unreadable
+from interlock.kernel.store_state import FRESH, StoreState
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
@@ -64,9 +65,16 @@ _UNKNOWN: Final = _Unknown()
 class World:
     """Loaded records, staged changes, one clock."""
 
-    def __init__(self, now: datetime, new_id: NewId, compute: Compute = compute_here) -> None:
+    def __init__(
+        self,
+        now: datetime,
+        new_id: NewId,
+        state: StoreState = FRESH,
+        compute: Compute = compute_here,
+    ) -> None:
         self.now = now
         self.new_id = new_id
+        self.state = state
         self._compute = compute
         self._records: dict[Key, Record | None] = {}
         self._owned: set[Key] = set()
@@ -144,6 +152,10 @@ class World:
     def compute(self, computation: Computation[T]) -> T:
         """The result of something pure that may take long; `NotComputed` if it has to be computed elsewhere first."""
         return cast("T", self._compute(computation))
+
+    def next_fence(self, *previous: int) -> int:
+        """The fence after these of one resource. Every fence is made here, so that none is handed out twice."""
+        return self.state.next_fence(*previous)
 
     def wake(self, topic: str) -> None:
         """Tell whoever waits on this topic, once the batch has committed."""

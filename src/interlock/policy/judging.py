@@ -75,7 +75,7 @@ class Judging(Computation[Evaluation], frozen=True, kw_only=True):
 
     def key(self) -> Hashable:
         actor = self.actor
-        who = (actor.id, actor.kind.value, actor.groups, actor.owner)
+        who = (actor.id, actor.kind.value, actor.groups, _owner(actor))
         return ("judged", self.snapshot, self.action.hash(self.tenant), who, self.priority.value)
 
     def quickly(self) -> Evaluation:
@@ -111,6 +111,11 @@ def bare_input(tenant: str, action: Action, actor: Principal, priority: Priority
     return _input(tenant, action, actor, priority, {})
 
 
+def _owner(actor: Principal) -> str:
+    """The person who answers for it, or nothing."""
+    return actor.person if actor.owner else ""
+
+
 def _input(
     tenant: str, action: Action, actor: Principal, priority: Priority, payload: JsonValue
 ) -> PolicyInput:
@@ -123,5 +128,5 @@ def _input(
         risk=action.risk,
         payload=payload,
         priority=priority.value,
-        actor=Actor(id=actor.id, kind=actor.kind.value, groups=actor.groups, owner=actor.owner or ""),
+        actor=Actor(id=actor.id, kind=actor.kind.value, groups=actor.groups, owner=_owner(actor)),
     )

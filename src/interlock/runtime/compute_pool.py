@@ -27,9 +27,9 @@ from interlock.runtime.fair_turns import FairTurns
 T = TypeVar("T")
 
 PROCESSES_MAX = 2
-WAITING_MAX = 64
-WAITING_BYTES_MAX = 32 * 1024 * 1024
-# By the clock on the wall, for a process that does not even use the processor.
+WAITING_MAX = 256
+WAITING_BYTES_MAX = 128 * 1024 * 1024
+# By the clock on the wall, for a process that does not even use the processor: one that was stopped, for instance.
 _SILENT_SECONDS_MAX = 60.0
 _END_SECONDS = 2.0
 _COMMAND = (sys.executable, "-P", "-m", "interlock.runtime.compute_child")
@@ -189,7 +189,7 @@ class _Child:
                 (length,) = HEADER.unpack(await self._reader.readexactly(HEADER.size))
                 return await self._reader.readexactly(length)
         except TimeoutError:
-            raise TookTooLong from None
+            raise _Died(f"silent for {_SILENT_SECONDS_MAX:g} s") from None
         except (asyncio.IncompleteReadError, ConnectionError):
             code = await self._ended()
             if code == -signal.SIGPROF:

@@ -11,8 +11,8 @@ import msgspec
 
 from interlock.kernel.computation import Computation, NotComputed, TooLong, compute_here
 from interlock.kernel.refusal import Fault
+from interlock.policy.expressions import ExpressionFailed
 from interlock.policy.judging import TOO_LONG
-from interlock.policy.refusals import PolicyUnavailable
 from interlock.runtime.compute_pool import ComputePool, TookTooLong
 
 T = TypeVar("T")
@@ -67,10 +67,7 @@ class Judgements:
         if task is None:
             task = self._under_way[key] = asyncio.create_task(self._keep(key, computation))
             task.add_done_callback(lambda done: self._ended(key, done))
-        try:
-            await asyncio.shield(task)
-        except TookTooLong:
-            raise PolicyUnavailable("policy", TOO_LONG) from None
+        await asyncio.shield(task)
 
     def _ended(self, key: Hashable, done: asyncio.Task[None]) -> None:
         del self._under_way[key]
@@ -80,8 +77,11 @@ class Judgements:
     async def _keep(self, key: Hashable, computation: Computation[Any]) -> None:
         try:
             value = await self._computed(computation)
-        except (Fault, TookTooLong):
+        except Fault:
             raise
+        except TookTooLong:
+            too_long = ExpressionFailed(rule="policy", expression="", why=TOO_LONG)
+            self._remember(key, _Outcome(error=too_long))
         except Exception as error:  # noqa: BLE001 - it is what the decision would have met
             self._remember(key, _Outcome(error=error))
         else:

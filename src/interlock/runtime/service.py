@@ -16,7 +16,7 @@ from interlock.runtime.compute_pool import ComputePool
 from interlock.runtime.feeding import EventFeed
 from interlock.runtime.judgements import Judgements
 from interlock.runtime.keyring import Keyring
-from interlock.runtime.measures import KernelMeasures, Measures
+from interlock.runtime.measures import KernelMeasures, Measures, measure_store
 from interlock.runtime.permits import PermitSigner
 from interlock.runtime.relay_measures import RelayMeasures
 from interlock.runtime.requests import REQUESTS
@@ -51,6 +51,7 @@ class Service:
             requests=REQUESTS,
             computing=self.judgements,
         )
+        measure_store(self.registry, self._store_time)
         self.keyring = Keyring(store)
         self.permits = PermitSigner(self.kernel, store, settings.secret)
         self.admission_stats = AdmissionStats(self.registry, now=self.now)
@@ -78,6 +79,11 @@ class Service:
             self.tallying.start()
         if relaying and self.settings.relay:
             self._start_relaying()
+
+    @property
+    def store_time(self) -> StoreTime:
+        """How the store's clock compares with this machine's, and what the store says of itself."""
+        return self._store_time
 
     def now(self) -> datetime:
         """The time by which what is shown is judged: the store's, as far as it is known."""

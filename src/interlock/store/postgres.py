@@ -26,9 +26,10 @@ from interlock.kernel.storage import (
     Transaction,
     WriteConflict,
 )
+from interlock.kernel.store_state import StoreState
 from interlock.kernel.world import Changes
+from interlock.store import postgres_epoch, pruning
 from interlock.store import postgres_sql as sql
-from interlock.store import pruning
 from interlock.store.clock import utc_now
 from interlock.store.contract import Row
 from interlock.store.migrations import pending
@@ -67,6 +68,7 @@ class PostgresStore:
                 await _expect_every_text(session)
                 await self._migrate(session)
                 await self._batches.learn_columns(session)
+                await postgres_epoch.notice_another_origin(session)
         except SERVER_SAID_NO as error:
             raise StoreDown(f"PostgreSQL does not let the store be opened: {error}") from error
 
@@ -94,6 +96,10 @@ class PostgresStore:
                 return not won and not await session.fetchval(sql.IS_ABANDONED, batch_id)
             except LOCKED as error:
                 raise LockTimeout("the lost transaction is still open") from error
+
+    async def raise_epoch(self, why: str) -> StoreState:
+        async with self._connections.fresh(_OPENING_SECONDS) as session:
+            return await postgres_epoch.raise_epoch(session, why)
 
     async def get(self, kind: Kind[R], tenant: str, record_id: str) -> R | None:
         rows = await self._connections.read(sql.select_one(kind), (tenant, record_id))

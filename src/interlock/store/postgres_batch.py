@@ -9,6 +9,7 @@ from typing import Any
 from interlock.kernel.record import Key, Pick, Reads, Record, from_micros
 from interlock.kernel.refusal import Unreadable
 from interlock.kernel.storage import Loaded, Transaction, WriteConflict
+from interlock.kernel.store_state import StoreState
 from interlock.kernel.world import Changes
 from interlock.store import postgres_sql as sql
 from interlock.store.immutable import KeptImmutables
@@ -16,6 +17,7 @@ from interlock.store.named_sql import named_sql
 from interlock.store.postgres_driver import LOCKED, SERVER_SAID_NO, Session
 from interlock.store.postgres_pipeline import BEGIN, ROLLBACK, Answer, Asked, Pipeline, Row
 from interlock.store.postgres_wire import Deadline
+from interlock.store.state import state_in
 from interlock.store.unreadable import Choosing, report
 
 # `lock_timeout` bounds the wait for each row; this bounds the wait for all of them.
@@ -99,7 +101,7 @@ class PostgresBatches:
         if now is None:
             foreseen = sql.grouped((), self._foresight.keys(besides=records), lock)
             records.update((key, None) for group in foreseen for key in group.keys)
-        rows, clock = await self._ask(session, groups, foreseen, lock, deadline, begin=now is None)
+        rows, clock, state = await self._ask(session, groups, foreseen, lock, deadline, begin=now is None)
         if now is not None:
             self._foresight.note(key for key in see if not key.kind.immutable)
         unreadable: set[Key] = set()
@@ -115,7 +117,9 @@ class PostgresBatches:
             unreadable |= _place(held, records)
         records.update(kept)
         picked = [await self._choose(session, pick, now or clock, deadline) for pick in reads.picks]
-        return Loaded(now or clock, records, picked, frozenset(held), unreadable=frozenset(unreadable))
+        return Loaded(
+            now or clock, records, picked, frozenset(held), unreadable=frozenset(unreadable), state=state
+        )
 
     async def _ask(
         self,
@@ -126,8 +130,8 @@ class PostgresBatches:
         deadline: Deadline,
         *,
         begin: bool,
-    ) -> tuple[list[Row], datetime]:
-        """A row for each of the groups, those that are foreseen behind the others, and the time after all locks."""
+    ) -> tuple[list[Row], datetime, StoreState]:
+        """A row for each of the groups, the foreseen ones last; the time after all locks, and the store's state."""
         asked = [BEGIN, sql.load(groups)] if begin else [sql.load(groups)]
         if foreseen:
             asked.append(sql.load(foreseen))
@@ -139,7 +143,8 @@ class PostgresBatches:
             self._foresight.forget()
             raise WriteConflict("something that nobody has asked for cannot be loaded") from error
         rows = [row for answer in answers for row in answer.rows[:-1]]
-        return rows, from_micros(int(answers[-1].rows[-1][0] or 0))
+        clock, state = answers[-1].rows[-1]
+        return rows, from_micros(int(clock or 0)), state_in(state or b"")
 
     async def _locked(
         self, session: Pipeline, asked: Sequence[Asked], lock: sql.Lock, deadline: Deadline

@@ -19,6 +19,7 @@ from interlock.kernel.world import Changes, Update
 from interlock.store import statements
 from interlock.store.postgres_columns import Column, Form, array, formed, rows_of
 from interlock.store.postgres_pipeline import Asked, Value
+from interlock.store.state import READ_AS_TEXT
 
 # How many wordings a server may come to know before it stops looking for columns that are the same in every row.
 _WORDINGS_MAX: Final = 128
@@ -86,7 +87,8 @@ def grouped(own: Iterable[Key], see: Iterable[Key], lock: Lock) -> list[Group]:
 
 
 def load(groups: Sequence[Group]) -> Asked:
-    """Lock and load every key: a row a group with (how many, their bodies as one JSON array), the last has the clock.
+    """Lock and load every key: a row a group with (how many, their bodies as one JSON array), the last has the clock
+    and the store's state.
 
     The clock is read after the last lock was taken: the parts of a UNION ALL run in order.
     """
@@ -150,7 +152,7 @@ def _load_sql(shape: tuple[tuple[Kind[Any], Lock, Form, Form], ...]) -> str:
             f"JOIN {kind.table} r ON r.tenant = k.tenant AND r.id = k.id ORDER BY r.tenant, r.id{lock})"
         )
     unions = [f"SELECT count(*), '[' || string_agg(body, ',') || ']' FROM p{n}" for n in range(len(shape))]
-    unions.append(f"SELECT {CLOCK}, NULL")
+    unions.append(f"SELECT {CLOCK}, {READ_AS_TEXT}")
     head = f"WITH {', '.join(parts)} " if parts else ""
     return head + " UNION ALL ".join(unions)
 
