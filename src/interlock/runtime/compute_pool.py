@@ -20,8 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from interlock.api.metrics import Registry
-from interlock.kernel.refusal import Overloaded
-from interlock.runtime.compute_child import HEADER, rebuilt
+from interlock.kernel.refusal import Overloaded, Refusal
+from interlock.runtime.compute_child import CPU_SECONDS_MAX, HEADER, rebuilt
 from interlock.runtime.fair_turns import FairTurns
 
 T = TypeVar("T")
@@ -35,8 +35,13 @@ _END_SECONDS = 2.0
 _COMMAND = (sys.executable, "-P", "-m", "interlock.runtime.compute_child")
 
 
-class TookTooLong(Exception):
+class TookTooLong(Refusal):
     """A computation used more processor time than it may."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"to read or to evaluate this took more than {CPU_SECONDS_MAX:g} s of processor time; send less at once"
+        )
 
 
 class ComputePool:
