@@ -80,19 +80,17 @@ class Neighbours:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def neighbours(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Neighbours]:
-    postgres: PostgresServer | None = None
     if request.param == "sqlite":
         store = f"sqlite:///{tmp_path / 'interlock.db'}"
     else:
-        postgres = request.getfixturevalue("postgres")
+        postgres: PostgresServer = request.getfixturevalue("postgres")
         store = postgres.create_database()
+        request.addfinalizer(lambda: postgres.drop(store))
     server = InterlockServer(store, env={"INTERLOCK_ACQUIRE_SECONDS": "60"})
     try:
         yield Neighbours(server.start())
     finally:
         server.close()
-        if postgres is not None:
-            postgres.drop(store)
 
 
 def payload(n: int) -> dict[str, object]:

@@ -47,6 +47,7 @@ async def test_jobs_of_another_topic_wake_nobody(durable: Shift) -> None:
         await lined_up(durable, "pay.*", WORKERS)
         for _ in range(20):
             await durable.submit("free.b")
+        await asyncio.sleep(0.2)
         assert looks(durable) == 0
     await leave(workers)
 
@@ -56,6 +57,7 @@ async def test_a_job_that_its_caller_carries_out_wakes_nobody(durable: Shift) ->
     async with asyncio.timeout(HANG_SECONDS):
         await lined_up(durable, "free.a", 3)
         await durable.submit("free.a", executor="caller")
+        await asyncio.sleep(0.2)
         assert looks(durable) == 0
         assert not any(worker.done() for worker in workers)
     await leave(workers)
