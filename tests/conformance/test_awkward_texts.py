@@ -7,7 +7,7 @@ import pytest
 from interlock.kernel.record import Kind, Reads
 from interlock.kernel.storage import Loaded
 from interlock.kernel.world import Changes, Update
-from interlock.store import postgres_sql
+from interlock.store.postgres import statements as postgres_sql
 from tests.conformance.places import Place
 from tests.conformance.test_stores import carrying, changes
 from tests.kernel.counters import TENANT, Counter

@@ -10,9 +10,9 @@ from interlock.kernel.record import NOTHING, Key, Reads
 from interlock.kernel.refusal import LockBusy, Unreadable
 from interlock.kernel.storage import Loaded, Transaction
 from interlock.kernel.world import Changes
-from interlock.store import postgres_sql as sql
-from interlock.store.postgres_pipeline import BEGIN, ROLLBACK, Asked
-from interlock.store.postgres_wire import Deadline
+from interlock.store.postgres import statements as sql
+from interlock.store.postgres.connections import Deadline
+from interlock.store.postgres.pipeline import BEGIN, ROLLBACK, Asked
 from tests.conformance.places import PostgresPlace, serving
 from tests.conformance.test_two_servers import SHORT, holding
 from tests.kernel.counters import (
@@ -93,7 +93,7 @@ async def test_locks_that_take_too_long_together_are_contention_and_no_outage(
     postgres_place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Sooner than the wait for a single row ends, as if many rows had each been waited for.
-    monkeypatch.setattr("interlock.store.postgres_batch._LOCKS_SECONDS", 0.02)
+    monkeypatch.setattr("interlock.store.postgres.batch._LOCKS_SECONDS", 0.02)
     async with serving(postgres_place.store(), SHORT) as server:
         await server.kernel.run(Raise(name="held"))
         async with holding(postgres_place, "SELECT 1 FROM principals WHERE id = 'held' FOR UPDATE"):

@@ -8,8 +8,8 @@ import asyncpg
 import pytest
 
 from interlock.kernel.storage import CommitUnconfirmed, CommitUnknown, StoreDown, WriteConflict
-from interlock.store.postgres import _commit
-from interlock.store.postgres_pipeline import COMMIT, Answer, Asked, Lost, NotSent, Pipeline
+from interlock.store.postgres.pipeline import COMMIT, Answer, Asked, Lost, NotSent, Pipeline
+from interlock.store.postgres.store import _commit
 
 WRITING = Asked("SELECT 1")
 WARNED = "canceling wait for synchronous replication due to user request"

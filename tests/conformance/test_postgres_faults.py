@@ -13,7 +13,7 @@ from interlock.kernel.record import Reads
 from interlock.kernel.refusal import CommandFailed, OutcomeUnknown, StoreUnavailable
 from interlock.kernel.storage import StoreDown
 from interlock.kernel.world import World
-from interlock.store.postgres_pipeline import Asked
+from interlock.store.postgres.pipeline import Asked
 from tests.conformance.places import PostgresPlace, Server, serving
 from tests.conformance.reloading import until_commits_wait, until_in_force
 from tests.conformance.test_pruning import once

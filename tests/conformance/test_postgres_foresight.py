@@ -10,7 +10,7 @@ from interlock.kernel.command import Command
 from interlock.kernel.record import Key, Reads
 from interlock.kernel.refusal import CommandFailed
 from interlock.kernel.world import World
-from interlock.store.postgres_batch import Foresight, PostgresBatches
+from interlock.store.postgres.batch import Foresight, PostgresBatches
 from tests.conformance.places import PostgresPlace, serving
 from tests.kernel.counters import COUNTERS, TENANT, Counter, Point, Raise
 

@@ -10,9 +10,9 @@ import asyncpg
 import pytest
 
 from interlock.kernel.storage import CommitUnconfirmed, CommitUnknown, LockTimeout, StoreDown
-from interlock.store import postgres_pipeline
-from interlock.store.postgres_driver import backend_of, connect
-from interlock.store.postgres_pipeline import BEGIN, COMMIT, Asked, NotSent, Pipeline
+from interlock.store.postgres import pipeline as postgres_pipeline
+from interlock.store.postgres.driver import backend_of, connect
+from interlock.store.postgres.pipeline import BEGIN, COMMIT, Asked, NotSent, Pipeline
 from tests.conformance.places import PostgresPlace
 from tests.conformance.test_postgres_reading import connected
 from tests.harness.proxy import PostgresProxy

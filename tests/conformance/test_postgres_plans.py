@@ -8,10 +8,10 @@ import pytest
 
 from interlock.kernel.record import Key, Kind
 from interlock.kernel.world import Changes, Update
-from interlock.store import postgres_sql as sql
 from interlock.store.named_sql import named_sql
-from interlock.store.postgres_driver import Session, connect
-from interlock.store.postgres_pipeline import Asked
+from interlock.store.postgres import statements as sql
+from interlock.store.postgres.driver import Session, connect
+from interlock.store.postgres.pipeline import Asked
 from interlock.store.rooms import kinds
 from tests.conformance.places import PostgresPlace, serving
 from tests.kernel.counters import COUNTERS, TENANT, Counter

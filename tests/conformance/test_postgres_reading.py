@@ -12,8 +12,8 @@ import pytest
 
 from interlock.kernel.refusal import Overloaded
 from interlock.kernel.storage import StoreDown
-from interlock.store.postgres_pipeline import Asked
-from interlock.store.postgres_wire import Connections
+from interlock.store.postgres.connections import Connections
+from interlock.store.postgres.pipeline import Asked
 from tests.conformance.places import PostgresPlace
 from tests.harness.postgres import PostgresServer
 from tests.harness.proxy import PostgresProxy

@@ -10,7 +10,7 @@ from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.refusal import StoreUnavailable
 from interlock.kernel.storage import StoreDown
 from interlock.store.migrations import Migration, migrations
-from interlock.store.postgres_pipeline import Asked
+from interlock.store.postgres.pipeline import Asked
 from tests.conformance.places import PostgresPlace, serving
 from tests.harness.postgres import PostgresServer
 from tests.harness.proxy import PostgresProxy

@@ -27,17 +27,17 @@ from interlock.kernel.storage import (
     WriteConflict,
 )
 from interlock.kernel.world import Changes
-from interlock.store import postgres_sql as sql
 from interlock.store import pruning
 from interlock.store.clock import utc_now
 from interlock.store.contract import Row
 from interlock.store.migrations import pending
 from interlock.store.named_sql import named_sql
-from interlock.store.postgres_batch import Held, PostgresBatches
-from interlock.store.postgres_driver import LOCKED, MISCOUNTED, SERVER_SAID_NO, Session
-from interlock.store.postgres_hints import Hints
-from interlock.store.postgres_pipeline import COMMIT, ROLLBACK, Asked, Lost, NotSent, Pipeline
-from interlock.store.postgres_wire import Connections, Deadline
+from interlock.store.postgres import statements as sql
+from interlock.store.postgres.batch import Held, PostgresBatches
+from interlock.store.postgres.connections import Connections, Deadline
+from interlock.store.postgres.driver import LOCKED, MISCOUNTED, SERVER_SAID_NO, Session
+from interlock.store.postgres.hints import Hints
+from interlock.store.postgres.pipeline import COMMIT, ROLLBACK, Asked, Lost, NotSent, Pipeline
 
 R = TypeVar("R", bound=Record)
 

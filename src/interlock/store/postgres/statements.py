@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 from interlock.kernel.record import Key, Kind, Record
 from interlock.kernel.world import Changes, Update
 from interlock.store import statements
-from interlock.store.postgres_columns import Column, Form, array, formed, rows_of
-from interlock.store.postgres_pipeline import Asked, Value
+from interlock.store.postgres.columns import Column, Form, array, formed, rows_of
+from interlock.store.postgres.pipeline import Asked, Value
 
 # How many wordings a server may come to know before it stops looking for columns that are the same in every row.
 _WORDINGS_MAX: Final = 128

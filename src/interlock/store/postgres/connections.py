@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from interlock.kernel.refusal import LockBusy, Overloaded
 from interlock.kernel.storage import CommitUnconfirmed, CommitUnknown, StoreDown, WriteConflict
-from interlock.store.postgres_driver import (
+from interlock.store.postgres.driver import (
     CUT,
     GONE,
     LOCKED,
@@ -32,7 +32,7 @@ from interlock.store.postgres_driver import (
     is_gone,
     throw_away,
 )
-from interlock.store.postgres_pipeline import ROLLBACK, Pipeline
+from interlock.store.postgres.pipeline import ROLLBACK, Pipeline
 
 A = TypeVar("A")
 

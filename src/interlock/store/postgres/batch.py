@@ -10,12 +10,12 @@ from interlock.kernel.record import Key, Pick, Reads, Record, from_micros
 from interlock.kernel.refusal import Unreadable
 from interlock.kernel.storage import Loaded, Transaction, WriteConflict
 from interlock.kernel.world import Changes
-from interlock.store import postgres_sql as sql
 from interlock.store.immutable import KeptImmutables
 from interlock.store.named_sql import named_sql
-from interlock.store.postgres_driver import LOCKED, SERVER_SAID_NO, Session
-from interlock.store.postgres_pipeline import BEGIN, ROLLBACK, Answer, Asked, Pipeline, Row
-from interlock.store.postgres_wire import Deadline
+from interlock.store.postgres import statements as sql
+from interlock.store.postgres.connections import Deadline
+from interlock.store.postgres.driver import LOCKED, SERVER_SAID_NO, Session
+from interlock.store.postgres.pipeline import BEGIN, ROLLBACK, Answer, Asked, Pipeline, Row
 from interlock.store.unreadable import Choosing, report
 
 # `lock_timeout` bounds the wait for each row; this bounds the wait for all of them.

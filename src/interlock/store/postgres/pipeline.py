@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from interlock.store.postgres_driver import SERVER_SAID_NO, Backend, Session, error_of
+from interlock.store.postgres.driver import SERVER_SAID_NO, Backend, Session, error_of
 
 Value = str | bytes | None
 Row = tuple[bytes | None, ...]

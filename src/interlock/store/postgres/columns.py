@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final, cast
 
 from interlock.kernel.record import ColumnValue
-from interlock.store.postgres_pipeline import Value
+from interlock.store.postgres.pipeline import Value
 
 Column = Sequence[ColumnValue] | Sequence[bytes]
 

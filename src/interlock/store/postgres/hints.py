@@ -17,8 +17,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from interlock.store.postgres_driver import Session, throw_away
-from interlock.store.postgres_wire import Connections
+from interlock.store.postgres.connections import Connections
+from interlock.store.postgres.driver import Session, throw_away
 
 log = logging.getLogger(__name__)
 
