@@ -111,3 +111,14 @@ async def test_a_writer_whose_caller_is_cancelled_is_not_used_again(postgres_pla
             await sleeping
         async with connections.writer() as writer:
             assert await writer.session.fetchval("SELECT 1") == 1
+
+
+async def test_a_prepared_statement_that_is_missed_is_told_as_a_pooler_that_shares_connections(
+    postgres_place: PostgresPlace,
+) -> None:
+    async with connected(postgres_place.url) as connections:
+        with pytest.raises(StoreDown, match="pool_mode = session"):
+            async with connections.writer() as writer:
+                await writer.session.execute("EXECUTE prepared_elsewhere")
+        with pytest.raises(StoreDown, match="pool_mode = session"):
+            await connections.read("EXECUTE prepared_elsewhere", ())
