@@ -85,7 +85,6 @@ def neighbours(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Neigh
     else:
         postgres: PostgresServer = request.getfixturevalue("postgres")
         store = postgres.create_database()
-        request.addfinalizer(lambda: postgres.drop(store))
     server = InterlockServer(store, env={"INTERLOCK_ACQUIRE_SECONDS": "60"})
     try:
         yield Neighbours(server.start())
