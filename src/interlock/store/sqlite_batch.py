@@ -77,7 +77,7 @@ class SqliteBatches:
         self._begin_batch(batch_id, now)
         return self._state
 
-    def repair_clock(self) -> clock_repair.Repaired | None:
+    def repair_clock(self) -> Repaired | None:
         """Set the store's clock back to the machine's, and what a wrong clock dated with it."""
         now, wall = self.now(), self._wall()
         if self._clock.ahead <= TOLERANCE:
