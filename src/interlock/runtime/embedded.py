@@ -12,10 +12,10 @@ import os
 from interlock.api.app import App
 from interlock.api.assembly import assemble
 from interlock.api.authentication import authenticate
+from interlock.api.heads import too_large
 from interlock.api.http import Request, Response
 from interlock.api.logs import Log
 from interlock.api.problem import problem_response
-from interlock.api.wire import too_large
 from interlock.identity.model import PRINCIPALS, Caller, Principal
 from interlock.identity.rules import EnsureLocalPerson
 from interlock.kernel.refusal import Fault
