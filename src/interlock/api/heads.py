@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from interlock.api.problem import ProblemError, invalid, problem
 from interlock.codec.strict import Fault
 
@@ -59,16 +61,23 @@ def check_length(headers: Mapping[str, str], bytes_max: int) -> None:
 
 
 def check_framing(headers: Mapping[str, str], http_version: str) -> None:
-    """Refuse a head that another reader on the way could take for a different request, or for another host's."""
+    """Refuse a head that another reader on the way could take for a different request, or for another host's.
+
+    It is the connection's last: where that other reader would see the next request begin, nobody knows.
+    """
     if headers.get("transfer-encoding", "chunked").lower() != "chunked":
-        raise invalid(Fault("header/transfer-encoding", "must be chunked and nothing else"))
-    if http_version == "1.1" and "host" not in headers:
-        raise invalid(Fault("header/host", "is missing; HTTP/1.1 asks for it"))
+        raise _last(invalid(Fault("header/transfer-encoding", "must be chunked and nothing else")))
+    if http_version == "1.1" and not headers.get("host"):  # granian hands an absent one on as an empty one
+        raise _last(invalid(Fault("header/host", "is missing; HTTP/1.1 asks for it")))
 
 
 def announced_bytes(headers: Mapping[str, str]) -> int:
     """How long the body is going to be, as far as a head says; `check_length` has seen it."""
     return int(headers.get("content-length", "0"))
+
+
+def _last(refused: ProblemError) -> ProblemError:
+    return ProblemError(msgspec.structs.replace(refused.problem, headers=(("connection", "close"),)))
 
 
 def too_large(bytes_max: int) -> ProblemError:

@@ -1,0 +1,100 @@
+"""nginx and haproxy from Debian before a server, each with the configuration that `deploy/` ships."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Literal
+
+from tests.harness.processes import kill_tree, pick_port
+from tests.harness.reaper import reaper
+
+Kind = Literal["nginx", "haproxy"]
+DEPLOY = Path(__file__).parents[2] / "deploy"
+START_SECONDS = 30
+# What a test cannot wait for is shortened; everything else is as shipped.
+SHORTER = {
+    "client_header_timeout 10s": "client_header_timeout 2s",
+    "timeout http-request 10s": "timeout http-request 2s",
+    "send_timeout 30s": "send_timeout 2s",
+    "timeout client 30s": "timeout client 4s",
+    "check inter 2s": "",
+}
+
+
+class ReverseProxy:
+    """One proxy before the server on a port of 127.0.0.1. `start()` before use, `close()` after."""
+
+    def __init__(self, kind: Kind, upstream_port: int) -> None:
+        self.port = pick_port()
+        self._kind = kind
+        self._folder = Path(tempfile.mkdtemp(prefix=f"interlock-{kind}-"))
+        reaper().remove(self._folder)
+        text = (DEPLOY / ("nginx.conf" if kind == "nginx" else "haproxy.cfg")).read_text()
+        for shipped, shorter in SHORTER.items():
+            text = text.replace(shipped, shorter)
+        text = text.replace("127.0.0.1:8080", f"127.0.0.1:{self.port}")
+        text = text.replace("127.0.0.1:8700", f"127.0.0.1:{upstream_port}")
+        text = re.sub(r"pid /run/nginx.pid;", f"pid {self._folder}/pid; daemon off;", text)
+        self._config = self._folder / "config"
+        self._config.write_text(text)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> ReverseProxy:
+        """Start it, and return once it accepts connections."""
+        command = {
+            "nginx": ["-p", str(self._folder), "-c", str(self._config), "-e", "stderr"],
+            "haproxy": ["-f", str(self._config), "-db"],
+        }[self._kind]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [binary(self._kind), *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        reaper().watch(self._process.pid)
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self._process.poll() is None:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                return self
+            time.sleep(0.02)
+        raise TimeoutError(f"{self._kind} does not start; its log ends:\n{self.log()}")
+
+    def close(self) -> None:
+        """End it and remove what it left."""
+        if self._process is not None:
+            kill_tree(self._process.pid)
+            self._process.wait(30)
+            reaper().forget(self._process.pid)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def log(self) -> str:
+        """The end of what it wrote."""
+        return "\n".join((self._folder / "log").read_text(errors="replace").splitlines()[-40:])
+
+
+@functools.cache
+def binary(kind: Kind) -> str:
+    """The program; as root on Debian it is installed if it is missing."""
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    found = shutil.which(kind, path=path)
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        env = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run(["apt-get", "update", "-qq"], capture_output=True, env=env)
+        subprocess.run(["apt-get", "install", "-y", "-qq", kind], capture_output=True, env=env)
+        found = shutil.which(kind, path=path)
+    if found is None:
+        raise RuntimeError(
+            f"{kind} is not installed, and tests run behind it: sudo apt-get install nginx haproxy"
+        )
+    return found
