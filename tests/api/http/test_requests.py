@@ -60,7 +60,7 @@ async def test_a_body_announced_as_too_large_is_refused_before_a_byte_of_it_is_s
     client.say(client.head("POST", "/api/v1/jobs", f"Content-Length: {50 * MEGABYTE}"))
     answered = await client.answer()
     assert answered.status == 413
-    if edge.kind != "nginx":  # which has a limit of its own
+    if edge.kind == "direct":  # proxies have limits of their own
         assert answered.problem == (413, "too_large")
         assert answered.json()["limit_bytes"] == BODY_BYTES_MAX
     assert await edge.jobs(topic) == []
@@ -103,7 +103,8 @@ async def test_a_body_at_the_limit_is_read(client: RawClient, edge: Edge, topic:
     body = body.replace(b'""', b'"' + b"y" * (BODY_BYTES_MAX - len(body)) + b'"')
     assert (await client.ask("POST", "/api/v1/jobs", body)).status == 201
     async with edge.connected() as another:
-        assert (await another.ask("POST", "/api/v1/jobs", body + b" ")).status == 413
+        another.say(another.head("POST", "/api/v1/jobs", f"Content-Length: {len(body) + 1}"))
+        assert (await another.answer()).status == 413
 
 
 @pytest.mark.parametrize("length", ["-1", "1e3", "0x10", "1 000"])
