@@ -1,4 +1,8 @@
-"""nginx and haproxy from Debian before a server, each with the configuration that `deploy/` ships."""
+"""nginx and haproxy from Debian before a server, each with the configuration that `deploy/` ships.
+
+A machine that lacks one gets Debian's package unpacked beside its other test tools, as root or not. Where that fails,
+the tests that need it fail.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,11 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tests.harness.processes import kill_tree, pick_port
 from tests.harness.reaper import reaper
@@ -20,6 +25,10 @@ from tests.harness.reaper import reaper
 Kind = Literal["nginx", "haproxy"]
 DEPLOY = Path(__file__).parents[2] / "deploy"
 START_SECONDS = 30
+FETCH_SECONDS = 300
+# Beside the other tools that tests use, and gone with them.
+FETCHED = Path(sys.prefix) / "proxies"
+_ADVICE = "tests run behind it: apt-get install nginx haproxy"
 # What a test cannot wait for is shortened; everything else is as shipped.
 SHORTER = {
     "client_header_timeout 10s": "client_header_timeout 2s",
@@ -28,6 +37,19 @@ SHORTER = {
     "timeout client 30s": "timeout client 4s",
     "check inter 2s": "",
 }
+
+
+class Installed(NamedTuple):
+    """A program, and where libraries are that came with it."""
+
+    program: Path
+    libraries: tuple[str, ...]
+
+    def env(self) -> dict[str, str]:
+        """The environment to run it in."""
+        if not self.libraries:
+            return dict(os.environ)
+        return os.environ | {"LD_LIBRARY_PATH": ":".join(self.libraries)}
 
 
 class ReverseProxy:
@@ -54,9 +76,11 @@ class ReverseProxy:
             "nginx": ["-p", str(self._folder), "-c", str(self._config), "-e", "stderr"],
             "haproxy": ["-f", str(self._config), "-db"],
         }[self._kind]
+        here = installed(self._kind)
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [binary(self._kind), *command],
+                [str(here.program), *command],
+                env=here.env(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -84,17 +108,49 @@ class ReverseProxy:
 
 
 @functools.cache
-def binary(kind: Kind) -> str:
-    """The program; as root on Debian it is installed if it is missing."""
-    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-    found = shutil.which(kind, path=path)
-    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        env = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        subprocess.run(["apt-get", "update", "-qq"], capture_output=True, env=env)
-        subprocess.run(["apt-get", "install", "-y", "-qq", kind], capture_output=True, env=env)
-        found = shutil.which(kind, path=path)
-    if found is None:
-        raise RuntimeError(
-            f"{kind} is not installed, and tests run behind it: sudo apt-get install nginx haproxy"
-        )
-    return found
+def installed(kind: Kind) -> Installed:
+    """The program, as the machine has it or as Debian has it; raises if it is in neither place."""
+    found = shutil.which(kind, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    if found is not None:
+        return Installed(Path(found), ())
+    folder = FETCHED / kind
+    if not folder.exists():
+        _fetch(kind, folder)
+    libraries = sorted({path.parent for path in folder.rglob("*.so*")})
+    return Installed(folder / "usr/sbin" / kind, tuple(map(str, libraries)))
+
+
+def _fetch(kind: Kind, folder: Path) -> None:
+    """Unpack Debian's package, and those it needs that are missing, without installing any: that asks for no root."""
+    FETCHED.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="fetching-", dir=FETCHED) as scratch:
+        unpacked = _unpacked(kind, Path(scratch))
+        if not (unpacked / "usr/sbin" / kind).exists():
+            raise RuntimeError(f"Debian's {kind} has no /usr/sbin/{kind}; {_ADVICE}")
+        with contextlib.suppress(OSError):  # Another process that tests may have been first.
+            unpacked.rename(folder)
+
+
+def _unpacked(kind: Kind, scratch: Path) -> Path:
+    """The packages in one folder. Lists and downloads are its own; what is installed, the machine says."""
+    (scratch / "lists/partial").mkdir(parents=True)
+    (scratch / "cache/archives/partial").mkdir(parents=True)
+    options = [
+        *("-o", f"Dir::State::Lists={scratch}/lists", "-o", f"Dir::Cache={scratch}/cache"),
+        *("-o", "Debug::NoLocking=1", "-o", "APT::Sandbox::User=", "-o", "APT::Install-Recommends=0"),
+    ]
+    _run(kind, "apt-get", *options, "update")
+    _run(kind, "apt-get", *options, "install", "--yes", "--download-only", kind)
+    for package in (scratch / "cache/archives").glob("*.deb"):
+        _run(kind, "dpkg-deb", "-x", str(package), str(scratch / "unpacked"))
+    return scratch / "unpacked"
+
+
+def _run(kind: Kind, *command: str) -> None:
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RuntimeError(f"{kind} is not installed and cannot be fetched: {error}; {_ADVICE}") from None
+    if said.returncode:
+        told = (said.stderr or said.stdout).strip()[-500:]
+        raise RuntimeError(f"{kind} is not installed and cannot be fetched: {told}; {_ADVICE}")

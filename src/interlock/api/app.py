@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeAlias
 
 import msgspec
 
-from interlock.api.decoding import JSON, decode_body, decode_idempotency_key, decode_query
+from interlock.api.decoding import JSON, check_unsent, decode_body, decode_idempotency_key, decode_query
 from interlock.api.http import Headers, Request, Response
 from interlock.api.logs import Log
 from interlock.api.metrics import Registry
@@ -127,10 +127,12 @@ class App(Generic[C, S]):
             return self._options(request)
         operation, path = self._router.find(request.method, request.path)
         trace.operation = operation
-        if not operation.public:
+        if operation.public:
+            check_unsent(operation, request)  # Whoever asks is nobody known, so no body of theirs is read.
+        else:
             trace.caller = await self._known(operation, request, path)
             _check_role(operation, trace.caller)
-        trace.request = request = await request.whole()
+            trace.request = request = await request.whole()
         query = decode_query(operation, request.query)
         document, body = decode_body(operation, request)
         call: Call[C, S, Any, Any] = Call(

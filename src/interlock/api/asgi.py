@@ -143,9 +143,11 @@ class InterlockApp:
         """Where a request is for and whom it comes from, before its headers are looked at."""
         root = str(scope.get("root_path") or self._root).rstrip("/")
         raw = scope.get("raw_path") or quote(scope["path"]).encode()
-        prefix = root.encode()
-        if prefix and (raw == prefix or raw.startswith(prefix + b"/")):
-            raw = raw[len(prefix) :] or b"/"
+        # A proxy may have taken off its part of the prefix, which is the root of the application that mounts this.
+        for prefix in (root.encode(), root.removeprefix(str(scope.get("app_root_path", ""))).encode()):
+            if prefix and (raw == prefix or raw.startswith(prefix + b"/")):
+                raw = raw[len(prefix) :] or b"/"
+                break
         client, scheme = self._trusted.origin(scope)
         return _Asked(root, raw, client, scheme)
 

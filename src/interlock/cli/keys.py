@@ -192,7 +192,9 @@ def _on_store(args: Namespace, work: Callable[[Service], Awaitable[T]]) -> T:
     from interlock.runtime.settings import settings_from
 
     async def opened() -> T:
-        async with open_service(settings_from(store=given(args, "store")), sweeping=False) as service:
+        async with open_service(
+            settings_from(store=given(args, "store"), workers=1), sweeping=False
+        ) as service:
             return await work(service)
 
     with translated(args):

@@ -25,7 +25,7 @@ from interlock.runtime.keyring import Known
 from interlock.runtime.lone_calls import LoneCalls
 from interlock.runtime.places import EMBEDDED_STORE
 from interlock.runtime.service import Service
-from interlock.runtime.settings import TENANT_DEFAULT, settings_from
+from interlock.runtime.settings import NO_FILE, TENANT_DEFAULT, settings_from
 from interlock.store.urls import store_for
 
 
@@ -75,7 +75,8 @@ def _has_key(request: Request) -> bool:
 
 async def open_embedded(store_url: str | None = None) -> EmbeddedService:
     """Open the embedded store (`INTERLOCK_STORE`, or `.interlock/interlock.db` in this folder)."""
-    settings = settings_from(store=store_url or os.environ.get("INTERLOCK_STORE") or EMBEDDED_STORE)
+    store_url = store_url or os.environ.get("INTERLOCK_STORE") or EMBEDDED_STORE
+    settings = settings_from(config=NO_FILE, store=store_url, workers=1)  # a server's file is not for this
     service = Service(store_for(settings.store, lanes=1, opening_seconds=settings.acquire_seconds), settings)
     await service.open()
     try:

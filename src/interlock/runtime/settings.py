@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 TENANT_DEFAULT = "default"
 CONFIG_FILE = "interlock.toml"
+NO_FILE = ""
 # How `trusted_proxies` names whoever comes through a Unix socket.
 UNIX_PEER = "unix"
 
@@ -168,9 +169,10 @@ def settings_from(
     """Settings from what was given, then from the environment, then from the file, then the defaults.
 
     `config` names the file, else `INTERLOCK_CONFIG` does; else it is `interlock.toml` in this folder, if there is one.
+    With `NO_FILE` none is read.
     """
     environ = os.environ if environ is None else environ
-    values = _from_file(config or environ.get("INTERLOCK_CONFIG"))
+    values = {} if config == NO_FILE else _from_file(config or environ.get("INTERLOCK_CONFIG"))
     for name in Settings.__struct_fields__:
         variable = f"INTERLOCK_{name.upper()}"
         if given.get(name) is not None:
