@@ -18,6 +18,7 @@ from collections.abc import (
     Callable,
     Generator,
     Iterable,
+    Mapping,
     MutableMapping,
 )
 from ipaddress import ip_address
@@ -28,7 +29,6 @@ from urllib.parse import quote
 from interlock.api.app import App
 from interlock.api.assembly import assemble
 from interlock.api.heads import (
-    announced_bytes,
     check_framing,
     check_length,
     read_headers,
@@ -55,6 +55,8 @@ log = logging.getLogger(__name__)
 
 # A long answer goes out in pieces, so that a client that does not take them is noticed.
 _PIECE_BYTES = 64 * 1024
+_HEARING_SECONDS = 3.0
+_HEARING_BYTES_MAX = 16 * 1024 * 1024
 _ENDS_A_LINE = re.compile(r"[\x00\r\n]")
 _NOT_OPEN = (
     "Interlock is not open: run it with its lifespan, or enter `app.opened()` in the lifespan of the application "
@@ -180,8 +182,9 @@ class _Open:
     async def exchange(self, asked: _Asked, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, whatever it is."""
         self._in_flight += 1
+        incoming = _Incoming(self._bodies, receive)
         try:
-            request, response = await self._answer(asked, scope, receive)
+            request, response = await self._answer(asked, scope, incoming)
             start = {
                 "type": "http.response.start",
                 "status": response.status,
@@ -194,41 +197,34 @@ class _Open:
                 await send({"type": "http.response.body", "body": response.body})
             else:
                 await self._send_pieces(_pieces(response.body), send)
+            if incoming.is_unread:
+                await _hear_out(receive)
         finally:
             self._in_flight -= 1
 
-    async def _answer(self, asked: _Asked, scope: Scope, receive: Receive) -> tuple[Request, Response]:
+    async def _answer(self, asked: _Asked, scope: Scope, incoming: _Incoming) -> tuple[Request, Response]:
         try:
-            request = self._read_head(asked, scope, receive)
+            request = self._read_head(asked, scope, incoming)
         except ProblemError as refused:
             request = Request(method=scope["method"], path="", root=asked.root, client=asked.client)
             return request, self._app.refuse(request, refused.problem)
         return request, await self._app.respond(request)
 
-    def _read_head(self, asked: _Asked, scope: Scope, receive: Receive) -> Request:
+    def _read_head(self, asked: _Asked, scope: Scope, incoming: _Incoming) -> Request:
         """The request without its body, which is read when its caller is known; refuses what its head rules out."""
         headers = read_headers(scope["headers"])
+        incoming.expect(headers)
         check_framing(headers, scope["http_version"])
         path, query = read_target(asked.raw_path, scope["query_string"])
         check_length(headers, self._bodies.bytes_max)
-
-        announced = announced_bytes(headers) if "content-length" in headers else None
-
-        async def read() -> bytes:
-            return await self._bodies.read(receive, announced)
-
-        async def gone() -> None:
-            await _left(receive)
-
-        has_body = "transfer-encoding" in headers or bool(announced)
         return Request(
             method=scope["method"],
             path=path,
             query=query,
             headers=headers,
-            gone=gone,
+            gone=incoming.gone,
             # Over HTTP/2 a body needs no header that tells of it.
-            read=read if has_body or scope["http_version"] == "2" else None,
+            read=incoming.read if incoming.has_body or scope["http_version"] == "2" else None,
             root=asked.root,
             client=asked.client,
             scheme=asked.scheme,
@@ -274,6 +270,44 @@ class _Open:
             log.info("a client read nothing for %s s; its connection is cut", self._stalled_seconds)
             self._cut.add()
             raise Torn("the client reads nothing") from None
+
+
+class _Incoming:
+    """What comes of one request after its head."""
+
+    __slots__ = ("_bodies", "_is_held_back", "_is_read", "_length", "_receive", "has_body")
+
+    def __init__(self, bodies: _Bodies, receive: Receive) -> None:
+        self._bodies = bodies
+        self._receive = receive
+        self._length = ""
+        self._is_held_back = False
+        self._is_read = False
+        self.has_body = False
+
+    def expect(self, headers: Mapping[str, str]) -> None:
+        """What a head says of the body."""
+        self._length = headers.get("content-length", "")
+        self._is_held_back = "expect" in headers
+        self.has_body = "transfer-encoding" in headers or self._length not in ("", "0")
+
+    async def read(self) -> bytes:
+        """The body, whole."""
+        self._is_read = True
+        try:
+            return await self._bodies.read(self._receive, int(self._length) if self._length else None)
+        except ProblemError as refused:
+            self._is_read = refused.problem.code == "body_timeout"  # Whoever was this slow is not waited for.
+            raise
+
+    async def gone(self) -> None:
+        """Return when the client has left."""
+        await _left(self._receive)
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether a client may still be sending a body that nobody wants."""
+        return self.has_body and not self._is_read and not self._is_held_back
 
 
 class _Bodies:
@@ -385,6 +419,22 @@ async def _left(receive: Receive) -> None:
     """Return when the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def _hear_out(receive: Receive) -> None:
+    """Drop what still comes of a body that is refused.
+
+    A connection that is closed over unread input is reset, and a client that reads only once it has sent everything
+    would not get its answer.
+    """
+    heard_bytes = 0
+    # A server that stops cancels this; nothing follows it that would miss that.
+    with contextlib.suppress(TimeoutError, ProblemError, asyncio.CancelledError):
+        async with asyncio.timeout(_HEARING_SECONDS):
+            is_last = False
+            while not is_last and heard_bytes <= _HEARING_BYTES_MAX:
+                piece, is_last = _part(await receive())
+                heard_bytes += len(piece)
 
 
 def _encoded(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:

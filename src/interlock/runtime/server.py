@@ -43,6 +43,7 @@ _CONNECTIONS_MAX = 65_536
 _READ_BUFFER_BYTES = 64 * 1024
 _START_SECONDS = 30.0
 _RESTART_SECONDS = 1.0
+_CLOSING_SECONDS = 5.0
 # What granian tells goes to our log; it tells of every start that its embedded form is new.
 _GRANIAN_LOGS = {"loggers": {"_granian": {"propagate": True}}, "handlers": {}, "formatters": {}}
 
@@ -83,7 +84,8 @@ def granian(app: InterlockApp, settings: Settings) -> Server:
     async def answer(scope: Any, receive: Any, send: Any) -> None:
         await app(scope, receive, send)
 
-    logging.getLogger("_granian").addFilter(_is_news)
+    for name in ("_granian", "_granian.serve"):
+        logging.getLogger(name).addFilter(_is_news)
     return Server(
         answer,
         address=settings.host,
@@ -255,20 +257,18 @@ async def _supervise(settings: Settings, announce: Announce) -> None:
         for worker in workers:
             await worker.until_ready()
         announce(_address(settings), admin)
-        keeping = [asyncio.create_task(worker.keep(asked)) for worker in workers]
-        await asked.to_stop.wait()
+        keeping = asyncio.create_task(_keep(workers, asked))
+        await _first_of(keeping, asyncio.create_task(asked.to_stop.wait()))
     finally:
         for worker in workers:
             worker.stop()
-    await asked.unless_hurried(
-        asyncio.create_task(_ended(workers)), settings.drain_seconds + _RESTART_SECONDS
-    )
-    await asyncio.gather(*keeping, return_exceptions=True)
+    # Each has the same deadline, and a little time to close the store.
+    await asked.unless_hurried(keeping, settings.drain_seconds + _CLOSING_SECONDS)
 
 
-async def _ended(workers: list[_Worker]) -> None:
-    for worker in workers:
-        await worker.until_ended()
+async def _keep(workers: list[_Worker], asked: _Asked) -> None:
+    """Return when everything is to stop and all of them have ended."""
+    await asyncio.gather(*(worker.keep(asked) for worker in workers))
 
 
 class _Worker:
@@ -295,12 +295,14 @@ class _Worker:
 
     async def keep(self, asked: _Asked) -> None:
         """Start it again whenever it ends, until everything is to stop."""
+        await self.until_ended()
         while not asked.to_stop.is_set():
+            log.error("a worker ended with %s; another one takes its place", self._process.exitcode)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asked.to_stop.wait(), _RESTART_SECONDS)
+                return
+            self._start()
             await self.until_ended()
-            if not asked.to_stop.is_set():
-                log.error("a worker ended with %s; another one takes its place", self._process.exitcode)
-                await asyncio.sleep(_RESTART_SECONDS)
-                self._start()
 
     async def until_ended(self) -> None:
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
