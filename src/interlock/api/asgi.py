@@ -188,7 +188,7 @@ class _Open:
             start = {
                 "type": "http.response.start",
                 "status": response.status,
-                "headers": _encoded(response.headers),
+                "headers": encoded_headers(response.headers),
             }
             await send(start)
             if response.stream is not None:
@@ -437,7 +437,8 @@ async def _hear_out(receive: Receive) -> None:
                 heard_bytes += len(piece)
 
 
-def _encoded(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+def encoded_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    """Headers as a server takes them; raises `Torn` if one would be two."""
     if _ENDS_A_LINE.search("".join([value for _, value in headers])):
         raise Torn("a header of the response would end its line")
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
