@@ -97,3 +97,17 @@ async def test_a_reader_that_stops_reading_is_cut_off_and_misses_nothing(sqlite_
     ):
         await back.read(up_to=MANY)
     assert stalling.seen + back.seen == list(range(1, MANY + 1))
+
+
+async def test_a_slow_reader_is_left_alone_as_long_as_it_reads(sqlite_url: str) -> None:
+    async with rigged(sqlite_url, relaying=False) as rig:
+        client = await client_of(rig)
+        await rig.tell(SUBJECT, times=MANY)
+        await rig.until_placed(MANY)
+        async with served(rig, 1.0) as port, streaming(port, client, 0) as slow:
+            for position in range(1, MANY + 1, 100):
+                await slow.read(up_to=position)
+                await asyncio.sleep(0.15)
+            await slow.read(up_to=MANY)
+            assert "interlock_connections_cut_total 0" in rig.service.registry.exposition()
+    assert slow.seen == list(range(1, MANY + 1))

@@ -124,6 +124,13 @@ async def test_a_stream_ends_when_its_reader_leaves(edge: Edge) -> None:
     await until(edge, "interlock_event_readers", 0)
 
 
+async def test_a_stream_to_an_older_client_has_no_chunks(direct: Edge) -> None:
+    async with direct.connected() as client:
+        client.say(client.head("GET", "/api/v1/events").replace(b"HTTP/1.1", b"HTTP/1.0"))
+        assert b"chunked" not in await client.until(b"\r\n\r\n")
+        assert (await client.until(b"\n\n")).startswith(b"retry: ")
+
+
 async def test_whoever_asks_and_never_reads_is_not_answered_without_end(edge: Edge) -> None:
     many = 200  # more than any buffers on the way hold
     before = resident_mb(edge.server)

@@ -86,12 +86,12 @@ class Started(NamedTuple):
 
 
 @contextlib.contextmanager
-def serving(folder: Path, *words: str) -> Iterator[Started]:
-    """`interlock serve` with these words, and what it announced."""
+def serving(folder: Path, *words: str, before: tuple[str, ...] = ()) -> Iterator[Started]:
+    """`interlock serve` with these words, and what it announced; `before` is a command that starts it."""
     (folder / "policy.yaml").write_text(ALLOW)
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(
-            [*INTERLOCK, "serve", "--json", "--policy", "policy.yaml", *words],
+            [*before, *INTERLOCK, "serve", "--json", "--policy", "policy.yaml", *words],
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
@@ -323,3 +323,20 @@ async def test_only_a_trusted_proxy_says_who_the_client_is(
             await asking.ask("GET", "/healthz", None, f"X-Forwarded-For: {said}", "X-Request-Id: look-here")
         (line,) = [line for line in server.log().splitlines() if "look-here" in line]
         assert json.loads(line)["client"] == client
+
+
+async def test_connections_beyond_the_files_a_process_may_have_wait_and_are_served_in_the_end(
+    tmp_path: Path,
+) -> None:
+    few = ("bash", "-c", 'ulimit -n 256; exec "$@"', "few")
+    with serving(tmp_path, "--port", "0", "--idle-seconds", "2", before=few) as started:
+        port, key = int(started.announced["url"].rpartition(":")[2]), started.announced["admin_key"]
+        async with contextlib.AsyncExitStack() as stack:
+            first = await stack.enter_async_context(connected(port, key))
+            assert (await first.ask("GET", "/healthz")).status == 200
+            for _ in range(400):
+                await stack.enter_async_context(connected(port, key))
+            last = await stack.enter_async_context(connected(port, key))
+            assert (await last.ask("GET", "/api/v1/jobs?limit=1")).status == 200  # once silent ones are closed
+        assert started.end() == 0
+    assert "Too many open files" not in (tmp_path / "log").read_text()
