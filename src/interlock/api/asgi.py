@@ -206,6 +206,7 @@ class _Open:
         try:
             request = self._read_head(asked, scope, incoming)
         except ProblemError as refused:
+            incoming.expect({name.decode("latin-1").lower(): "1" for name, _ in scope["headers"]})
             request = Request(method=scope["method"], path="", root=asked.root, client=asked.client)
             return request, self._app.refuse(request, refused.problem)
         return request, await self._app.respond(request)
