@@ -67,6 +67,8 @@ def check_framing(headers: Mapping[str, str], http_version: str) -> None:
     """
     if headers.get("transfer-encoding", "chunked").lower() != "chunked":
         raise _last(invalid(Fault("header/transfer-encoding", "must be chunked and nothing else")))
+    if "transfer-encoding" in headers and "content-length" in headers:
+        raise _last(invalid(Fault("header/content-length", "must not stand beside transfer-encoding")))
     if http_version == "1.1" and not headers.get("host"):  # granian hands an absent one on as an empty one
         raise _last(invalid(Fault("header/host", "is missing; HTTP/1.1 asks for it")))
 

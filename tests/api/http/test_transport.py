@@ -337,6 +337,8 @@ async def test_connections_beyond_the_files_a_process_may_have_wait_and_are_serv
             for _ in range(400):
                 await stack.enter_async_context(connected(port, key))
             last = await stack.enter_async_context(connected(port, key))
-            assert (await last.ask("GET", "/api/v1/jobs?limit=1")).status == 200  # once silent ones are closed
+            assert (
+                await last.ask("GET", "/api/v1/jobs?limit=1")
+            ).status == 200  # once silent ones are closed
         assert started.end() == 0
     assert "Too many open files" not in (tmp_path / "log").read_text()
