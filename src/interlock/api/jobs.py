@@ -72,7 +72,7 @@ class SubmitBody(Body, frozen=True, kw_only=True):
     """A proposed action. With `approval`, people decide also where the policy alone would release it."""
 
     topic: Topic
-    payload: Any
+    payload: Any = msgspec.field(default_factory=dict[str, Any])
     env: Text = ""
     channel: Text = ""
     labels: Annotated[dict[Label, Text], msgspec.Meta(max_length=64)] = msgspec.field(
@@ -202,6 +202,8 @@ def denied(job: Job) -> Answer:
         "job_hash": job.job_hash,
         "policy_snapshot": job.policy_snapshot,
     }
+    if (failure := job.verdict.failure) is not None:
+        members |= {"expression": failure.expression, "field": failure.field, "cause": failure.why}
     refused = problem("policy_denied", said, members=members)
     return Answer(403, msgspec.json.encode(refused.document()), content_type=MEDIA_TYPE)
 

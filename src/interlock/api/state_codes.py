@@ -23,8 +23,10 @@ STATE_CODES = (
         "policy_denied",
         403,
         "Denied by policy",
-        "A policy rule denies this action; the job is kept as DENIED.",
-        "Read `rule`; `interlock policy evaluate` explains each rule.",
+        "A policy rule denies this action, or its expression fails on this request (a missing field, a wrong type); "
+        "the job is kept as DENIED.",
+        "Read `rule` and `reason`; `interlock policy evaluate` explains each rule. Where `expression`, `field` and "
+        "`cause` are given, send the field as the rule expects it, or have the rule test it with `has()`.",
     ),
     CodeInfo(
         "self_approval",
