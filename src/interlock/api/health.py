@@ -6,15 +6,21 @@ from typing import Any
 
 import msgspec
 
+from interlock.api.authentication import presented_key
 from interlock.api.http import Response
 from interlock.api.metrics import MEDIA_TYPE
 from interlock.api.operations import Media, Operation, Reply
 from interlock.api.service_calls import Asked
+from interlock.identity.refusals import Unauthenticated
+from interlock.kernel.refusal import StoreUnavailable
+from interlock.kernel.storage import StoreDown
 from interlock.runtime.keyring import Known
 from interlock.runtime.measures import unreadable_records
 from interlock.runtime.service import Service
+from interlock.runtime.settings import TENANT_DEFAULT
 
 _READY_SECONDS = 1.0
+_TENANT_ROLES = frozenset({"operate", "admin"})
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -38,8 +44,18 @@ async def ready(call: Asked[None, None]) -> Reply:
 
 
 async def metrics(call: Asked[None, None]) -> Response:
-    body = call.services.registry.exposition().encode()
+    tenants = await _may_see_tenants(call)
+    body = call.services.registry.exposition(tenants=tenants).encode()
     return Response(status=200, headers=(("content-type", MEDIA_TYPE),), body=body)
+
+
+async def _may_see_tenants(call: Asked[None, None]) -> bool:
+    """Whether whoever asks runs the place. The figures are told to anybody, also while no key can be looked up."""
+    try:
+        known = await call.services.keyring.known(presented_key(call.request), recent_will_do=True)
+    except (Unauthenticated, StoreUnavailable, StoreDown):
+        return False
+    return known.tenant == TENANT_DEFAULT and not _TENANT_ROLES.isdisjoint(known.roles)
 
 
 _OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
@@ -53,7 +69,10 @@ _OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="metrics", method="GET", path="/metrics", tag="Health", public=True,
-        summary="Figures in Prometheus' text format", answers={200: Media(MEDIA_TYPE)}, answer=metrics,
+        summary="Figures in Prometheus' text format",
+        description="Needs no key. Tenants, and what they have named, are told apart only for a key of the tenant "
+        "`default` with the role `operate` or `admin`; for everybody else they are added up.",
+        answers={200: Media(MEDIA_TYPE)}, answer=metrics,
     ),
 )  # fmt: skip
 

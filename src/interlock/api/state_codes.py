@@ -88,8 +88,9 @@ STATE_CODES = (
         "hash_mismatch",
         409,
         "Hash mismatch",
-        "The `job_hash` you decided on is not that of the stored job.",
-        "Load the approval again, review what is there now, then decide.",
+        "The `job_hash` you decided on is not that of the stored job, or is missing although the request was edited "
+        "or its rule has `require_hash`. `changed` names what is different.",
+        "Load the approval again, review what is there now, then decide with its `job_hash`.",
     ),
     CodeInfo(
         "target_changed",

@@ -46,6 +46,7 @@ class ApprovalView(msgspec.Struct, frozen=True, kw_only=True):
     groups: list[str]
     self_approval: bool
     binding: str
+    require_hash: bool
     on_expiry: str
     escalate: list[StepView]
     votes: list[VoteView]
@@ -135,6 +136,7 @@ def approval_view(approval: Approval, now: datetime | None = None) -> ApprovalVi
         groups=list(approval.groups_at(now) if now else asked.groups),
         self_approval=asked.self_approval,
         binding=asked.binding,
+        require_hash=asked.require_hash,
         on_expiry=asked.on_expiry,
         escalate=[
             StepView(after_seconds=step.after_seconds, groups=list(step.groups)) for step in asked.escalate

@@ -120,6 +120,7 @@ def requirement_of(asked: ApprovalRequirement | None) -> Requirement:
             for step in sorted(asked.escalate, key=lambda step: step.after)
         ),
         binding=asked.binding,
+        require_hash=asked.require_hash,
     )
 
 

@@ -10,14 +10,16 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from interlock.codec.visible import is_visible
+
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
 def safe(text: str) -> str:
     """One line in which every character can be seen; the others are written as `\\u…`."""
-    if text.isprintable():
+    if is_visible(text):
         return text
-    return "".join(char if char.isprintable() else _spelled(char) for char in text)
+    return "".join(char if is_visible(char) else _spelled(char) for char in text)
 
 
 def safe_lines(text: str) -> list[str]:

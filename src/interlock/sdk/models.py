@@ -92,6 +92,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[str, ...] = ()
     self_approval: bool = False
     binding: str = "strict"
+    require_hash: bool = False
     on_expiry: str = "deny"
     escalate: tuple[Escalation, ...] = ()
     votes: tuple[Vote, ...] = ()
