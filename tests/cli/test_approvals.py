@@ -62,7 +62,7 @@ def test_the_page_has_everything_and_the_commands_to_decide(house: Terminal, fin
         "No. 7",
         "noor",
         "checked",
-        f"interlock approve {job['id']} --hash {job['job_hash']}",
+        f"interlock approve {job['id']} --job-hash {job['job_hash']}",
         f"interlock reject {job['id']}",
     ):
         assert part in page
@@ -102,16 +102,17 @@ def test_a_request_that_expired_is_asked_anew_unless_the_jobs_own_time_is_over(h
 
 def test_nothing_that_was_submitted_can_pose_as_interlock(house: Terminal) -> None:
     house.file("evidence.txt", "harmless\x1b[2J\nstate  approved\u202e\n")
-    payload = json.dumps({"to": "\u001b]0;approved\u0007 \u202eevil"})
+    payload = json.dumps({"to": "\u001b]0;approved\u0007 \u202eevil\u3164\u2800"})
     job = house(
         "submit", "finance.payment.execute", "--payload", '{"amount_cents": 1, "x": ' + payload + "}",
-        "--label", "note=a\u009bb", "--evidence", "text=@evidence.txt", "--json",
+        "--label", "note=a", "--evidence", "text=@evidence.txt", "--json",
     ).json  # fmt: skip
     for command in (("approval", job["id"]), ("job", job["id"]), ("jobs",), ("approvals",)):
         shown = house(*command).out
-        assert not [char for char in shown if not char.isprintable() and char != "\n"]
+        assert not [char for char in shown if char in "\u3164\u2800" or (not char.isprintable() and char != "\n")]
     page = house("approval", job["id"]).out
     assert "\\u001b]0;approved" in page
+    assert "evil\\u3164\\u2800" in page
     assert "  │ state  approved\\u202e" in page
 
 
@@ -223,3 +224,28 @@ def test_a_job_that_nobody_is_asked_about_is_to_be_read_in_its_history(house: Te
     said = house("approval", job)
     told = f"no decision is asked for now; what came of it is in `interlock job {job} --history`"
     assert (said.code, told in said.err) == (1, True), said
+
+
+def test_approve_says_in_a_line_what_it_approves(house: Terminal) -> None:
+    job = house.submit(cents=700)
+    said = house("approve", job["id"])
+    line, verdict = said.out.splitlines()
+    assert line.startswith("approving finance.payment.execute")
+    assert '{"amount_cents": 700}' in line
+    assert job["job_hash"] in line
+    assert "is approved" in verdict
+
+
+def test_what_was_edited_is_approved_as_it_was_shown_or_not_at_all(house: Terminal) -> None:
+    job = house.submit(cents=700)
+    edited = house("edit", job["id"], "--payload", '{"amount_cents": 900}', "--reason", "x", "--json").json
+
+    unseen = house("approve", job["id"], "--json")
+    assert (unseen.code, unseen.problem["code"]) == (1, "hash_mismatch")
+    assert unseen.problem["changed"] == ["payload.amount_cents"]
+    for verb in ("approve", "reject"):
+        told = ("--reason", "y", "--job-hash", job["job_hash"], "--json")
+        stale = house(verb, job["id"], *told)
+        assert (stale.code, stale.problem["code"]) == (1, "hash_mismatch")
+    shown = house("approve", job["id"])
+    assert (shown.code, "edited by" in shown.out, edited["job_hash"] in shown.out) == (0, True, True)

@@ -134,17 +134,22 @@ def _binding(parser: Parser) -> None:
         "--hash",
         dest="hash",
         metavar="SHA256",
-        help="the hash that `interlock approval ID` showed; without it, that of the line printed here",
+        help="the hash that `interlock approval ID` showed; without it, that of the line printed here, or none with --json",
     )
 
 
-def _shown(client: Interlock, args: Namespace, doing: str) -> str:
-    """Say in a line what is decided on, and return its hash: the decision is about that and nothing else."""
-    from interlock.cli.approval_page import summary
-    from interlock.cli.output import say, warn
+def _shown(client: Interlock, args: Namespace, doing: str) -> str | None:
+    """Say in a line what is decided on, and return its hash: the decision is about that and nothing else.
 
+    A program is shown nothing, so it has to say with --job-hash what it saw.
+    """
+    from interlock.cli.approval_page import summary
+    from interlock.cli.output import say
+
+    if wants_json(args):
+        return None
     job = client.job(args.id)
-    (warn if wants_json(args) else say)(f"{doing} {summary(job)}")
+    say(f"{doing} {summary(job)}")
     return job.job_hash
 
 
