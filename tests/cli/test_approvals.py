@@ -109,7 +109,9 @@ def test_nothing_that_was_submitted_can_pose_as_interlock(house: Terminal) -> No
     ).json  # fmt: skip
     for command in (("approval", job["id"]), ("job", job["id"]), ("jobs",), ("approvals",)):
         shown = house(*command).out
-        assert not [char for char in shown if char in "\u3164\u2800" or (not char.isprintable() and char != "\n")]
+        assert not [
+            char for char in shown if char in "\u3164\u2800" or (not char.isprintable() and char != "\n")
+        ]
     page = house("approval", job["id"]).out
     assert "\\u001b]0;approved" in page
     assert "evil\\u3164\\u2800" in page

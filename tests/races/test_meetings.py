@@ -113,7 +113,10 @@ async def test_an_edit_among_approvals_that_name_no_version_releases_only_what_w
             assert (after["job_hash"], answers[10].word) == (seen, "not_actionable")
         else:
             assert (after["state"], answers[10].status) == ("APPROVAL", 200)
-            assert {answer.word for n, answer in enumerate(answers) if n != 10} <= {"vote_recorded", "hash_mismatch"}
+            assert {answer.word for n, answer in enumerate(answers) if n != 10} <= {
+                "vote_recorded",
+                "hash_mismatch",
+            }
 
 
 async def test_a_throttle_gives_out_exactly_its_burst_over_all_servers(deployment: Deployment) -> None:

@@ -17,7 +17,7 @@ from interlock.runtime.service import Service
 from interlock.runtime.settings import TENANT_DEFAULT
 
 _READY_SECONDS = 1.0
-_TENANT_ROLES = frozenset({"operate", "admin"})
+_TENANT_ROLES = frozenset({"operate", "audit", "admin"})
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -41,7 +41,14 @@ async def ready(call: Asked[None, None]) -> Reply:
 
 
 async def metrics(call: Asked[None, None]) -> Response:
-    tenants = await _may_see_tenants(call)
+    return _exposed(call, tenants=await _may_see_tenants(call))
+
+
+async def metrics_of_all(call: Asked[None, None]) -> Response:
+    return _exposed(call, tenants=True)
+
+
+def _exposed(call: Asked[None, None], *, tenants: bool) -> Response:
     body = call.services.registry.exposition(tenants=tenants).encode()
     return Response(status=200, headers=(("content-type", MEDIA_TYPE),), body=body)
 
@@ -68,7 +75,8 @@ _OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         id="metrics", method="GET", path="/metrics", tag="Health", public=True,
         summary="Figures in Prometheus' text format",
         description="Needs no key. Tenants, and what they have named, are told apart only for a key of the tenant "
-        "`default` with the role `operate` or `admin`; for everybody else they are added up.",
+        "`default` with the role `operate`, `audit` or `admin`, and on the `metrics_address` of `interlock serve`; for "
+        "everybody else they are added up.",
         answers={200: Media(MEDIA_TYPE)}, answer=metrics,
     ),
 )  # fmt: skip
@@ -76,4 +84,10 @@ _OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
 # Where orchestrators look for them, and beside everything else.
 OPERATIONS = _OPERATIONS + tuple(
     msgspec.structs.replace(each, id=f"api_{each.id}", path=f"/api/v1{each.path}") for each in _OPERATIONS
+)
+
+# What an address of its own shows: who can reach it is the operator's to say, so it asks for no key.
+WATCHING: tuple[Operation[Known, Service, Any, Any], ...] = (
+    *_OPERATIONS[:2],
+    msgspec.structs.replace(_OPERATIONS[2], answer=metrics_of_all),
 )

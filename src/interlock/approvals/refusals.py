@@ -59,7 +59,8 @@ class HashMismatch(DecisionRefused):
             said = f"{job_id} was edited since it was submitted{what}, so say which version you approve"
         else:
             said = f"the rule that asks about {job_id} wants to know which version you approve"
-        super().__init__(f"{said}; read it again and decide with job_hash {stored}")
+        again = f"read it again with GET /api/v1/approvals/{job_id}"
+        super().__init__(f"{said}; {again} and decide with job_hash {stored}")
         self.state, self.stored, self.changed = state, stored, changed
 
 

@@ -130,6 +130,12 @@ def summary(job: Job) -> str:
     return f"{job.topic}{env}{target} for {safe(job.submitted_by or '-')}: {what}; {job.job_hash}{edited}"
 
 
+def is_to_be_named(job: Job) -> bool:
+    """Whether a yes must say which version it is for: it was another, or the rule wants it said."""
+    is_other = any(old.job_hash != job.job_hash for old in job.revisions or ())
+    return is_other or (job.approval is not None and job.approval.require_hash)
+
+
 def _last_edit(job: Job) -> Revision | None:
     """What it was before somebody last changed the payload."""
     revisions = job.revisions or ()

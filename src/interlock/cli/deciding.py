@@ -20,13 +20,13 @@ def declare_approve() -> Parser:
     parser = Parser(
         "interlock approve",
         description="Say yes to one request, exactly as it is shown in the line that this prints.\n"
-        "With --job-hash, only to exactly what you looked at before.",
+        "With --job-hash, only to exactly what you looked at before; once it was edited, that is needed.",
         examples=("interlock approve job_… --job-hash sha256:… --reason 'matches the invoice'",),
     )
     parser.add_argument("id", metavar="ID", help="the job's id")
     parser.add_argument("--reason", help="why; the submitter sees it")
     parser.add_argument("--note", help="a note for other reviewers")
-    _binding(parser)
+    binding(parser)
     return _finished(parser, run_approve)
 
 
@@ -41,7 +41,7 @@ def declare_reject() -> Parser:
     parser.add_argument("--reason", required=True, help="why; the submitter sees it")
     parser.add_argument("--note", help="a note for other reviewers")
     parser.add_argument("--code", metavar="WORD", help="a word for programs, such as wrong_amount")
-    _binding(parser)
+    binding(parser)
     return _finished(parser, run_reject)
 
 
@@ -78,7 +78,7 @@ def run_approve(args: Namespace) -> int:
     from interlock.cli.connection import connected
 
     with connected(args) as client:
-        seen = args.hash or _shown(client, args, "approving")
+        seen = args.hash or shown_hash(client, args, args.id, "approving")
         review = client.approve(args.id, reason=args.reason, note=args.note, job_hash=seen)
     return _reviewed(args, review)
 
@@ -88,7 +88,7 @@ def run_reject(args: Namespace) -> int:
     from interlock.cli.connection import connected
 
     with connected(args) as client:
-        seen = args.hash or _shown(client, args, "rejecting")
+        seen = args.hash or shown_hash(client, args, args.id, "rejecting")
         review = client.reject(args.id, args.reason, note=args.note, code=args.code, job_hash=seen)
     return _reviewed(args, review)
 
@@ -128,29 +128,30 @@ def review_text(job_id: str, review: Review) -> str:
             return f"{job_id}: {other}"
 
 
-def _binding(parser: Parser) -> None:
+def shown_hash(client: Interlock, args: Namespace, job_id: str, doing: str) -> str | None:
+    """Say in a line what is decided on, and return its hash: the decision is about that and nothing else.
+
+    None for a yes to what was edited, or whose rule wants to know the version: who looked at it before may have seen
+    another one, so the service asks which.
+    """
+    from interlock.cli.approval_page import is_to_be_named, summary
+    from interlock.cli.output import say
+
+    job = client.job(job_id)
+    if not wants_json(args):
+        say(f"{doing} {summary(job)}")
+    return None if doing == "approving" and is_to_be_named(job) else job.job_hash
+
+
+def binding(parser: Parser) -> None:
+    """The option that says which version is meant."""
     parser.add_argument(
         "--job-hash",
         "--hash",
         dest="hash",
         metavar="SHA256",
-        help="the hash that `interlock approval ID` showed; without it, that of the line printed here, or none with --json",
+        help="the hash that `interlock approval ID` showed; needed to approve what was edited",
     )
-
-
-def _shown(client: Interlock, args: Namespace, doing: str) -> str | None:
-    """Say in a line what is decided on, and return its hash: the decision is about that and nothing else.
-
-    A program is shown nothing, so it has to say with --job-hash what it saw.
-    """
-    from interlock.cli.approval_page import summary
-    from interlock.cli.output import say
-
-    if wants_json(args):
-        return None
-    job = client.job(args.id)
-    say(f"{doing} {summary(job)}")
-    return job.job_hash
 
 
 def _finished(parser: Parser, run: object) -> Parser:
