@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from interlock import Interlock, Job
 from tests.cli.ageing import age
 from tests.cli.terminal import POLICY, Terminal
 
@@ -238,16 +239,56 @@ def test_approve_says_in_a_line_what_it_approves(house: Terminal) -> None:
     assert "is approved" in verdict
 
 
-def test_what_was_edited_is_approved_as_it_was_shown_or_not_at_all(house: Terminal) -> None:
+def test_what_was_edited_after_it_was_read_is_not_approved_by_its_id_alone(house: Terminal) -> None:
     job = house.submit(cents=700)
+    assert job["job_hash"] in house("approval", job["id"]).out
     edited = house("edit", job["id"], "--payload", '{"amount_cents": 900}', "--reason", "x", "--json").json
 
-    unseen = house("approve", job["id"], "--json")
-    assert (unseen.code, unseen.problem["code"]) == (1, "hash_mismatch")
-    assert unseen.problem["changed"] == ["payload.amount_cents"]
-    for verb in ("approve", "reject"):
-        told = ("--reason", "y", "--job-hash", job["job_hash"], "--json")
-        stale = house(verb, job["id"], *told)
-        assert (stale.code, stale.problem["code"]) == (1, "hash_mismatch")
-    shown = house("approve", job["id"])
-    assert (shown.code, "edited by" in shown.out, edited["job_hash"] in shown.out) == (0, True, True)
+    for words in ((), ("--json",), ("--job-hash", job["job_hash"])):
+        unseen = house("approve", job["id"], *words)
+        assert unseen.code == 1
+        assert "payload.amount_cents changed" in unseen.err
+        assert f"`interlock approval {job['id']}`" in unseen.err or "--json" in words
+        assert house("job", job["id"], "--json").json["state"] == "APPROVAL"
+    assert house("approve", job["id"], "--json").problem["changed"] == ["payload.amount_cents"]
+
+    named = house("approve", job["id"], "--job-hash", edited["job_hash"])
+    assert (named.code, "is approved" in named.out) == (0, True)
+
+
+def test_a_rule_that_wants_the_version_named_wants_it_of_the_command_too(house: Terminal) -> None:
+    policy = POLICY.replace("{self_approval: true}", "{self_approval: true, require_hash: true}")
+    house("policy", "apply", house.file("policy.yaml", policy))
+    job = house.submit(cents=700)
+    assert house("approve", job["id"], "--json").problem["code"] == "hash_mismatch"
+    assert house("approve", job["id"], "--job-hash", job["job_hash"]).code == 0
+
+
+def test_a_no_says_what_it_was_shown_and_one_to_another_version_is_refused(house: Terminal) -> None:
+    job = house.submit(cents=700)
+    house("edit", job["id"], "--payload", '{"amount_cents": 900}', "--reason", "x")
+    told = ("--reason", "y", "--job-hash", job["job_hash"], "--json")
+    assert house("reject", job["id"], *told).problem["code"] == "hash_mismatch"
+    said = house("reject", job["id"], "--reason", "y")
+    assert (said.code, "rejecting finance.payment.execute" in said.out, "edited by" in said.out) == (
+        0,
+        True,
+        True,
+    )
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_what_is_edited_while_the_command_looks_is_not_approved(
+    house: Terminal, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    job, read = house.submit(cents=700), Interlock.job
+
+    def edited_at_once(client: Interlock, job_id: str) -> Job:
+        seen = read(client, job_id)
+        client.edit(job_id, {"amount_cents": 900}, reason="x")
+        return seen
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Interlock, "job", edited_at_once)
+        assert house("approve", job["id"], *words).code == 1
+    assert house("job", job["id"], "--json").json["state"] == "APPROVAL"
