@@ -197,8 +197,10 @@ def _advice(access: _Access, bare: list[Path]) -> str:
     if access.origin[0] == "actor":
         return f"actor has no field {path}, so every request is denied; it has {', '.join(_ACTOR_FIELDS)}"
     tests = " && ".join(map(_test_of, bare))
+    without = f"!{tests}" if len(bare) == 1 and tests.startswith("has(") else f"!({tests})"
     return (
-        f"{path} may be missing, and a request without it is denied; if that is not meant, write {tests} && …"
+        f"{path} may be missing, and a request without it is denied; if that is not meant, write {tests} && … "
+        f"(the rule does not match without it) or {without} || … (it does)"
     )
 
 
