@@ -184,7 +184,7 @@ async def _tenant_key(store: str) -> AsyncGenerator[IssuedKey]:
     settings = settings_from({}, store=store)
     async with open_service(settings, sweeping=False) as service:
         issued = await issue_key(
-            service, name, kind=PrincipalKind.SERVICE, roles=(Role.ADMIN, Role.OPERATE), tenant=tenant
+            service, name, kind=PrincipalKind.PERSON, roles=(Role.ADMIN, Role.OPERATE), tenant=tenant
         )
     try:
         yield issued

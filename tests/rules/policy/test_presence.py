@@ -76,8 +76,20 @@ def test_a_warning_has_its_line_and_column_and_says_how_to_write_it() -> None:
     assert (warning.line, warning.column, warning.path) == (5, 25, "rules[0].if")
     assert warning.message == (
         "payload.card.number may be missing, and a request without it is denied; if that is not meant, write "
-        "has(payload.card) && has(payload.card.number) && …"
+        "has(payload.card) && has(payload.card.number) && … (the rule does not match without it) or "
+        "!(has(payload.card) && has(payload.card.number)) || … (it does)"
     )
+
+
+@pytest.mark.parametrize(
+    "expression", ["payload.a > 1", "payload['a b'] > 1", "payload.a.b > 1", "labels['x-y'] == 'z'"]
+)
+def test_both_ways_that_a_warning_names_are_free_of_warnings(expression: str) -> None:
+    [warning] = compile_expression(expression).warnings
+    advice = warning.message.partition("write ")[2]
+    matching, _, other = advice.partition(" && … (the rule does not match without it) or ")
+    assert warned(f"{matching} && {expression}") == []
+    assert warned(f"{other.removesuffix(' || … (it does)')} || {expression}") == []
 
 
 FIELDS = st.sampled_from(["a", "b"])
