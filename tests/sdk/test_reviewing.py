@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from interlock import AsyncInterlock, Conflict, Denied, Interlock
-from tests.harness.postgres import PostgresServer
 
 POLICY = """
 version: v1
@@ -22,16 +21,12 @@ rules:
 @pytest.fixture(params=["sqlite", "postgres"])
 def il(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Interlock]:
     """A client on an empty store of either kind."""
-    postgres: PostgresServer | None = None
     url = f"sqlite:///{tmp_path}/interlock.db"
     if request.param == "postgres":
-        postgres = request.getfixturevalue("postgres")
-        url = postgres.create_database()
+        url = request.getfixturevalue("postgres_url")
     with Interlock(store=url) as client:
         client.policy_put(POLICY)
         yield client
-    if postgres is not None:
-        postgres.drop(url)
 
 
 def test_a_yes_to_what_was_shown_is_no_yes_to_what_it_became(il: Interlock) -> None:
