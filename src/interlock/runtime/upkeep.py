@@ -7,7 +7,7 @@ from interlock.kernel.store_state import StoreState
 from interlock.runtime.direct import local_user
 from interlock.runtime.service import Service
 from interlock.runtime.settings import TENANT_DEFAULT
-from interlock.store.clock_repair import Repaired
+from interlock.store.clock_repair import Repaired as Repaired
 
 
 class NothingToRepair(Exception):
