@@ -18,6 +18,7 @@ from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.refusal import LockBusy, OutcomeUnknown, StoreUnavailable
 from interlock.kernel.storage import StoreDown
 from interlock.runtime.embedded import open_embedded
+from interlock.store.contract import NotAStore
 from interlock.store.sqlite import SqliteStore
 from interlock.store.turns import Turns
 from tests.conformance.places import SqlitePlace, serving
@@ -235,7 +236,7 @@ async def test_a_folder_that_is_missing_is_made(tmp_path: Path) -> None:
 async def test_a_file_that_is_no_database_is_refused_with_its_name(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("these are notes, and long enough to be seen as such " * 100)
-    with pytest.raises(StoreDown, match=r"notes\.txt"):
+    with pytest.raises(NotAStore, match=r"notes\.txt"):
         await SqliteStore(path).open()
 
 

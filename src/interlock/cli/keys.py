@@ -55,7 +55,12 @@ def run_create(args: Namespace) -> int:
         "groups": list(args.groups) if args.groups is not None else None,
         "owner": args.owner,
     }
-    issued = _issued_by_server(args, body) if _through_server(args) else _on_store(args, _issue(args))
+    # The first key is how a server is set up, often before it first runs; so this makes the store, as `serve` does.
+    issued = (
+        _issued_by_server(args, body)
+        if _through_server(args)
+        else _on_store(args, _issue(args), makes_store=True)
+    )
     if wants_json(args):
         say_json(issued)
         return Exit.DONE
@@ -183,7 +188,7 @@ def _issued_by_server(args: Namespace, body: Mapping[str, object]) -> dict[str, 
     return issued
 
 
-def _on_store(args: Namespace, work: Callable[[Service], Awaitable[T]]) -> T:
+def _on_store(args: Namespace, work: Callable[[Service], Awaitable[T]], *, makes_store: bool = False) -> T:
     """Do something on the store that the options or the environment name."""
     import asyncio
 
@@ -192,7 +197,8 @@ def _on_store(args: Namespace, work: Callable[[Service], Awaitable[T]]) -> T:
     from interlock.runtime.settings import settings_from
 
     async def opened() -> T:
-        async with open_service(settings_from(store=given(args, "store")), sweeping=False) as service:
+        settings = settings_from(store=given(args, "store"))
+        async with open_service(settings, sweeping=False, makes_store=makes_store) as service:
             return await work(service)
 
     with translated(args):
