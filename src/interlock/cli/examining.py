@@ -61,6 +61,9 @@ def examine(client: Interlock) -> Iterator[Finding]:
     """Every finding, one question after the other. Raises if the service is out of reach."""
     client.health()
     yield Finding(level="ok", about="store", text="it answers, and its schema is one that this version knows")
+    from interlock.cli.examining_store import examine_store
+
+    yield from examine_store(client)
     seen = _read(client)
     for question in QUESTIONS:
         yield from question(seen)

@@ -73,7 +73,7 @@ class PostgresStore:
                 await self._migrate(session)
                 await self._batches.learn_columns(session)
         except SERVER_SAID_NO as error:
-            raise StoreDown(f"the store cannot be opened: {why(error, self._url)}") from error
+            raise StoreDown(why(error, self._url)) from error
 
     async def close(self) -> None:
         await self._hints.close()

@@ -46,6 +46,8 @@ def _refused(error: BaseException, url: str) -> str | None:
             return f"PostgreSQL at {where} does not let {user} in ({error}); check the user in the URL and pg_hba.conf"
         case asyncpg.InsufficientPrivilegeError():
             return f"{user} may not do this in {where} ({error}); give them the right to"
+        case asyncpg.InvalidSchemaNameError():
+            return f"{user} has no schema to make tables in, in {where} ({error}); give them one with the right to CREATE"
         case _:
             return None
 
@@ -73,4 +75,6 @@ def _unreachable(error: BaseException, url: str) -> str | None:
 
 def _otherwise(error: BaseException, url: str) -> str:
     told = f"{type(error).__name__}: {error}".rstrip(": ")
+    if isinstance(error, asyncpg.PostgresError):
+        return f"PostgreSQL refuses at {place_of(url)} ({told}); look into its log for more"
     return f"PostgreSQL does not answer at {place_of(url)} ({told}); see that it runs and can be reached"
