@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from interlock.sdk.arguments import NotJson as NotJson
     from interlock.sdk.async_client import AsyncInterlock as AsyncInterlock
     from interlock.sdk.client import Interlock as Interlock
+    from interlock.sdk.gated_call import CurrentCall as CurrentCall
     from interlock.sdk.models import Evidence as Evidence
     from interlock.sdk.models import Job as Job
     from interlock.sdk.models import Target as Target
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from interlock.sdk.once import NotCommitted as NotCommitted
     from interlock.sdk.once import NotDone as NotDone
     from interlock.sdk.once import Unknown as Unknown
+    from interlock.sdk.outcomes import AlreadyDone as AlreadyDone
     from interlock.sdk.outcomes import Ambiguous as Ambiguous
     from interlock.sdk.outcomes import Busy as Busy
     from interlock.sdk.outcomes import Conflict as Conflict
@@ -55,10 +57,12 @@ _HOMES = {
     "interlock.sdk.async_client": ("AsyncInterlock",),
     "interlock.sdk.client": ("Interlock",),
     "interlock.sdk.arguments": ("NotJson",),
+    "interlock.sdk.gated_call": ("CurrentCall",),
     "interlock.sdk.once": ("Committed", "NotCommitted", "NotDone", "Unknown"),
     "interlock.sdk.models": ("Evidence", "Job", "Target"),
     "interlock.sdk.retry": ("NO_RETRIES", "Backoff", "Retry", "RetryPolicy"),
     "interlock.sdk.outcomes": (
+        "AlreadyDone",
         "Ambiguous",
         "Busy",
         "Conflict",

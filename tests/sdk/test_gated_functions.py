@@ -178,7 +178,8 @@ def test_a_coroutine_that_comes_back_unawaited_is_not_taken_for_done(house: Hous
     with pytest.raises(TypeError, match="put the gate on the `async def` itself"):
         read("notes")
     (job,) = house.il.jobs(topic="read.file").items
-    assert job.state == "FAILED"
+    assert job.state == "CANCELLED"
+    assert [effect.state for effect in house.il.effects().items] == ["FAILED"]
 
 
 async def test_calls_that_wait_behind_a_blocking_client_keep_no_other_call_waiting(house: House) -> None:

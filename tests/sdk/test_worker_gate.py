@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock import Conflict, Denied, Interlock
+from interlock import Ambiguous, Busy, Denied, Interlock, NotDone
 from interlock.sdk.async_client import AsyncInterlock
 from interlock.sdk.flow import Request, Response
 from interlock.sdk.retry import NO_RETRIES
@@ -49,40 +49,25 @@ def test_a_call_that_raises_has_failed_its_job_for_good(il: Interlock) -> None:
     assert only_job(il) == ("FAILED", 1, "ValueError")
 
 
-def test_a_named_call_that_raised_may_be_made_again_and_asks_nobody_anew(il: Interlock) -> None:
-    tries: list[int] = []
-
-    @il.gate("a", key=lambda n: f"intent {n}")
-    def run(n: int) -> str:
-        tries.append(n)
-        if len(tries) == 1:
-            raise ValueError("first")
-        return "fine"
-
-    with pytest.raises(ValueError, match="first"):
-        run(1)
-    assert run(1) == "fine"
-    assert only_job(il) == ("SUCCEEDED", 2, "")
-    with pytest.raises(Conflict, match="SUCCEEDED"):
-        run(1)
-
-
 def test_of_many_who_make_the_same_named_call_at_once_one_runs_it(il: Interlock) -> None:
     ran: list[int] = []
-    ends: list[str] = []
-    go = threading.Barrier(6)
+    ends: list[object] = []
+    go, done = threading.Barrier(6), threading.Event()
 
     @il.gate("a", key=lambda n: f"intent {n}")
-    def run(n: int) -> None:
+    def run(n: int) -> int:
         ran.append(n)
+        assert done.wait(20)
+        return n
 
     def call() -> None:
         go.wait()
         try:
-            run(7)
-            ends.append("ran")
-        except Conflict:
-            ends.append("conflict")
+            ends.append(run(7))
+        except Busy as busy:
+            ends.append(type(busy))
+        if len(ends) == 5:
+            done.set()
 
     threads = [threading.Thread(target=call) for _ in range(6)]
     for thread in threads:
@@ -90,15 +75,17 @@ def test_of_many_who_make_the_same_named_call_at_once_one_runs_it(il: Interlock)
     for thread in threads:
         thread.join()
     assert ran == [7]
-    assert sorted(ends) == ["conflict"] * 5 + ["ran"]
+    assert ends == [Busy] * 5 + [7]
+    assert run(7) == 7
+    assert ran == [7]
 
 
 def test_a_policy_tightened_between_yes_and_run_stops_the_call(il: Interlock) -> None:
     @il.gate("a", key=lambda: "same")
     def run() -> None:
-        raise ValueError("first time")
+        raise NotDone("first time")
 
-    with pytest.raises(ValueError, match="first time"):
+    with pytest.raises(NotDone, match="first time"):
         run()
     il.policy_put("version: v1\ndefault: deny\n")
     with pytest.raises(Denied):
@@ -147,34 +134,38 @@ def test_coroutines_and_async_generators_do_alike(il: Interlock) -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_call_whose_job_is_lost_stops_renewing_it(
-    il: Interlock, monkeypatch: pytest.MonkeyPatch, is_async: bool
+def test_a_call_whose_job_is_lost_stops_renewing_it_and_its_result_is_refused(
+    il: Interlock, is_async: bool
 ) -> None:
-    monkeypatch.setattr("interlock.sdk.gate_running._RENEW_SECONDS", 0.02)
+    seen: list[bool] = []
 
     def lose_it() -> None:
-        (job,) = il.jobs().items
-        assert job.fence is not None
-        il.release(job.id, job.fence)
+        call = il.current()
+        seen.append(call.lost)
+        il.release(call.job.id, call.fence)
 
     def is_refused() -> bool:
         return bool(il.conflicts(kind="stale_fence").items)
 
-    @il.gate("a")
+    @il.gate("a", lease=0.3)
     def run() -> None:
         lose_it()
         while not is_refused():
             time.sleep(0.02)
-        time.sleep(0.2)
+        time.sleep(0.3)
+        seen.append(il.current().lost)
 
-    @il.gate("a")
+    @il.gate("a", lease=0.3)
     async def run_in_loop() -> None:
         lose_it()
         while not is_refused():
             await asyncio.sleep(0.02)
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.3)
+        seen.append(il.current().lost)
 
-    _ = asyncio.run(run_in_loop()) if is_async else run()
+    with pytest.raises(Ambiguous, match="hold on this call"):
+        _ = asyncio.run(run_in_loop()) if is_async else run()
+    assert seen == [False, True]
     (conflict,) = il.conflicts(kind="stale_fence").items
     assert conflict.count == 2  # one renewal, and how the call ended
 
@@ -185,8 +176,7 @@ NOBODY = Response(status=404, body=b"<html>nobody is there</html>")
 @pytest.fixture
 def renewals(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """As many renewals as find nobody; after that many seconds each, nobody would wait for the one that does."""
-    monkeypatch.setattr("interlock.sdk.gate_running._RENEW_SECONDS", 1)
-    monkeypatch.setattr("interlock.sdk.gate_running._RENEW_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("interlock.sdk.holding._REST_SECONDS_MOST", 0.01)
     return iter(range(40))
 
 
@@ -206,7 +196,7 @@ def test_a_renewal_that_found_nobody_is_soon_sent_again(
         send = client.transport.send
         monkeypatch.setattr(client.transport, "send", sent)
 
-        @client.gate("a")
+        @client.gate("a", lease=3)
         def run() -> bool:
             return answered.wait(20)
 
@@ -228,7 +218,7 @@ async def test_one_in_a_loop_is_soon_sent_again(
 
         monkeypatch.setattr(client.transport, "send", sent)
 
-        @client.gate("a")
+        @client.gate("a", lease=3)
         async def run() -> None:
             async with asyncio.timeout(20):
                 await answered.wait()

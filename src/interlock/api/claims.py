@@ -13,6 +13,7 @@ from interlock.api.problem import invalid
 from interlock.api.service_calls import JOB_ID, Asked, caller_of, decide
 from interlock.api.views import JobView, job_fields
 from interlock.codec.strict import Fault
+from interlock.effects.model import downstream_key, id_of_call
 from interlock.jobs.claiming import CLAIM_MAX, Claimed, ClaimJob, ClaimJobs, NothingToClaim
 from interlock.jobs.leasing import LEASE_SECONDS_DEFAULT, LEASE_SECONDS_MAX
 from interlock.jobs.model import Job, claims_topic
@@ -44,13 +45,20 @@ class ClaimBody(Body, frozen=True, kw_only=True):
 
 
 class ClaimOneBody(Body, frozen=True, kw_only=True):
+    """`repeatable` says of a gated call that it may run again after a crash; else a crash leaves it in doubt."""
+
     lease_seconds: Seconds = LEASE_SECONDS_DEFAULT
+    repeatable: bool = False
 
 
 class HeldJobView(JobView, frozen=True, kw_only=True):
-    """A job that the caller holds. `permit` proves it to tools, until `lease_expires_at`."""
+    """A job that the caller holds. `permit` proves it to tools, until `lease_expires_at`.
+
+    `downstream_key` is for the remote side of a gated call: the same for every attempt.
+    """
 
     permit: str
+    downstream_key: str | None = None
 
 
 class ClaimedView(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,6 +139,7 @@ async def claim_one(call: Asked[None, ClaimOneBody]) -> Answer:
         job_id=call.path["job_id"],
         lease_seconds=call.body.lease_seconds,
         backoff=service.settings.backoff(),
+        repeatable=call.body.repeatable,
     )
     return await decide(
         call,
@@ -142,7 +151,8 @@ async def claim_one(call: Asked[None, ClaimOneBody]) -> Answer:
 
 def held_view(job: Job, signer: Signer) -> HeldJobView:
     """A job as its holder gets it."""
-    return HeldJobView(**job_fields(job), permit=signer.permit(job))
+    key = downstream_key(job.tenant, id_of_call(job.id)) if job.is_call else None
+    return HeldJobView(**job_fields(job), permit=signer.permit(job), downstream_key=key)
 
 
 def _check_topics(topics: list[str]) -> None:
@@ -169,7 +179,12 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="claim_job", method="POST", path="/api/v1/jobs/{job_id}/claim", tag=_TAG, roles=("work", "submit"),
         parameters=JOB_ID, summary="Take one job by its id: any worker, or its own submitter",
+        description="The job of a gated call (`executor` \"caller\") is its submitter's alone; taking it begins its "
+        "effect.",
         body=ClaimOneBody, answers={200: HeldJobView}, answer=claim_one,
-        problems=("conflict", "not_actionable", "policy_denied", "policy_unavailable"),
+        problems=(
+            "conflict", "not_actionable", "policy_denied", "policy_unavailable", "effect_in_progress",
+            "effect_ambiguous",
+        ),
     ),
 )  # fmt: skip

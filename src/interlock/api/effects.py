@@ -21,6 +21,7 @@ from interlock.effects.model import Effect, EffectState, Outcome
 from interlock.effects.resolving import ResolveEffect
 from interlock.effects.settling import CommitEffect, FailEffect
 from interlock.identity.refusals import NotFound
+from interlock.jobs.call_settling import ResolveDoubt
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
 
@@ -68,17 +69,24 @@ async def fail(call: Asked[None, FailBody]) -> Answer:
 
 async def resolve(call: Asked[None, ResolveBody]) -> Answer:
     body = call.body
-    said = body.evidence.strip() if isinstance(body.evidence, str) else body.evidence
-    if said in (None, "", [], {}):
-        raise invalid(Fault("/evidence", "is empty; say how you know what happened"))
-    command = ResolveEffect(
+    resolution = ResolveEffect(
         caller=caller_of(call),
         action_id=action_id_of(call),
         outcome=body.outcome,
-        evidence=_bounded("evidence", body.evidence, _EVIDENCE_BYTES_MAX),
+        evidence=evidence_of(body.evidence),
         result=msgspec.Raw(canonical(body.result)),
     )
-    return await decide(call, command, lambda effect: Reply(200, effect_view(effect)))
+    return await decide(
+        call, ResolveDoubt(resolution=resolution), lambda effect: Reply(200, effect_view(effect))
+    )
+
+
+def evidence_of(given: Any) -> msgspec.Raw:
+    """How somebody knows what happened: it must say something, and not too much."""
+    said = given.strip() if isinstance(given, str) else given
+    if said in (None, "", [], {}):
+        raise invalid(Fault("/evidence", "is empty; say how you know what happened"))
+    return _bounded("evidence", given, _EVIDENCE_BYTES_MAX)
 
 
 async def read(call: Asked[None, None]) -> Reply:

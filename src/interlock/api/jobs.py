@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -27,6 +27,7 @@ from interlock.jobs.model import (
     GRANTED_LABEL,
     Action,
     Evidence,
+    Executor,
     Job,
     JobState,
     Priority,
@@ -44,6 +45,7 @@ from interlock.runtime.service import Service
 
 _WAIT_SECONDS_MAX = 60
 _POLL_SECONDS = 5.0
+_FOR_EVER = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 class TargetBody(Body, frozen=True, kw_only=True):
@@ -69,7 +71,10 @@ class PeopleBody(Body, frozen=True, kw_only=True):
 
 
 class SubmitBody(Body, frozen=True, kw_only=True):
-    """A proposed action. With `approval`, people decide also where the policy alone would release it."""
+    """A proposed action. With `approval`, people decide also where the policy alone would release it.
+
+    With `executor` "caller" only its submitter may claim it, by its id, and no worker is offered it.
+    """
 
     topic: Topic
     payload: Any
@@ -90,6 +95,7 @@ class SubmitBody(Body, frozen=True, kw_only=True):
     max_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
     run_id: Text | None = None
     approval: PeopleBody | None = None
+    executor: Executor = Executor.WORKER
 
 
 class CancelBody(Body, frozen=True, kw_only=True):
@@ -163,6 +169,7 @@ async def submit(call: Asked[None, SubmitBody]) -> Answer:
         expires_seconds=duration_seconds(body.expires_in) if body.expires_in is not None else None,
         max_attempts=body.max_attempts,
         run_id=body.run_id,
+        executor=body.executor,
     )
     count = call.services.measures.submits.add
     try:
@@ -179,7 +186,12 @@ async def submit(call: Asked[None, SubmitBody]) -> Answer:
 
 
 def decidable_until(job: Job) -> datetime | None:
-    """How long a repeat of the request must find this job rather than ask people again."""
+    """How long a repeat of the request must find this job rather than ask people again.
+
+    The key of a gated call names its intent, which must not be carried out twice however much later.
+    """
+    if job.is_call:
+        return _FOR_EVER
     return job.approval.ends_at if job.approval else None
 
 

@@ -81,7 +81,9 @@ class GrantUseView(msgspec.Struct, frozen=True, kw_only=True):
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A job. `labels` are as submitted with those that Interlock added (`system_labels`) on top.
 
-    `revisions` are the versions it had before: of one job that is read, edited or refreshed. Others leave them out.
+    `executor` is who carries it out: any "worker", or only the "caller" that submitted it. `result_text` is what was
+    kept of a result that is not JSON. `revisions` are the versions it had before: of one job that is read, edited or
+    refreshed. Others leave them out.
     """
 
     id: str
@@ -107,6 +109,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: datetime | None
     max_attempts: int
     run_id: str | None
+    executor: str
     version: int
     attempt: int
     fence: int
@@ -116,6 +119,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     held_up: str | None
     checkpoint: Any
     result: Any
+    result_text: str | None
     error: Any
     finished_at: datetime | None
     revisions: list[RevisionView] | msgspec.UnsetType = msgspec.UNSET
@@ -181,6 +185,7 @@ def job_fields(job: Job, now: datetime | None = None) -> dict[str, Any]:
         "expires_at": job.expires_at,
         "max_attempts": job.max_attempts,
         "run_id": job.run_id,
+        "executor": job.executor.value,
         "version": job.version,
         "attempt": job.attempt,
         "fence": job.fence,
@@ -190,6 +195,7 @@ def job_fields(job: Job, now: datetime | None = None) -> dict[str, Any]:
         "held_up": job.held_up,
         "checkpoint": job.checkpoint,
         "result": job.result,
+        "result_text": job.result_text,
         "error": job.error,
         "finished_at": job.finished_at,
     }

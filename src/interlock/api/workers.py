@@ -8,11 +8,14 @@ from typing import Annotated, Any
 
 import msgspec
 
+from interlock.api.effects import evidence_of
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problem import ProblemError, problem
 from interlock.api.service_calls import JOB_ID, Asked, caller_of, decide
 from interlock.api.views import JobView, job_view
 from interlock.codec.canonical import canonical
+from interlock.effects.model import Outcome
+from interlock.jobs.call_settling import ReconcileCall
 from interlock.jobs.finishing import CompleteJob, FailJob, RetryJob
 from interlock.jobs.leasing import HolderCommand, ReleaseJob, RenewJob
 from interlock.jobs.model import Job, JobState
@@ -35,8 +38,11 @@ class RenewBody(Body, frozen=True, kw_only=True):
 
 
 class CompleteBody(Body, frozen=True, kw_only=True):
+    """`result_text` is for a result that is not JSON: what people are shown of it."""
+
     fence: FenceNumber
     result: Any = None
+    result_text: Annotated[str, msgspec.Meta(max_length=4000)] | None = None
 
 
 class FailBody(Body, frozen=True, kw_only=True):
@@ -50,6 +56,14 @@ class FailBody(Body, frozen=True, kw_only=True):
 class ReleaseBody(Body, frozen=True, kw_only=True):
     fence: FenceNumber
     checkpoint: Any = None
+
+
+class ReconcileBody(Body, frozen=True, kw_only=True):
+    """What the remote side says of a call in doubt, and how you know. `result` is what a repeat returns."""
+
+    outcome: Outcome
+    evidence: Any
+    result: Any = None
 
 
 class RetryBody(Body, frozen=True, kw_only=True):
@@ -80,7 +94,8 @@ async def renew(call: Asked[None, RenewBody]) -> Answer:
 async def complete(call: Asked[None, CompleteBody]) -> Answer:
     body = call.body
     _check_size(call, "result", body.result, _RESULT_BYTES_MAX)
-    return await _finished(call, CompleteJob(**_holder(call, body.fence), result=body.result))
+    command = CompleteJob(**_holder(call, body.fence), result=body.result, result_text=body.result_text)
+    return await _finished(call, command)
 
 
 async def fail(call: Asked[None, FailBody]) -> Answer:
@@ -104,6 +119,19 @@ async def release(call: Asked[None, ReleaseBody]) -> Answer:
 
 async def retry(call: Asked[None, RetryBody]) -> Answer:
     command = RetryJob(caller=caller_of(call), job_id=call.path["job_id"], reason=call.body.reason)
+    return await decide(call, command, lambda job: Reply(200, job_view(job)))
+
+
+async def reconcile(call: Asked[None, ReconcileBody]) -> Answer:
+    body = call.body
+    _check_size(call, "result", body.result, _RESULT_BYTES_MAX)
+    command = ReconcileCall(
+        caller=caller_of(call),
+        job_id=call.path["job_id"],
+        outcome=body.outcome,
+        evidence=evidence_of(body.evidence),
+        result=msgspec.Raw(canonical(body.result)),
+    )
     return await decide(call, command, lambda job: Reply(200, job_view(job)))
 
 
@@ -195,6 +223,15 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         id="retry_job", method="POST", path="/api/v1/jobs/{job_id}/retry", tag=_TAG, parameters=JOB_ID,
         roles=("submit", "operate", "admin"), summary="Put a dead letter back; of several callers one wins",
         body=RetryBody, answers={200: JobView}, answer=retry, problems=("not_actionable",),
+        loopless=True,
+    ),
+    Operation(
+        id="reconcile_job", method="POST", path="/api/v1/jobs/{job_id}/reconcile", tag=_TAG, parameters=JOB_ID,
+        roles=("submit",), summary="Say what the remote side told you about your own call in doubt",
+        description="For the submitter of a gated call (`executor` \"caller\"). Committed: the job is done, with "
+        "`result`. Not committed: it may be claimed again. Anybody else resolves the call's effect.",
+        body=ReconcileBody, answers={200: JobView}, answer=reconcile,
+        problems=("not_actionable", "effect_in_progress", "too_large"),
         loopless=True,
     ),
 )  # fmt: skip

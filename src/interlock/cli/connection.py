@@ -119,9 +119,16 @@ def _client(args: Namespace) -> Interlock:
             retry=_patience(args.patience),
             on_retry=None if wants_json(args) else _tell_retry,
             make_store=makes_store(args),
+            on_wait=_tell_wait,
         )
     except InvalidRequest as refused:
         raise Failed(str(refused), Exit.USAGE, name=refused.code) from refused
+
+
+def _tell_wait(line: str) -> None:
+    from interlock.cli.output import warn
+
+    warn(line)
 
 
 def _patience(patience_seconds: int) -> RetryPolicy:

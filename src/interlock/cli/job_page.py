@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _TELLING = {
     "PENDING": "it may run",
-    "RUNNING": "a worker runs it",
+    "RUNNING": "it is running",
     "SUCCEEDED": "done",
     "FAILED": "it failed for good",
     "DENIED": "it will not run",
@@ -106,6 +106,7 @@ def say_job(job: Job) -> None:
                 "" if job.expires_at is None else f"{when(job.expires_at)} ({exactly(job.expires_at)})",
             ),
             ("run", job.run_id or ""),
+            ("executor", "its caller" if job.executor == "caller" else ""),
             ("attempt", _attempt(job)),
             ("held up", job.held_up or ""),
             ("hash", job.job_hash),
@@ -113,7 +114,7 @@ def say_job(job: Job) -> None:
         ]
     )
     say_payload(job.payload)
-    for name, value in (("error", job.error), ("result", job.result)):
+    for name, value in (("error", job.error), ("result", job.result), ("result text", job.result_text)):
         if value is not None:
             _say_value(name, value)
     if job.state == "APPROVAL":

@@ -172,9 +172,10 @@ def _told(
     from interlock.cli.lease_page import say_going_on, say_lease
     from interlock.cli.output import say_json
 
-    hold_seconds = 0 if body is None else body.get("wait_seconds", 0)
+    wait = 0 if body is None else body.get("wait_seconds", 0)
     with connected(args) as client:
-        lease: Any = client.call(method, *segments, body=body, hold_seconds=hold_seconds)
+        say_waiting = client.session.says(f"the lease on {body['resource']}", wait) if body and wait else None
+        lease: Any = client.call(method, *segments, body=body, hold_seconds=wait, say=say_waiting)
     if wants_json(args):
         say_json(lease)
     else:

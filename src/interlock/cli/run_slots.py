@@ -72,7 +72,15 @@ def run_start(args: Namespace) -> int:
     body = {"input": args.input, "ttl_seconds": args.ttl, "wait_seconds": args.wait}
     with connected(args) as client:
         where = ("workflows", args.workflow, "runs")
-        found = client.call("POST", *where, body=body, key=args.intent, hold_seconds=args.wait)
+        found = client.call(
+            "POST",
+            *where,
+            body=body,
+            key=args.intent,
+            hold_seconds=args.wait,
+            busy_seconds=max(args.wait, args.patience),
+            say=client.session.says(f"a slot of {args.workflow}", args.wait),
+        )
         if args.intent is not None:
             # Under a name the answer may be one given before: what counts is how the run stands now.
             found = client.call("GET", "workflow-runs", found["run_id"])

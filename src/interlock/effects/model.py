@@ -8,6 +8,7 @@ in time is `AMBIGUOUS` by the clock, and is not tried again until somebody says 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
@@ -18,6 +19,7 @@ from interlock.kernel.record import Kind, Record, micros
 
 NULL = msgspec.Raw(b"null")
 INLINE_BYTES_MAX = 64 * 1024
+_CALL = re.compile(r"call:job_[0-9a-f]{32}")
 TTL_SECONDS_DEFAULT = 60
 
 
@@ -154,6 +156,16 @@ class EffectResult(Record, frozen=True, kw_only=True):
     digest: str
     size: int
     result: msgspec.Raw
+
+
+def id_of_call(job_id: str) -> str:
+    """The id of a gated call's effect, from the call's job."""
+    return f"call:{job_id}"
+
+
+def job_of_call(action_id: str) -> str | None:
+    """The job of the gated call that an effect belongs to, if its id says so: no other call begins or ends it."""
+    return action_id.removeprefix("call:") if _CALL.fullmatch(action_id) else None
 
 
 def downstream_key(tenant: str, action_id: str) -> str:

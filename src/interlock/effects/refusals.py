@@ -26,12 +26,24 @@ class EffectInProgress(Refusal):
 
 
 class EffectAmbiguous(Refusal):
-    def __init__(self, action_id: str, by: str, begun_at: datetime, fence: int, downstream_key: str) -> None:
+    """`job_id` is the job of the gated call that the effect belongs to, if it belongs to one."""
+
+    def __init__(
+        self,
+        action_id: str,
+        by: str,
+        begun_at: datetime,
+        fence: int,
+        downstream_key: str,
+        *,
+        job_id: str | None = None,
+    ) -> None:
         super().__init__(
             f"whether {action_id} happened is not known ({by} began it at {begun_at:%Y-%m-%dT%H:%M:%SZ}); ask the "
             f"remote side about {downstream_key}, then POST /api/v1/effects/{action_id}/resolve with the evidence"
         )
         self.state, self.begun_by, self.fence, self.downstream_key = "AMBIGUOUS", by, fence, downstream_key
+        self.job_id = job_id
 
 
 class EffectFenceStale(Refusal):
@@ -65,6 +77,17 @@ class EffectNotActionable(Refusal):
             f"read it with GET /api/v1/effects/{action_id}"
         )
         self.state, self.by, self.at = state, by, at
+
+
+class EffectOfCall(Refusal):
+    """The effect belongs to a gated call, and ends with the call's job."""
+
+    def __init__(self, action_id: str, verb: str, job_id: str) -> None:
+        super().__init__(
+            f"{action_id} is the effect of a gated call, which begins and ends with its job: there is nothing to "
+            f"{verb} here; use POST /api/v1/jobs/{job_id}/claim, /complete or /fail"
+        )
+        self.job_id = job_id
 
 
 class Superseded(Refusal):

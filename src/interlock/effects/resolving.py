@@ -38,10 +38,10 @@ class ResolveEffect(Command[Effect], frozen=True, kw_only=True):
         return applying_reads(effect) if effect else NOTHING
 
     def decide(self, world: World) -> Effect:
-        by = require_resolver(world, self.caller)
+        require_resolver(world, self.caller)
         effect = find_effect(world, self.caller.tenant, self.action_id)
         if effect.state_at(world.now) is EffectState.AMBIGUOUS:
-            return self._resolve(world, effect, by)
+            return resolve_effect(world, effect, self.caller, self.outcome, self.evidence, self.result)
         if effect.resolved is not None and effect.resolved.outcome is self.outcome:
             return effect
         said = effect.resolved
@@ -53,21 +53,29 @@ class ResolveEffect(Command[Effect], frozen=True, kw_only=True):
             at=said.at if said else None,
         )
 
-    def _resolve(self, world: World, effect: Effect, by: Principal) -> Effect:
-        happened = self.outcome is Outcome.COMMITTED
-        said = Resolved(outcome=self.outcome, by=by.id, at=world.now, evidence=self.evidence)
-        settled = msgspec.structs.replace(
-            effect,
-            state=TRANSITIONS[EffectState.AMBIGUOUS, f"resolve_{self.outcome.value}"],
-            ended_at=world.now,
-            doubt=None,
-            resolved=said,
-            **(kept_result(world, effect, self.result) if happened else {}),
-        )
-        stored = world.put(EFFECTS, settled)
-        end_applying(world, effect)
-        record_effect(world, stored, self.caller, "resolve", outcome=self.outcome.value)
-        return stored
+
+def resolve_effect(
+    world: World,
+    effect: Effect,
+    caller: Caller,
+    outcome: Outcome,
+    evidence: msgspec.Raw,
+    result: msgspec.Raw = NULL,
+) -> Effect:
+    """Settle an ambiguous effect by what somebody found out."""
+    happened = outcome is Outcome.COMMITTED
+    settled = msgspec.structs.replace(
+        effect,
+        state=TRANSITIONS[EffectState.AMBIGUOUS, f"resolve_{outcome.value}"],
+        ended_at=world.now,
+        doubt=None,
+        resolved=Resolved(outcome=outcome, by=caller.principal, at=world.now, evidence=evidence),
+        **(kept_result(world, effect, result) if happened else {}),
+    )
+    stored = world.put(EFFECTS, settled)
+    end_applying(world, effect)
+    record_effect(world, stored, caller, "resolve", outcome=outcome.value)
+    return stored
 
 
 def require_resolver(world: World, caller: Caller) -> Principal:

@@ -27,9 +27,10 @@ from interlock.effects.model import (
     LeaseRef,
     PermitClaims,
     downstream_key,
+    job_of_call,
 )
 from interlock.effects.recording import record_effect
-from interlock.effects.refusals import ActionIdReused, EffectAmbiguous, EffectInProgress
+from interlock.effects.refusals import ActionIdReused, EffectAmbiguous, EffectInProgress, EffectOfCall
 from interlock.grants.claiming import ClaimGrant
 from interlock.identity.model import Caller, Role
 from interlock.identity.rules import caller_reads, require
@@ -83,6 +84,8 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
 
     def decide(self, world: World) -> Begun:
         require(world, self.caller, *BEGINNERS)
+        if (job_id := job_of_call(self.action_id)) is not None:
+            raise EffectOfCall(self.action_id, "begin", job_id)
         before = world.get(EFFECTS, self.caller.tenant, self.action_id)
         if before is not None and self._has_begun(before):
             return Begun(effect=before, replayed=False)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from interlock.effects.keeping import doubt, find_effect, kept_result
-from interlock.effects.model import EFFECTS, NULL, TRANSITIONS, Doubt, Effect, EffectState
+from interlock.effects.model import EFFECTS, NULL, TRANSITIONS, Doubt, Effect, EffectState, job_of_call
 from interlock.effects.recording import record_effect, record_late
-from interlock.effects.refusals import EffectFenceStale, EffectNotActionable
+from interlock.effects.refusals import EffectFenceStale, EffectNotActionable, EffectOfCall
 from interlock.effects.rules import BEGINNERS
 from interlock.identity.model import Caller
 from interlock.identity.rules import caller_reads, require
@@ -48,6 +48,8 @@ class _SettleEffect(Command[Effect], frozen=True, kw_only=True):
     def decide(self, world: World) -> Effect:
         require(world, self.caller, *BEGINNERS)
         effect = find_effect(world, self.caller.tenant, self.action_id)
+        if (job_id := job_of_call(effect.id)) is not None:
+            raise EffectOfCall(effect.id, self._verb(), job_id)
         verdict = self._verdict(effect)
         if isinstance(verdict, Effect):
             return verdict

@@ -15,9 +15,11 @@ import msgspec
 from interlock.approvals.drifting import target_reads
 from interlock.approvals.recording import announce_job, find_job, record_change
 from interlock.approvals.refusals import NotActionable
+from interlock.effects.refusals import EffectAmbiguous
 from interlock.identity.model import PRINCIPALS, Caller, Principal, Role
 from interlock.identity.refusals import Forbidden
 from interlock.identity.rules import caller_reads, identify, require
+from interlock.jobs.call_effects import begin_call, call_reads, check_not_begun, doubt_lost_call
 from interlock.jobs.drift import why_drifted
 from interlock.jobs.leasing import Backoff, is_lost, lose, take
 from interlock.jobs.model import JOBS, RANKS, Job, JobState
@@ -33,7 +35,13 @@ from interlock.jobs.permission import (
     move_away,
     standing,
 )
-from interlock.jobs.refusals import HeldElsewhere, PermissionMissing, PermissionUnclear, PermissionWithdrawn
+from interlock.jobs.refusals import (
+    CallersOnly,
+    HeldElsewhere,
+    PermissionMissing,
+    PermissionUnclear,
+    PermissionWithdrawn,
+)
 from interlock.kernel.command import Command
 from interlock.kernel.record import PICKED_MAX, Kind, Params, Pick, Reads, micros
 from interlock.kernel.refusal import Refusal
@@ -154,12 +162,17 @@ class ClaimJobs(Command[tuple[Claimed, ...]], frozen=True, kw_only=True):
 
 
 class ClaimJob(Command[Claimed], frozen=True, kw_only=True):
-    """Take one job by its id: a worker may, and so may its submitter, to run it itself. One caller wins."""
+    """Take one job by its id: a worker may, and so may its submitter, to run it itself. One caller wins.
+
+    The job of a gated call is its submitter's alone, and taking it begins the call's effect in the same decision,
+    unless the caller says that the call is repeatable.
+    """
 
     caller: Caller
     job_id: str
     lease_seconds: int | float
     backoff: Backoff
+    repeatable: bool = False
 
     def reads(self) -> Reads:
         tenant = self.caller.tenant
@@ -169,23 +182,29 @@ class ClaimJob(Command[Claimed], frozen=True, kw_only=True):
 
     def more(self, world: World) -> Reads:
         job = find_job(world, self.caller.tenant, self.job_id)
-        return _standing_reads(job)
+        return _standing_reads(job) | call_reads(job)
 
     def decide(self, world: World) -> Claimed:
         principal = identify(world, self.caller)
         job = find_job(world, self.caller.tenant, self.job_id)
         _check_may_claim(principal, job)
+        if job.is_call:
+            check_not_begun(world, job)
         if job.lease and job.lease_until and not is_lost(job, world.now):
             raise HeldElsewhere(job.id, job.lease.worker, job.lease_until)
-        if job.runnable_at is None:
+        if not _is_claimable(job):
             state = JobState.FAILED if job.state is JobState.RUNNING else job.state
             raise NotActionable(job.id, state.value, "claim")
         now_stands = standing(world, job)
         if not isinstance(now_stands, Granted):
             raise _refusal_of(job, now_stands)
-        return hand_out(world, job, self.caller, self.lease_seconds, self.backoff)
+        return hand_out(world, job, self.caller, self.lease_seconds, self.backoff, repeatable=self.repeatable)
 
     def refused(self, world: World, refusal: Refusal) -> None:
+        if isinstance(refusal, EffectAmbiguous):
+            job = find_job(world, self.caller.tenant, self.job_id)
+            if is_lost(job, world.now):
+                doubt_lost_call(world, lose(world, job))
         if isinstance(refusal, PermissionWithdrawn | PermissionMissing | PermissionUnclear):
             job = find_job(world, self.caller.tenant, self.job_id)
             now_stands = standing(world, job)
@@ -193,11 +212,14 @@ class ClaimJob(Command[Claimed], frozen=True, kw_only=True):
                 _clear(world, ((job, now_stands),), self.caller)
 
 
-def hand_out(world: World, job: Job, by: Caller, seconds: float, backoff: Backoff) -> Claimed:
+def hand_out(
+    world: World, job: Job, by: Caller, seconds: float, backoff: Backoff, *, repeatable: bool = False
+) -> Claimed:
     """Give a job that may run to a caller; if somebody lost it, that is settled first."""
     waiting = lose(world, job) if job.state is JobState.RUNNING else job
     since = waiting.runnable_at or world.now
-    claimed = take(world, waiting, by.principal, seconds, backoff)
+    claimed = take(world, waiting, by.principal, seconds, backoff, repeatable=repeatable)
+    begin_call(world, claimed, by)
     record_change(world, claimed, by, "claim", attempt=claimed.attempt, fence=claimed.fence)
     announce_job(world, claimed, "job.claimed", attempt=claimed.attempt, fence=claimed.fence, by=by.principal)
     return Claimed(claimed, max(0.0, (world.now - since).total_seconds()))
@@ -215,8 +237,18 @@ def _standing_reads(job: Job) -> Reads:
 
 def _check_may_claim(principal: Principal, job: Job) -> None:
     is_submitter = principal.id == job.submitted_by and Role.SUBMIT in principal.roles
+    if job.is_call and not is_submitter:
+        raise CallersOnly(job.id, job.submitted_by)
     if Role.WORK not in principal.roles and not is_submitter:
         raise Forbidden(principal.id, (Role.WORK,))
+
+
+def _is_claimable(job: Job) -> bool:
+    """Whether it waits to be taken, as far as its state goes; the lease of one that runs has run out."""
+    if not job.is_call:
+        return job.runnable_at is not None
+    retry_at = job.lease.retry_at if job.lease and job.state is JobState.RUNNING else None
+    return job.state is JobState.PENDING or retry_at is not None
 
 
 def _refusal_of(job: Job, blocked: Blocked) -> Refusal:

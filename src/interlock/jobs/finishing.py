@@ -12,11 +12,20 @@ from interlock.approvals.refusals import NotActionable
 from interlock.codec.canonical import canonical
 from interlock.identity.model import Caller
 from interlock.identity.rules import caller_reads
+from interlock.jobs.call_effects import (
+    Done,
+    InDoubt,
+    NotRun,
+    call_reads,
+    check_no_doubt,
+    doubt_settled_call,
+    end_call,
+)
 from interlock.jobs.holds import JobLease, LeaseEnd
 from interlock.jobs.leasing import Backoff, HolderCommand, end_lease, give_up, requeue
 from interlock.jobs.model import JOBS, TRANSITIONS, Job, JobState
 from interlock.jobs.recording import find_own_job
-from interlock.jobs.refusals import PermissionMissing
+from interlock.jobs.refusals import FenceStale, PermissionMissing
 from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
@@ -27,6 +36,7 @@ class CompleteJob(HolderCommand, frozen=True, kw_only=True):
     """The work is done. Repeating it under the same fence changes nothing and gives the same answer."""
 
     result: Any = None
+    result_text: str | None = None
 
     def act(self, world: World, job: Job, lease: JobLease) -> Job:
         done = msgspec.structs.replace(
@@ -34,11 +44,13 @@ class CompleteJob(HolderCommand, frozen=True, kw_only=True):
             state=TRANSITIONS[job.state, "complete"],
             lease=end_lease(job, LeaseEnd.COMPLETED),
             result=self.result,
+            result_text=self.result_text,
             error=None,
             finished_at=world.now,
             updated_at=world.now,
         )
         stored = world.put(JOBS, done)
+        end_call(world, stored, self.caller, Done(self.result))
         record_change(world, stored, self.caller, "complete", attempt=job.attempt, fence=job.fence)
         announce_job(world, stored, "job.succeeded", attempt=job.attempt, fence=job.fence)
         return stored
@@ -47,24 +59,43 @@ class CompleteJob(HolderCommand, frozen=True, kw_only=True):
         return (LeaseEnd.COMPLETED,)
 
     def repeats(self, job: Job) -> bool:
-        return _is_same(job.result, self.result)
+        return _is_same(job.result, self.result) and job.result_text == self.result_text
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        super().refused(world, refusal)
+        if isinstance(refusal, FenceStale):
+            doubt_settled_call(world, self.caller, self.job_id, self.fence)
 
     def verb(self) -> str:
         return "complete"
 
 
 class FailJob(HolderCommand, frozen=True, kw_only=True):
-    """The work did not succeed. A retryable failure is tried again while attempts last."""
+    """The work did not succeed. A retryable failure is tried again while attempts last.
+
+    Of a gated call, retryable means that it surely did nothing; its caller decides when to try again.
+    """
 
     backoff: Backoff
     error: Any
     retryable: bool
 
     def act(self, world: World, job: Job, lease: JobLease) -> Job:
+        if job.is_call:
+            return self._end_call(world, job, lease)
         if not self.retryable or job.attempt >= job.max_attempts:
             return give_up(world, job, self.caller, "fail", LeaseEnd.FAILED, self.error)
         at = world.now + self.backoff.after(job)
         return requeue(world, job, self.caller, "fail", LeaseEnd.FAILED, at=at, error=self.error)
+
+    def _end_call(self, world: World, job: Job, lease: JobLease) -> Job:
+        if self.retryable or lease.repeatable:
+            stored = requeue(world, job, self.caller, "fail", LeaseEnd.FAILED, at=world.now, error=self.error)
+            end_call(world, stored, self.caller, NotRun(self.error))
+            return stored
+        stored = give_up(world, job, self.caller, "fail", LeaseEnd.FAILED, self.error)
+        end_call(world, stored, self.caller, InDoubt(self.error))
+        return stored
 
     def ends(self) -> tuple[LeaseEnd, ...]:
         return (LeaseEnd.FAILED,)
@@ -86,8 +117,12 @@ class RetryJob(Command[Job], frozen=True, kw_only=True):
     def reads(self) -> Reads:
         return caller_reads(self.caller) | Reads(own=(JOBS.key(self.caller.tenant, self.job_id),))
 
+    def more(self, world: World) -> Reads:
+        return call_reads(world.get(JOBS, self.caller.tenant, self.job_id))
+
     def decide(self, world: World) -> Job:
         job = find_own_job(world, self.caller, self.job_id)
+        check_no_doubt(world, job)
         after = TRANSITIONS.get((job.state, "retry"))
         if after is None:
             raise NotActionable(job.id, job.state.value, "retry", by=job.retried_by, at=job.retried_at)

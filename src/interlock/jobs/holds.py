@@ -23,6 +23,7 @@ class JobLease(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `retry_at` is when the job may be claimed again should the lease run out; None if this is the last
     attempt. It is settled when the lease is given or renewed, so that a claim needs no sweep to have run.
+    `repeatable` is what the caller of a gated call said of it: it may run again after a crash.
     """
 
     worker: str
@@ -31,3 +32,4 @@ class JobLease(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seconds: int | float
     retry_at: datetime | None = None
     ended: LeaseEnd | None = None
+    repeatable: bool = False

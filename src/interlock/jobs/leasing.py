@@ -15,6 +15,7 @@ import msgspec
 from interlock.approvals.recording import announce_job, find_job, record_change
 from interlock.identity.model import Caller, Role
 from interlock.identity.rules import caller_reads, require
+from interlock.jobs.call_effects import NotRun, call_reads, end_call, renew_call
 from interlock.jobs.holds import JobLease, LeaseEnd
 from interlock.jobs.model import JOBS, TRANSITIONS, Job, JobState
 from interlock.jobs.recording import record_stale_fence, stale_fence_reads
@@ -48,7 +49,9 @@ def is_lost(job: Job, now: datetime) -> bool:
     return job.lease_until is not None and job.lease_until <= now
 
 
-def take(world: World, job: Job, worker: str, seconds: float, backoff: Backoff) -> Job:
+def take(
+    world: World, job: Job, worker: str, seconds: float, backoff: Backoff, *, repeatable: bool = False
+) -> Job:
     """Give a runnable job to a worker under the next fence."""
     claimed = msgspec.structs.replace(
         job,
@@ -61,7 +64,8 @@ def take(world: World, job: Job, worker: str, seconds: float, backoff: Backoff) 
         offered_at=None,
         updated_at=world.now,
     )
-    return world.put(JOBS, _leased(world, claimed, worker, world.now, seconds, backoff))
+    lease = _lease(world, claimed, worker, world.now, seconds, backoff, repeatable=repeatable)
+    return world.put(JOBS, msgspec.structs.replace(claimed, lease=lease))
 
 
 def lose(world: World, job: Job) -> Job:
@@ -127,7 +131,8 @@ class HolderCommand(Command[Job], frozen=True, kw_only=True):
         return caller_reads(self.caller) | Reads(own=(JOBS.key(self.caller.tenant, self.job_id),))
 
     def more(self, world: World) -> Reads:
-        return stale_fence_reads(world, self.caller, self.job_id, self.fence)
+        job = world.get(JOBS, self.caller.tenant, self.job_id)
+        return stale_fence_reads(world, self.caller, self.job_id, self.fence) | call_reads(job)
 
     def decide(self, world: World) -> Job:
         require(world, self.caller, Role.WORK, Role.SUBMIT)
@@ -174,8 +179,18 @@ class RenewJob(HolderCommand, frozen=True, kw_only=True):
 
     def act(self, world: World, job: Job, lease: JobLease) -> Job:
         marked = job if self.checkpoint is None else msgspec.structs.replace(job, checkpoint=self.checkpoint)
-        renewed = _leased(world, marked, lease.worker, lease.claimed_at, lease.seconds, self.backoff)
-        return world.put(JOBS, msgspec.structs.replace(renewed, updated_at=world.now))
+        renewed = _lease(
+            world,
+            marked,
+            lease.worker,
+            lease.claimed_at,
+            lease.seconds,
+            self.backoff,
+            repeatable=lease.repeatable,
+        )
+        stored = world.put(JOBS, msgspec.structs.replace(marked, lease=renewed, updated_at=world.now))
+        renew_call(world, stored)
+        return stored
 
     def verb(self) -> str:
         return "renew"
@@ -196,6 +211,7 @@ class ReleaseJob(HolderCommand, frozen=True, kw_only=True):
             updated_at=world.now,
         )
         stored = world.put(JOBS, released)
+        end_call(world, stored, self.caller, NotRun())
         record_change(world, stored, self.caller, "release", fence=job.fence, attempt=job.attempt)
         announce_job(world, stored, "job.returned", attempt=job.attempt, fence=job.fence)
         return stored
@@ -207,19 +223,32 @@ class ReleaseJob(HolderCommand, frozen=True, kw_only=True):
         return "release"
 
 
-def _leased(
-    world: World, job: Job, worker: str, claimed_at: datetime, seconds: float, backoff: Backoff
-) -> Job:
+def _lease(
+    world: World,
+    job: Job,
+    worker: str,
+    claimed_at: datetime,
+    seconds: float,
+    backoff: Backoff,
+    *,
+    repeatable: bool,
+) -> JobLease:
     expires_at = world.now + timedelta(seconds=seconds)
-    is_last = job.attempt >= job.max_attempts
-    lease = JobLease(
+    return JobLease(
         worker=worker,
         claimed_at=claimed_at,
         expires_at=expires_at,
         seconds=seconds,
-        retry_at=None if is_last else expires_at + backoff.after(job),
+        retry_at=_retry_at(job, expires_at, backoff, repeatable=repeatable),
+        repeatable=repeatable,
     )
-    return msgspec.structs.replace(job, lease=lease)
+
+
+def _retry_at(job: Job, expires_at: datetime, backoff: Backoff, *, repeatable: bool) -> datetime | None:
+    """When it may be tried again should the lease run out. What a caller ran may have happened: then never."""
+    if job.is_call:
+        return expires_at if repeatable else None
+    return None if job.attempt >= job.max_attempts else expires_at + backoff.after(job)
 
 
 def _text(moment: datetime) -> str:

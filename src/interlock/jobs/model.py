@@ -55,6 +55,9 @@ TRANSITIONS: Mapping[tuple[JobState, str], JobState] = {
     (JobState.RUNNING, "cancel"): JobState.CANCELLED,
     (JobState.FAILED, "retry"): JobState.PENDING,
     (JobState.FAILED, "cancel"): JobState.CANCELLED,
+    (JobState.FAILED, "settle_done"): JobState.SUCCEEDED,
+    (JobState.FAILED, "settle_not_done"): JobState.PENDING,
+    (JobState.PENDING, "doubt"): JobState.FAILED,
 }
 
 GRANTED_LABEL = "approval_granted"
@@ -66,6 +69,13 @@ class Priority(StrEnum):
     NORMAL = "normal"
     HIGH = "high"
     CRITICAL = "critical"
+
+
+class Executor(StrEnum):
+    """Who carries a job out: any worker of its topic, or its submitter alone (the job of a gated call)."""
+
+    WORKER = "worker"
+    CALLER = "caller"
 
 
 # Smaller runs sooner. A column, so that the order is the store's to keep; the queries for claims name them all.
@@ -160,7 +170,10 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Job(Record, frozen=True, kw_only=True):
-    """One proposed action. A question (`is_question`) is for people alone: no worker claims it."""
+    """One proposed action. A question (`is_question`) is for people alone: no worker claims it.
+
+    `result_text` is what could be kept of a result that is not JSON.
+    """
 
     action: Action
     state: JobState
@@ -177,6 +190,7 @@ class Job(Record, frozen=True, kw_only=True):
     max_attempts: int = 3
     run_id: str | None = None
     is_question: bool = False
+    executor: Executor = Executor.WORKER
     approval: Approval | None = None
     grant_use: GrantRef | None = None
     system_labels: dict[str, str] = msgspec.field(default_factory=dict[str, str])
@@ -188,6 +202,7 @@ class Job(Record, frozen=True, kw_only=True):
     held_up: str | None = None
     checkpoint: Any = None
     result: Any = None
+    result_text: str | None = None
     error: Any = None
     finished_at: datetime | None = None
     offered: int = 0
@@ -199,6 +214,11 @@ class Job(Record, frozen=True, kw_only=True):
     def is_intact(self) -> bool:
         """Whether what is stored is still what was hashed."""
         return self.action.hash(self.tenant) == self.job_hash
+
+    @property
+    def is_call(self) -> bool:
+        """Whether it belongs to a gated call: only its submitter carries it out, and no worker is offered it."""
+        return self.executor is Executor.CALLER
 
     @property
     def conflict_target(self) -> str:
@@ -237,7 +257,7 @@ class Job(Record, frozen=True, kw_only=True):
     @property
     def runnable_at(self) -> datetime | None:
         """From when on a worker may claim it, as far as time goes; None if it is not waiting for a worker."""
-        if self.is_question:
+        if self.is_question or self.is_call:
             return None
         if self.state is JobState.PENDING:
             return self.not_before or self.released_at
@@ -253,7 +273,7 @@ class Job(Record, frozen=True, kw_only=True):
     @property
     def offer_again_at(self) -> datetime | None:
         """When it should be offered again because nobody took it."""
-        if self.state is not JobState.PENDING or self.is_question:
+        if self.state is not JobState.PENDING or self.is_question or self.is_call:
             return None
         since = self.offered_at or self.not_before or self.released_at
         return since + UNCLAIMED_AFTER * 2 ** min(self.offered, UNCLAIMED_DOUBLINGS_MAX)

@@ -33,6 +33,17 @@ class HeldElsewhere(Refusal):
         self.state, self.holder, self.lease_expires_at = "RUNNING", holder, expires_at
 
 
+class CallersOnly(Refusal):
+    """The job belongs to a gated call: only whoever submitted it carries it out."""
+
+    def __init__(self, job_id: str, submitter: str) -> None:
+        super().__init__(
+            f"{job_id} belongs to a call of {submitter}, so only {submitter} may carry it out; "
+            "submit a job of your own, or one with executor worker"
+        )
+        self.job_id = job_id
+
+
 class PermissionWithdrawn(Refusal):
     """What was allowed is not any more; the job is now `DENIED`."""
 

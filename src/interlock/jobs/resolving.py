@@ -13,6 +13,7 @@ from interlock.conflicts.model import Conflict, FollowUp, Resolution, follow_up_
 from interlock.effects.model import Effect, Outcome
 from interlock.effects.resolving import ResolveEffect
 from interlock.identity.model import Caller
+from interlock.jobs.call_settling import ResolveDoubt
 from interlock.jobs.finishing import RetryJob
 from interlock.jobs.model import Job
 from interlock.jobs.rules import CancelJob
@@ -67,7 +68,8 @@ def _about_effect(conflict: Conflict, said: Settlement, effect: Effect, now: dat
         return None
     evidence = msgspec.Raw(canonical({"conflict": conflict.id, "note": said.note}))
     outcome = Outcome.NOT_COMMITTED
-    return follow_up, ResolveEffect(caller=said.by, action_id=effect.id, outcome=outcome, evidence=evidence)
+    resolution = ResolveEffect(caller=said.by, action_id=effect.id, outcome=outcome, evidence=evidence)
+    return follow_up, ResolveDoubt(resolution=resolution)
 
 
 def _about_lease(conflict: Conflict, said: Settlement, lease: Lease, now: datetime) -> _Step | None:

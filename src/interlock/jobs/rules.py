@@ -17,7 +17,7 @@ from interlock.audit.rules import Note, note
 from interlock.identity.model import Caller, Principal, Role
 from interlock.identity.rules import caller_reads, require
 from interlock.jobs.finishing import cancel
-from interlock.jobs.model import JOBS, TRANSITIONS, Action, Evidence, Job, JobState, Priority
+from interlock.jobs.model import JOBS, TRANSITIONS, Action, Evidence, Executor, Job, JobState, Priority
 from interlock.jobs.recording import find_own_job
 from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
@@ -44,6 +44,7 @@ class SubmitJob(Command[Job], frozen=True, kw_only=True):
     expires_seconds: int | None = None
     max_attempts: int = 3
     run_id: str | None = None
+    executor: Executor = Executor.WORKER
 
     def reads(self) -> Reads:
         see = Reads(see=(HEADS.key(self.caller.tenant, HEAD_ID),))
@@ -109,6 +110,7 @@ class SubmitJob(Command[Job], frozen=True, kw_only=True):
             expires_at=ends_at,
             max_attempts=self.max_attempts,
             run_id=self.run_id,
+            executor=self.executor,
         )
 
     def _record(self, world: World, job: Job) -> None:

@@ -48,6 +48,7 @@ class AsyncInterlock(ClientBase):
     complete = awaited(on_work.complete)
     fail = awaited(on_work.fail)
     release = awaited(on_work.release)
+    reconcile_job = awaited(on_work.reconcile_job)
     permit_keys = awaited(on_work.permit_keys)
     rotate_permit_keys = awaited(on_work.rotate_permit_keys)
     approvals = awaited(on_approvals.approvals)

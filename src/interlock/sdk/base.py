@@ -14,6 +14,7 @@ from interlock.sdk.session import Session
 
 if TYPE_CHECKING:
     from interlock.sdk.effect_scopes import EffectScope
+    from interlock.sdk.gated_call import CurrentCall
     from interlock.sdk.models import Evidence, HeldJob, Job, Target
     from interlock.sdk.once import GrantNeeded, HeldLease, Reconcile
     from interlock.sdk.retry import OnRetry, RetryPolicy
@@ -32,6 +33,7 @@ class ClientBase:
         store: str | None = None,
         retry: RetryPolicy | None = None,
         on_retry: OnRetry | None = None,
+        on_wait: Callable[[str], object] | None = None,
         timeout: float = 10.0,
         make_store: bool = True,
     ) -> None:
@@ -40,7 +42,8 @@ class ClientBase:
         What is left out comes from `INTERLOCK_URL`, `INTERLOCK_KEY` and `INTERLOCK_STORE`. Without any of them the
         store is `.interlock/interlock.db` in the current folder or the nearest one above that has it. The first
         write makes a store that is not there, unless `make_store` is False; to read makes none and raises `NoStore`.
-        `timeout` is what one attempt may take, in seconds; `retry` says how patient a call is beyond that.
+        `timeout` is what one attempt may take, in seconds; `retry` says how patient a call is beyond that. `on_wait`
+        is told in one line of whatever has been waited for longer than a second; without it the log `interlock` is.
         """
         if url is not None and store is not None:
             raise invalid("pass a url (a server) or a store (this process), not both")
@@ -51,6 +54,7 @@ class ClientBase:
             key=_checked_key(key or os.environ.get("INTERLOCK_KEY") or None),
             retry=retry,
             on_retry=on_retry,
+            on_wait=on_wait,
             timeout_seconds=timeout,
         )
         self._connect()
@@ -76,18 +80,31 @@ class ClientBase:
         expires_in: str | None = None,
         on_pending: Callable[[Job], object] | None = None,
         accept_edits: bool = False,
+        repeatable: bool = False,
+        not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
+        reconcile: Reconcile | None = None,
+        lease: float = 60,
     ) -> Callable[[F], F]:
-        """Let a function run only when policy, and people where it asks for them, agreed to the call.
+        """Let a function run only when policy, and people where it asks for them, agreed to the call; and then once.
 
         Every argument, by name and defaults included, is the job's payload, and what was approved is what
         runs. The object of a method is not an argument. Instead of running, a call raises `Denied`,
         `Rejected`, `Expired`, `StillPending` (after `wait` seconds; None waits until it is decided) or
         `Conflict`; arguments that are not JSON are refused by name.
 
-        `key` computes a name for the intent from the arguments, so that a repeat, also after a crash,
-        finds the same job instead of asking twice. `labels`, `risk`, `target` and `evidence` are values or
-        such functions too. `on_pending` is told the job when a person has to decide. If a reviewer edits
-        the request the call ends in `Conflict`, or with `accept_edits` runs with the edited arguments.
+        `key` computes a name for the intent from the arguments. A repeat under the same key, also from another
+        process and after a crash, returns what the first call returned (`AlreadyDone` if that is not JSON), raises
+        `Busy` while it runs (or waits, for `wait` seconds), and runs again only if the first call surely did
+        nothing: it raised `NotDone` or one of `not_done`. After any other exception, a crash or a lost hold nobody
+        knows, and a repeat raises `Ambiguous`. `reconcile` is asked first: it is given the effect, asks the remote
+        side about its `downstream_key`, and answers `Committed(result)`, `NotCommitted()` or `Unknown()`.
+        `repeatable` says that the function may run again after all, like a read. Without a key every call is an
+        intent of its own.
+
+        `labels`, `risk`, `target` and `evidence` are values or functions of the arguments. `on_pending` is told the
+        job when a person has to decide. If a reviewer edits the request the call ends in `Conflict`, or with
+        `accept_edits` runs with the edited arguments. The call is held for `lease` seconds at a time, and renewed;
+        `current()` inside the function says whether it still is.
         """
         gate = Gate(
             topic=topic,
@@ -103,8 +120,18 @@ class ClientBase:
             expires_in=expires_in,
             on_pending=on_pending,
             accept_edits=accept_edits,
+            repeatable=repeatable,
+            not_done=not_done if isinstance(not_done, tuple) else (not_done,),
+            reconcile=reconcile,
+            lease=lease,
         )
         return lambda function: gated(function, gate, self.session, self._drivers())
+
+    def current(self) -> CurrentCall:
+        """The gated call that is running here: its job, fence, permit, `downstream_key`, and whether it is `lost`."""
+        from interlock.sdk.gated_call import current_call
+
+        return current_call(self.session)
 
     def effect(
         self,

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from interlock.codec.canonical import NotCanonical, canonical, digest
-from interlock.sdk.flow import Flow, Request, Response
+from interlock.sdk.flow import Flow, Request, Response, Say
 from interlock.sdk.outcomes import InvalidRequest, UnexpectedAnswer
 from interlock.sdk.problems import Problem
 from interlock.sdk.reading import decoder_of
@@ -53,12 +53,13 @@ def fetch(
     *,
     hold_seconds: float = 0.0,
     deadline_seconds: float = inf,
+    say: Say | None = None,
 ) -> Flow[T]:
     """GET `where`; parameters that are None are left out. Times as for `exchange`."""
     asked = urlencode([(name, str(value)) for name, value in (query or {}).items() if value is not None])
     request = Request(method="GET", path=where, query=asked, headers=_headers(session))
     response = yield from exchange(
-        session, request, hold_seconds=hold_seconds, deadline_seconds=deadline_seconds
+        session, request, hold_seconds=hold_seconds, deadline_seconds=deadline_seconds, say=say
     )
     return decoded(response, kind)
 
@@ -79,10 +80,20 @@ def change(
     scope: str = "",
     method: str = "POST",
     hold_seconds: float = 0.0,
+    busy_seconds: float | None = None,
+    say: Say | None = None,
 ) -> Flow[T]:
     """Send a change under an idempotency key; see `change_answered`."""
     response = yield from change_answered(
-        session, where, body, key=key, scope=scope, method=method, hold_seconds=hold_seconds
+        session,
+        where,
+        body,
+        key=key,
+        scope=scope,
+        method=method,
+        hold_seconds=hold_seconds,
+        busy_seconds=busy_seconds,
+        say=say,
     )
     return decoded(response, kind)
 
@@ -96,6 +107,8 @@ def change_answered(
     scope: str = "",
     method: str = "POST",
     hold_seconds: float = 0.0,
+    busy_seconds: float | None = None,
+    say: Say | None = None,
 ) -> Flow[Response]:
     """Send a change under an idempotency key that survives its retries.
 
@@ -106,7 +119,16 @@ def change_answered(
     name = fresh_name() if key is None else _checked_name(key)
     headers = _headers(session) | {IDEMPOTENCY_KEY: derived_key(where, scope, name)}
     request = _written(method, where, headers, body or {})
-    return (yield from exchange(session, request, name=name, hold_seconds=hold_seconds))
+    return (
+        yield from exchange(
+            session,
+            request,
+            name=name,
+            hold_seconds=hold_seconds,
+            busy_seconds=busy_seconds,
+            say=say,
+        )
+    )
 
 
 def change_named(

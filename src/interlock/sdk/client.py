@@ -51,6 +51,7 @@ class Interlock(ClientBase):
     complete = blocking(on_work.complete)
     fail = blocking(on_work.fail)
     release = blocking(on_work.release)
+    reconcile_job = blocking(on_work.reconcile_job)
     permit_keys = blocking(on_work.permit_keys)
     rotate_permit_keys = blocking(on_work.rotate_permit_keys)
     approvals = blocking(on_approvals.approvals)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -28,6 +29,9 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
+Say: TypeAlias = Callable[[], object]  # tells that something is waited for
+
+SAY_AFTER_SECONDS = 1.0  # a wait that is longer than this is told of
 SETTLE_SECONDS_MAX = 2.0  # what a caller that is cancelled still waits for what must not be lost
 
 
@@ -69,6 +73,7 @@ class NothingRun(TypeError):
 
 class Send(msgspec.Struct, frozen=True):
     request: Request
+    say: Say | None = None  # called once the answer has taken longer than a second
 
 
 class Sleep(msgspec.Struct, frozen=True):
@@ -117,9 +122,9 @@ class AsyncTransport(Protocol):
     def leave(self) -> None: ...
 
 
-def send(request: Request) -> Flow[Response]:
-    """Yield one `Send` and return its `Response`."""
-    answer: Response = yield Send(request)
+def send(request: Request, say: Say | None = None) -> Flow[Response]:
+    """Yield one `Send` and return its `Response`. `say` is called if that takes longer than a second."""
+    answer: Response = yield Send(request, say)
     return answer
 
 
@@ -194,8 +199,9 @@ async def drive_async(flow: Flow[T], send_request: Callable[[Request], Awaitable
 
 def _perform(step: Step, transport: Transport) -> Answer:
     match step:
-        case Send(request):
-            return transport.send(request)
+        case Send(request, say):
+            with _said_after_a_second(say):
+                return transport.send(request)
         case Sleep(seconds):
             time.sleep(seconds)
             return None
@@ -209,8 +215,15 @@ def _perform(step: Step, transport: Transport) -> Answer:
 
 async def _perform_async(step: Step, send_request: Callable[[Request], Awaitable[Response]]) -> Answer:
     match step:
-        case Send(request):
-            return await send_request(request)
+        case Send(request, say):
+            import asyncio
+
+            timer = asyncio.get_running_loop().call_later(SAY_AFTER_SECONDS, say) if say else None
+            try:
+                return await send_request(request)
+            finally:
+                if timer:
+                    timer.cancel()
         case Sleep(seconds):
             import asyncio
 
@@ -222,6 +235,22 @@ async def _perform_async(step: Step, send_request: Callable[[Request], Awaitable
             return await _awaited_result_of(call)
         case Settle(flow, is_kept_up):
             return await _ended_in_loop(drive_async(flow, send_request), is_kept_up=is_kept_up)
+
+
+@contextmanager
+def _said_after_a_second(say: Say | None) -> Generator[None]:
+    if say is None:
+        yield
+        return
+    import threading
+
+    timer = threading.Timer(SAY_AFTER_SECONDS, say)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _result_of(call: Callable[[], Any]) -> Any:

@@ -1,13 +1,17 @@
-"""The gate: a function that runs only after policy, and people where policy asks for them, agreed.
+"""The gate: a function that runs only after policy, and people where policy asks for them, agreed; and then once.
 
 What the reviewer sees is what runs, byte for byte. The arguments of a call, defaults included, are copied
 into the job's payload before anybody is asked; after the yes, the stored payload is compared with that
 copy in canonical JSON, and the function gets the copy, so nothing that changed meanwhile gets through.
+
+A call with a key is one intent, for ever. Taking its job records that it may have begun to act; so a repeat returns
+what the first call returned, runs what surely did not happen, or raises `Ambiguous` for what may have.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -15,25 +19,51 @@ import msgspec
 from interlock.codec.canonical import canonical
 from interlock.sdk.arguments import named_by
 from interlock.sdk.denials import because
-from interlock.sdk.flow import Flow, taken
-from interlock.sdk.gate_running import GATE_LEASE_SECONDS, Passage
-from interlock.sdk.models import Evidence, Job, Target
+from interlock.sdk.flow import Flow, NothingRun, Raised, act, now, taken
+from interlock.sdk.models import Evidence, HeldJob, Job, Target
+from interlock.sdk.once import Committed, NotCommitted, NotDone, Reconcile, Unknown
+from interlock.sdk.operations.effects import get_effect
 from interlock.sdk.operations.jobs import job as read_job
 from interlock.sdk.operations.jobs import submit
 from interlock.sdk.operations.waiting import watch
-from interlock.sdk.operations.work import claim_job, release
-from interlock.sdk.outcomes import Conflict, Denied, Expired, InterlockError, Rejected, StillPending
+from interlock.sdk.operations.work import claim_job, reconcile_job, release
+from interlock.sdk.outcomes import (
+    Ambiguous,
+    Busy,
+    Conflict,
+    Denied,
+    Expired,
+    InterlockError,
+    Rejected,
+    StillPending,
+)
 from interlock.sdk.problems import Problem
 
 if TYPE_CHECKING:
     from interlock.codec.strict import JsonValue
     from interlock.sdk.arguments import Arguments, BoundCall, CallShape
+    from interlock.sdk.results import Result, Yielded
     from interlock.sdk.session import Session
 
 T = TypeVar("T")
-# One that runs may be a crashed call's: whether its lease has run out is for the service's clock to say.
-RUNNABLE = ("PENDING", "RUNNING")
+# One that runs or failed may be a crashed call's: whether it may run again is for the service to say.
+RUNNABLE = ("PENDING", "RUNNING", "FAILED")
+_TURN_SECONDS = 2.0  # how long one look at a call that runs elsewhere lasts: it may be given back meanwhile
 Said: TypeAlias = T | Callable[..., T]  # said once, or computed from the call's arguments
+
+
+class Passage(msgspec.Struct, frozen=True, kw_only=True):
+    """The right to run one call: its arguments, and the job that is held, claimed at `sent_at` or later."""
+
+    arguments: Arguments
+    job: HeldJob
+    sent_at: float
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """The call was made before, and is done: its job has what it returned."""
+
+    job: Job
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,17 +82,43 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     wait: float | None = None
     on_pending: Callable[[Job], object] | None = None
     accept_edits: bool = False
+    repeatable: bool = False
+    not_done: tuple[type[BaseException], ...] = ()
+    reconcile: Reconcile | None = None
+    lease: float = 60
 
-    def passage(self, session: Session, shape: CallShape, call: BoundCall) -> Flow[Passage]:
-        """Ask for one call, wait for the answer, and take the right to run it."""
+    def passage(
+        self, session: Session, shape: CallShape, result: Result | Yielded, call: BoundCall
+    ) -> Flow[Passage | Finished]:
+        """Ask for one call, wait for the answer, and take the right to run it or learn what became of it."""
+        ends_at = inf if self.wait is None else (yield from now()) + self.wait
         asked = yield from self._asked(session, call)
-        decided = yield from self._decided(session, asked)
-        agreed = self._agreed(shape, call, asked, decided)
-        job = yield from taken(
-            claim_job(session, decided.id, lease_seconds=GATE_LEASE_SECONDS),
-            lambda unwanted, _: release(session, unwanted.id, unwanted.fence),
-        )
-        return Passage(session=session, arguments=agreed, job=job, repeatable=self.key is not None)
+        # A repeat is answered as it was the first time; where it stands now is for the job to say.
+        is_news = asked.replayed or asked.payload is msgspec.UNSET
+        seen = (yield from read_job(session, asked.id)) if is_news else asked
+        while True:
+            seen = yield from self._decided(session, seen, ends_at)
+            if seen.state == "SUCCEEDED":
+                return Finished(seen)
+            agreed = self._agreed(shape, call, asked, seen)
+            sent_at = yield from now()
+            try:
+                job = yield from self._taken(session, seen)
+            except Busy as busy:
+                if busy.code != "effect_in_progress":
+                    raise
+                seen = yield from self._finished_elsewhere(session, seen, ends_at)
+            except Ambiguous as doubt:
+                yield from self._reconciled(session, result, seen, doubt)
+                seen = yield from read_job(session, seen.id)
+            except Conflict as conflict:
+                seen = yield from self._moved_on(session, seen, conflict)
+            else:
+                return Passage(arguments=agreed, job=job, sent_at=sent_at)
+
+    def is_undone(self, error: BaseException) -> bool:
+        """Whether an exception says that the function surely did nothing."""
+        return isinstance(error, (NotDone, NothingRun, *self.not_done))
 
     def _asked(self, session: Session, call: BoundCall) -> Flow[Job]:
         try:
@@ -79,6 +135,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
                     target=_said(self.target, call),
                     evidence=_said(self.evidence, call),
                     expires_in=self.expires_in,
+                    executor="caller",
                     key=self._name(call),
                 )
             )
@@ -91,17 +148,14 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
             )
             raise Conflict(conflict.problem, message) from conflict
 
-    def _decided(self, session: Session, asked: Job) -> Flow[Job]:
-        seen = asked
-        if asked.replayed or asked.payload is msgspec.UNSET:
-            # A repeat is answered as it was the first time; where it stands now is for the job to say.
-            seen = yield from read_job(session, asked.id)
+    def _decided(self, session: Session, seen: Job, ends_at: float) -> Flow[Job]:
         if seen.is_decided:
             return seen
         if self.on_pending is not None:
             self.on_pending(seen)
+        left = None if ends_at == inf else max(0.0, ends_at - (yield from now()))
         try:
-            return (yield from watch(session, seen, timeout=self.wait, until="decided"))
+            return (yield from watch(session, seen, timeout=left, until="decided", aloud=self.wait is None))
         except StillPending as pending:
             again = "call again with the same arguments to go on waiting"
             without_key = "give the gate a key= so that the same call finds it again"
@@ -123,6 +177,57 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
         except (ValueError, TypeError) as error:
             detail = f"the request was edited into something that {self.topic} cannot run: {error}"
             raise _conflict(decided, detail) from error
+
+    def _taken(self, session: Session, decided: Job) -> Flow[HeldJob]:
+        claim = claim_job(
+            session, decided.id, lease_seconds=self.lease, repeatable=self.repeatable, busy_seconds=0
+        )
+        return (yield from taken(claim, lambda job, _: release(session, job.id, job.fence)))
+
+    def _finished_elsewhere(self, session: Session, running: Job, ends_at: float) -> Flow[Job]:
+        """The job once nobody runs it any more; `Busy` if that takes longer than the gate waits."""
+        left = 0.0 if ends_at == inf else ends_at - (yield from now())
+        if left <= 0:
+            raise _busy((yield from read_job(session, running.id)))
+        try:
+            # What is running becomes finished, is given back or, when its lease runs out, is in doubt.
+            turn = min(left, _TURN_SECONDS)
+            return (yield from watch(session, running, timeout=turn, until="finished"))
+        except StillPending:
+            return (yield from read_job(session, running.id))
+
+    def _reconciled(
+        self, session: Session, result: Result | Yielded, job: Job, doubt: Ambiguous
+    ) -> Flow[None]:
+        """Record what the remote side says of a call in doubt; raise `Ambiguous` if nobody can tell."""
+        if doubt.code != "effect_ambiguous":
+            raise doubt
+        unknown = _in_doubt(job, doubt)
+        if self.reconcile is None:
+            raise unknown from doubt
+        reconcile, effect = self.reconcile, (yield from get_effect(session, f"call:{job.id}"))
+        found = yield from act(lambda: reconcile(effect))
+        match found:
+            case Raised(error=error):
+                raise error
+            case Committed(result=value, evidence=evidence):
+                recorded = result.kept(value).result
+                yield from reconcile_job(session, job.id, "committed", evidence, result=recorded)
+            case NotCommitted(evidence=evidence):
+                yield from reconcile_job(session, job.id, "not_committed", evidence)
+            case Unknown():
+                raise unknown from doubt
+            case _:
+                raise TypeError(
+                    f"reconcile returned {found!r}; return Committed(result), NotCommitted() or Unknown()"
+                )
+
+    def _moved_on(self, session: Session, before: Job, conflict: Conflict) -> Flow[Job]:
+        """The job as somebody left it meanwhile; the conflict itself if nothing changed."""
+        after = yield from read_job(session, before.id)
+        if conflict.code != "not_actionable" or after.version == before.version:
+            raise conflict
+        return after
 
     def _name(self, call: BoundCall) -> str | None:
         """The intent's name, if the gate was told how to name it."""
@@ -190,3 +295,24 @@ def _changed(job: Job, *, same: bool) -> str:
 def _conflict(job: Job, detail: str) -> Conflict:
     fields = {"job_id": job.id, "state": job.state}
     return Conflict(Problem(status=409, code="conflict", title="Conflict", detail=detail, fields=fields))
+
+
+def _busy(job: Job) -> Busy:
+    holder = job.leased_by or "somebody"
+    until = (
+        f" until {job.lease_expires_at:%Y-%m-%dT%H:%M:%SZ} unless it renews" if job.lease_expires_at else ""
+    )
+    detail = f"{holder} is running this call (job {job.id}){until}; pass wait= to the gate to wait for it"
+    fields = {"job_id": job.id, "state": job.state, "holder": {"principal": job.leased_by}}
+    return Busy(Problem(status=409, code="effect_in_progress", title="Busy", detail=detail, fields=fields))
+
+
+def _in_doubt(job: Job, doubt: Ambiguous) -> Ambiguous:
+    """The outcome of a call that may have happened, with the next step in the SDK's words."""
+    detail = (
+        f"this call of {job.topic} (job {job.id}) was begun before, and whether it happened is not known; it is not "
+        "run again by itself. Ask the remote side, then let the gate find out with reconcile=, or have a person say "
+        f"it with resolve_effect('call:{job.id}', 'committed' or 'not_committed', evidence=…)"
+    )
+    fields = {**doubt.problem.fields, "job_id": job.id}
+    return Ambiguous(msgspec.structs.replace(doubt.problem, detail=detail, fields=fields))

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import AsyncGenerator, Callable, Generator
-from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+
+import msgspec
 
 from interlock.sdk.arguments import CallShape
-from interlock.sdk.flow import NothingRun
-from interlock.sdk.gate_running import Drive, DriveInLoop, Passage, held, held_in_loop
+from interlock.sdk.flow import Flow, NothingRun, settled
+from interlock.sdk.gate import Finished, Passage
+from interlock.sdk.gated_call import Call, Drive, DriveInLoop, running, running_in_loop
+from interlock.sdk.outcomes import AlreadyDone
+from interlock.sdk.results import Kept, Result, Yielded
 
 if TYPE_CHECKING:
-    from interlock.sdk.flow import Flow
     from interlock.sdk.gate import Gate
+    from interlock.sdk.models import Job
     from interlock.sdk.session import Session
 
 F = TypeVar("F", bound=Callable[..., Any])
-Asking: TypeAlias = "Callable[[tuple[object, ...], dict[str, object]], Flow[Passage]]"
+T = TypeVar("T")
 
 
 class Drivers(NamedTuple):
@@ -27,6 +33,36 @@ class Drivers(NamedTuple):
     in_loop: DriveInLoop
 
 
+class _Gated:
+    """One function behind its gate."""
+
+    def __init__(self, function: Callable[..., Any], gate: Gate, session: Session) -> None:
+        self.function, self.gate, self.session = function, gate, session
+        self.shape = CallShape(function)
+        self.result = Result(function)
+
+    def asking(
+        self, args: tuple[object, ...], kwargs: dict[str, object], result: Result | Yielded
+    ) -> Flow[Passage | Finished]:
+        return self.gate.passage(self.session, self.shape, result, self.shape.bind(args, kwargs))
+
+    def call(self, passage: Passage) -> Call:
+        return Call(passage, self.gate, self.session)
+
+    def begun(self, passage: Passage) -> Any:
+        """What calling the function with the agreed arguments gives: of a generator, nothing has run yet."""
+        return self.function(*passage.arguments.args, **passage.arguments.kwargs)
+
+    def again(self, job: Job, read: Callable[[Any], T]) -> T:
+        """What the call returned when it was made before."""
+        if job.result_text is None:
+            try:
+                return read(job.result)
+            except (msgspec.ValidationError, KeyError, TypeError):
+                pass  # the function returned something else in those days
+        raise AlreadyDone(job.id, job.topic, job.result_text)
+
+
 def gated(function: F, gate: Gate, session: Session, drivers: Drivers) -> F:
     """`function` behind `gate`: same name, doc, signature and kind. A generator asks when it is begun."""
     if isinstance(function, staticmethod | classmethod):
@@ -34,31 +70,31 @@ def gated(function: F, gate: Gate, session: Session, drivers: Drivers) -> F:
         return rewrapped(gated(cast("Any", function).__func__, gate, session, drivers))
     if not inspect.isfunction(function):
         raise TypeError(f"a gate goes around a function, not {function!r}; put it on a def")
-    shape = CallShape(function)
-
-    def asking(args: tuple[object, ...], kwargs: dict[str, object]) -> Flow[Passage]:
-        return gate.passage(session, shape, shape.bind(args, kwargs))
-
+    behind = _Gated(function, gate, session)
     if inspect.iscoroutinefunction(function):
-        return cast("F", _coroutine(function, asking, drivers))
+        return cast("F", _coroutine(behind, drivers.in_loop))
     if inspect.isasyncgenfunction(function):
-        return cast("F", _async_generator(function, asking, drivers))
+        return cast("F", _async_generator(behind, drivers.in_loop))
     if drivers.blocking is None:
         raise TypeError(
             f"{function.__qualname__} is not async, so an AsyncInterlock cannot gate it; "
             "make it async def, or use the gate of an Interlock"
         )
     wrap = _generator if inspect.isgeneratorfunction(function) else _plain
-    return cast("F", wrap(function, asking, drivers.blocking))
+    return cast("F", wrap(behind, drivers.blocking))
 
 
-def _plain(function: Callable[..., Any], asking: Asking, drive: Drive) -> Callable[..., Any]:
-    @wraps(function)
+def _plain(behind: _Gated, drive: Drive) -> Callable[..., Any]:
+    @wraps(behind.function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        passage: Passage = drive(asking(args, kwargs))
-        agreed = passage.arguments
-        with held(passage, drive):
-            return _ran(function, function(*agreed.args, **agreed.kwargs))
+        found: Passage | Finished = drive(behind.asking(args, kwargs, behind.result))
+        if isinstance(found, Finished):
+            return behind.again(found.job, behind.result.read)
+        call = behind.call(found)
+        with running(call, drive):
+            value = call.step(lambda: _ran(behind.function, behind.begun(found)))
+        drive(call.returned(behind.result.kept(value)))
+        return value
 
     return wrapper
 
@@ -74,50 +110,103 @@ def _ran(function: Callable[..., Any], result: Any) -> Any:
     )
 
 
-def _generator(function: Callable[..., Any], asking: Asking, drive: Drive) -> Callable[..., Any]:
-    @wraps(function)
+def _generator(behind: _Gated, drive: Drive) -> Callable[..., Any]:
+    @wraps(behind.function)
     def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        passage: Passage = drive(asking(args, kwargs))
-        agreed = passage.arguments
-        inner: Generator[Any, Any, Any] = function(*agreed.args, **agreed.kwargs)
-        with held(passage, drive):
-            return (yield from inner)
-
-    return wrapper
-
-
-def _coroutine(function: Callable[..., Any], asking: Asking, drivers: Drivers) -> Callable[..., Any]:
-    @wraps(function)
-    async def wrapper(*args: Any, **kwargs: Any) -> Any:
-        passage: Passage = await drivers.in_loop(asking(args, kwargs))
-        agreed = passage.arguments
-        async with held_in_loop(passage, drivers.in_loop):
-            return await function(*agreed.args, **agreed.kwargs)
-
-    return wrapper
-
-
-def _async_generator(function: Callable[..., Any], asking: Asking, drivers: Drivers) -> Callable[..., Any]:
-    @wraps(function)
-    async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        passage: Passage = await drivers.in_loop(asking(args, kwargs))
-        agreed = passage.arguments
-        inner = function(*agreed.args, **agreed.kwargs)
-        async with held_in_loop(passage, drivers.in_loop):
+        yielded, unwanted, returned = Yielded(behind.function), None, None
+        found: Passage | Finished = drive(behind.asking(args, kwargs, yielded))
+        if isinstance(found, Finished):
+            items, returned = behind.again(found.job, yielded.read)
+            yield from items
+            return returned
+        call = behind.call(found)
+        with running(call, drive):
             try:
-                item = await anext(inner)
+                returned = yield from _steps(call, behind.begun(found), yielded)
+            except GeneratorExit as closed:
+                unwanted = closed
+        # One that is left over when the interpreter ends can tell nobody: threads stand still by then.
+        if not (unwanted and sys.is_finalizing()):
+            drive(call.returned(_end(yielded, returned, unwanted)))
+        if unwanted:
+            raise unwanted
+        return returned
+
+    return wrapper
+
+
+def _steps(call: Call, inner: Generator[Any, Any, Any], yielded: Yielded) -> Generator[Any, Any, Any]:
+    """The function's generator, item by item. Between two items the code that runs is the consumer's."""
+    resume: Callable[[], Any] = partial(next, inner)
+    while True:
+        try:
+            item = call.step(resume)
+        except StopIteration as end:
+            return end.value
+        yielded.add(item)
+        try:
+            sent = yield item
+        except GeneratorExit:
+            call.step(inner.close)
+            raise
+        except BaseException as thrown:  # noqa: BLE001 - what the consumer throws is the function's to see
+            resume = partial(inner.throw, thrown)
+        else:
+            resume = partial(inner.send, sent)
+
+
+def _end(yielded: Yielded, returned: Any, unwanted: GeneratorExit | None) -> Kept:
+    return yielded.cut_short() if unwanted else yielded.kept(returned)
+
+
+def _coroutine(behind: _Gated, drive: DriveInLoop) -> Callable[..., Any]:
+    @wraps(behind.function)
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        found: Passage | Finished = await drive(behind.asking(args, kwargs, behind.result))
+        if isinstance(found, Finished):
+            return behind.again(found.job, behind.result.read)
+        call = behind.call(found)
+        async with running_in_loop(call, drive):
+            value = await call.step_in_loop(behind.begun(found))
+        await drive(settled(call.returned(behind.result.kept(value))))
+        return value
+
+    return wrapper
+
+
+def _async_generator(behind: _Gated, drive: DriveInLoop) -> Callable[..., Any]:
+    @wraps(behind.function)
+    async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        yielded, unwanted = Yielded(behind.function), None
+        found: Passage | Finished = await drive(behind.asking(args, kwargs, yielded))
+        if isinstance(found, Finished):
+            for item in behind.again(found.job, yielded.read)[0]:
+                yield item
+            return
+        call, inner = behind.call(found), cast("AsyncGenerator[Any, Any]", behind.begun(found))
+        async with running_in_loop(call, drive):
+            resume = anext(inner)
+            try:
                 while True:
+                    try:
+                        item = await call.step_in_loop(resume)
+                    except StopAsyncIteration:
+                        break
+                    yielded.add(item)
                     try:
                         sent = yield item
                     except GeneratorExit:
                         raise
-                    except BaseException as thrown:  # noqa: BLE001 - what the consumer throws is the function's to see
-                        item = await inner.athrow(thrown)
+                    except BaseException as thrown:  # noqa: BLE001 - as above
+                        resume = inner.athrow(thrown)
                     else:
-                        item = await inner.asend(sent)
-            except StopAsyncIteration:
-                return
+                        resume = inner.asend(sent)
+            except GeneratorExit as closed:
+                unwanted = closed
             finally:
-                await inner.aclose()
+                await call.step_in_loop(inner.aclose())
+        await drive(settled(call.returned(_end(yielded, None, unwanted))))
+        if unwanted:
+            raise unwanted
 
     return wrapper

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from interlock.sdk.flow import Flow, settled
 from interlock.sdk.outcomes import InterlockError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 RunFlow = Callable[[Flow[Any]], Any]
 RunFlowAsync = Callable[[Flow[Any]], Coroutine[Any, Any, Any]]
+Renew: TypeAlias = Callable[[T], Flow[T]]
 
 _RENEWALS_PER_LIFETIME = 3
 _TRIES_PER_LIFETIME, _REST_SECONDS_MOST = 10, 1.0
@@ -93,52 +94,99 @@ class Held(Generic[T]):
         return time.monotonic() >= self._sent_at + self.renewal_seconds
 
 
+class Renewals(Generic[T]):
+    """Renews what is held from a thread, until it is lost or `stop` is called."""
+
+    def __init__(self, run: RunFlow, held: Held[T], renew: Renew[T]) -> None:
+        self._run, self._held, self._renew = run, held, renew
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._renew_on, name="interlock-hold", daemon=True)
+
+    def start(self) -> None:
+        """Begin. What took long to acquire is renewed at once; raises if it is lost already."""
+        if self._held.is_due:
+            self._renew_once()
+            self._held.check_not_refused()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Renew no more. One that is still trying is not waited for long; its answer no longer matters."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join(_JOIN_SECONDS)
+
+    def _renew_on(self) -> None:
+        while not self._over.wait(self._held.rest_seconds) and not self._held.lost:
+            self._renew_once()
+
+    def _renew_once(self) -> None:
+        sent_at = time.monotonic()
+        try:
+            self._held.renewed(self._run(self._renew(self._held.now)), sent_at)
+        except InterlockError as why:
+            self._held.note(why)
+
+
+class AsyncRenewals(Generic[T]):
+    """Renews what is held from a task, until it is lost or `stop` is called."""
+
+    def __init__(self, run: RunFlowAsync, held: Held[T], renew: Renew[T]) -> None:
+        self._run, self._held, self._renew = run, held, renew
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin. What took long to acquire is renewed at once; raises if it is lost already."""
+        if self._held.is_due:
+            await self._renew_once()
+            self._held.check_not_refused()
+        self._task = asyncio.create_task(self._renew_on())
+
+    def stop(self) -> None:
+        """Renew no more."""
+        if self._task:
+            self._task.cancel()
+
+    async def _renew_on(self) -> None:
+        while not self._held.lost:
+            await asyncio.sleep(self._held.rest_seconds)
+            await self._renew_once()
+
+    async def _renew_once(self) -> None:
+        sent_at = time.monotonic()
+        try:
+            self._held.renewed(await self._run(self._renew(self._held.now)), sent_at)
+        except InterlockError as why:
+            self._held.note(why)
+
+
 class Hold(Generic[T]):
     """`with` a blocking client: held inside the block, renewed by a thread, given back at the end."""
 
     def __init__(self, run: RunFlow, verbs: Verbs[T]) -> None:
         self._run = run
         self._verbs = verbs
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._renewals: Renewals[T] | None = None
         self._held: Held[T] | None = None
 
     def __enter__(self) -> Held[T]:
         """Acquire it, or raise why not."""
         sent_at = time.monotonic()
         self._held = held = Held(self._run(self._verbs.acquired()), self._verbs.ttl_seconds, sent_at)
-        if held.is_due:
-            self._renew_once(held)
-            held.check_not_refused()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._renew, args=(held, self._stop), daemon=True)
-        self._thread.start()
+        self._renewals = Renewals(self._run, held, self._verbs.renew)
+        self._renewals.start()
         return held
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Give it back; that it was lost meanwhile is told by `lost`, and is not an error of the block."""
         if sys.is_finalizing():
             return  # in a generator that is left over; threads stand still by now, and the lease runs out
-        self._stop.set()
-        if self._thread:
-            # A renewal that is still trying is not waited for longer than this; its answer no longer matters.
-            self._thread.join(_JOIN_SECONDS)
+        if self._renewals:
+            self._renewals.stop()
         if self._held:
             try:
                 self._run(self._verbs.give_back(self._held.now, error))
             except InterlockError as why:
                 self._held.note(why)
-
-    def _renew(self, held: Held[T], stop: threading.Event) -> None:
-        while not stop.wait(held.rest_seconds) and not held.lost:
-            self._renew_once(held)
-
-    def _renew_once(self, held: Held[T]) -> None:
-        sent_at = time.monotonic()
-        try:
-            held.renewed(self._run(self._verbs.renew(held.now)), sent_at)
-        except InterlockError as why:
-            held.note(why)
 
 
 class AsyncHold(Generic[T]):
@@ -147,7 +195,7 @@ class AsyncHold(Generic[T]):
     def __init__(self, run: RunFlowAsync, verbs: Verbs[T]) -> None:
         self._run = run
         self._verbs = verbs
-        self._task: asyncio.Task[None] | None = None
+        self._renewals: AsyncRenewals[T] | None = None
         self._held: Held[T] | None = None
 
     async def __aenter__(self) -> Held[T]:
@@ -155,20 +203,18 @@ class AsyncHold(Generic[T]):
         sent_at = time.monotonic()
         first = await self._run(self._verbs.acquired())
         self._held = held = Held(first, self._verbs.ttl_seconds, sent_at)
-        if held.is_due:
-            try:
-                await self._renew_once(held)
-            except asyncio.CancelledError as cancelled:
-                await self._give_back(first, cancelled)
-                raise
-            held.check_not_refused()
-        self._task = asyncio.create_task(self._renew(held))
+        self._renewals = AsyncRenewals(self._run, held, self._verbs.renew)
+        try:
+            await self._renewals.start()
+        except asyncio.CancelledError as cancelled:
+            await self._give_back(first, cancelled)
+            raise
         return held
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Give it back; that it was lost meanwhile is told by `lost`, and is not an error of the block."""
-        if self._task:
-            self._task.cancel()
+        if self._renewals:
+            self._renewals.stop()
         if self._held:
             try:
                 await self._give_back(self._held.now, error)
@@ -177,18 +223,6 @@ class AsyncHold(Generic[T]):
 
     async def _give_back(self, latest: T, error: BaseException | None) -> None:
         await self._run(settled(self._verbs.give_back(latest, error)))
-
-    async def _renew(self, held: Held[T]) -> None:
-        while not held.lost:
-            await asyncio.sleep(held.rest_seconds)
-            await self._renew_once(held)
-
-    async def _renew_once(self, held: Held[T]) -> None:
-        sent_at = time.monotonic()
-        try:
-            held.renewed(await self._run(self._verbs.renew(held.now)), sent_at)
-        except InterlockError as why:
-            held.note(why)
 
 
 def _is_final(why: InterlockError) -> bool:

@@ -144,7 +144,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: Any = None
     finished_at: datetime | None = None
     run_id: str | None = None
+    executor: str = "worker"
     result: Any = None
+    result_text: str | None = None
     error: Any = None
     version: int | None = None
     revisions: tuple[Revision, ...] | msgspec.UnsetType = msgspec.UNSET  # as above
@@ -164,10 +166,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 class HeldJob(Job, frozen=True, kw_only=True):
     """A job that a worker holds: under `fence`, until `lease_expires_at`. `permit` proves it to tools.
 
-    `checkpoint` is what the attempt before left behind.
+    `checkpoint` is what the attempt before left behind. `downstream_key` is for the remote side of a gated call.
     """
 
     permit: str
+    downstream_key: str = ""
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):

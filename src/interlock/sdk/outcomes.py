@@ -207,6 +207,31 @@ class Ambiguous(InterlockError):
         self.key = key
 
 
+class AlreadyDone(InterlockError):
+    """The call was made before and finished, but what it returned could not be kept, so it cannot be returned again.
+
+    `result_text` is the beginning of its text.
+    """
+
+    advice = "It is done. Do not repeat it; go on as if it had succeeded."
+
+    def __init__(self, job_id: str, topic: str, result_text: str | None) -> None:
+        self.result_text = result_text
+        detail = (
+            f"this call of {topic} finished before (job {job_id}), and what it returned is not JSON, "
+            "so it cannot be returned again"
+        )
+        super().__init__(
+            Problem(
+                status=409,
+                code="already_done",
+                title="Already done",
+                detail=detail,
+                fields={"job_id": job_id},
+            )
+        )
+
+
 class UnexpectedAnswer(InterlockError):
     """The answer was a fault of the service, or did not come from Interlock at all."""
 

@@ -7,8 +7,11 @@ received is sent again only if repeating it is harmless: a read, or a change und
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 import weakref
+from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -16,10 +19,21 @@ import msgspec
 
 from interlock.sdk.breaker import CircuitBreaker
 from interlock.sdk.budget import RetryBudget
-from interlock.sdk.flow import Flow, Request, Response, TransportFailed, now, send, sleep
+from interlock.sdk.flow import (
+    SAY_AFTER_SECONDS,
+    Flow,
+    Request,
+    Response,
+    Say,
+    TransportFailed,
+    now,
+    send,
+    sleep,
+)
 from interlock.sdk.outcomes import Ambiguous, InterlockError, outcome_of
 from interlock.sdk.problems import Problem, circuit_open, no_answer, read_problem
 from interlock.sdk.retry import (
+    Backoff,
     OnRetry,
     Retry,
     RetryClass,
@@ -31,6 +45,8 @@ from interlock.sdk.retry import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+log = logging.getLogger("interlock")
 
 IDEMPOTENCY_KEY = "idempotency-key"
 READS = frozenset({"GET", "HEAD"})
@@ -47,19 +63,47 @@ class Session:
         key: str | None = None,
         retry: RetryPolicy | None = None,
         on_retry: OnRetry | None = None,
+        on_wait: Callable[[str], object] | None = None,
         timeout_seconds: float = 10.0,
         fraction: Callable[[], float] | None = None,
     ) -> None:
-        """`fraction` draws jitter from [0, 1); by default from the system, so forked clients differ."""
+        """`fraction` draws jitter from [0, 1); by default from the system, so forked clients differ.
+
+        `on_wait` is told in one line of whatever has been waited for longer than a second; by default the log is.
+        """
         self.key = key
         self.retry = retry or RetryPolicy()
         self.on_retry = on_retry
+        self.on_wait = on_wait or log.info
         self.timeout_seconds = timeout_seconds
         self.fraction = fraction or _system_fraction
         self.budget = RetryBudget(self.retry.budget)
         self.breaker = CircuitBreaker(self.retry.breaker, self.fraction)
         self.long_polls = True  # until the service refuses the parameters
         _sessions.add(self)
+
+    def says(
+        self, waits_for: str, seconds: float | None, *, until: datetime | None = None, aloud: bool = False
+    ) -> Say | None:
+        """What tells, once, that something is waited for: for at most `seconds`, or until a moment. None if it is
+        over within a second. `aloud` prints it too, for whoever looks at a program that stands still.
+        """
+        if seconds is not None and seconds <= SAY_AFTER_SECONDS:
+            return None
+        ends_at = until if seconds is None else datetime.now(UTC) + timedelta(seconds=seconds)
+        line = f"waiting for {waits_for}"
+        if ends_at is not None:
+            line += f", until {ends_at:%Y-%m-%dT%H:%M:%SZ} at the latest"
+        said: list[str] = []
+
+        def say() -> None:
+            if not said:
+                said.append(line)
+                self.on_wait(line)
+                if aloud:
+                    print(f"interlock: {line}", file=sys.stderr)  # noqa: T201 - a person may be waiting
+
+        return say
 
 
 def exchange(
@@ -70,6 +114,8 @@ def exchange(
     named_by: str | None = None,
     is_question: bool = False,
     hold_seconds: float = 0.0,
+    busy_seconds: float | None = None,
+    say: Say | None = None,
     deadline_seconds: float = inf,
 ) -> Flow[Response]:
     """Send `request` until it is answered with success; raise the typed outcome if it will not be.
@@ -78,7 +124,9 @@ def exchange(
     idempotency key, unless the field `named_by` of the request itself has it: then to repeat it is harmless too, as
     is a question, which changes nothing by whatever method it is asked. A long poll asks the service to hold it for
     `hold_seconds`, which do not count against its timeout and deadline.
-    `deadline_seconds` may shorten the policy's deadline, never lengthen it.
+    `deadline_seconds` may shorten the policy's deadline, never lengthen it. `busy_seconds` bounds what the classes
+    `busy` and `full` may take in all, the first attempt included: after 0 they are not tried again. `say` is called
+    once an attempt has taken longer than a second.
     """
     started = moment = yield from now()
     patience = hold_seconds + min(deadline_seconds, session.retry.deadline_seconds)
@@ -90,6 +138,8 @@ def exchange(
         started=started,
         timeout_seconds=session.timeout_seconds + hold_seconds,
         deadline_seconds=patience,
+        busy_seconds=busy_seconds,
+        say=say,
     )
     while True:
         answer = yield from _attempt(session, trial, moment)
@@ -117,7 +167,7 @@ def _attempt(session: Session, trial: _Trial, moment: float) -> Flow[Response | 
         held = circuit_open(admission.held_seconds)
         return _Failure(problem=held, may_have_been_received=False, circuit_open=True)
     try:
-        answer = yield from _answer(trial.next_request(moment))
+        answer = yield from _answer(trial.next_request(moment), trial.say)
     except BaseException:
         session.breaker.abandoned(admission)
         raise
@@ -128,9 +178,9 @@ def _attempt(session: Session, trial: _Trial, moment: float) -> Flow[Response | 
     return answer if held_seconds is None else _opened(answer, held_seconds)
 
 
-def _answer(request: Request) -> Flow[Response | _Failure]:
+def _answer(request: Request, say: Say | None) -> Flow[Response | _Failure]:
     try:
-        response = yield from send(request)
+        response = yield from send(request, say)
     except TransportFailed as failed:
         received = failed.may_have_been_received
         return _Failure(problem=no_answer(failed.reason), may_have_been_received=received)
@@ -152,6 +202,8 @@ class _Trial:
         started: float,
         timeout_seconds: float,
         deadline_seconds: float,
+        busy_seconds: float | None,
+        say: Say | None,
     ) -> None:
         self.session = session
         self.request = request
@@ -160,6 +212,8 @@ class _Trial:
         self.started = started
         self.timeout_seconds = timeout_seconds
         self.deadline_seconds = deadline_seconds
+        self.busy_seconds = busy_seconds
+        self.say = say
         self.attempts = 0
         self.failures: dict[RetryClass, int] = {}
         self.unknown = False
@@ -186,7 +240,7 @@ class _Trial:
         backoff = self.session.retry.backoff(kind)
         self.failures[kind] = self.failures.get(kind, 0) + 1
         delay = delay_seconds(backoff, self.failures[kind], failure.problem, self.session.fraction())
-        latest = self.started + self.deadline_seconds * backoff.deadline_share - self._needed(failure, moment)
+        latest = self.started + self._patience(kind, backoff) - self._needed(failure, moment)
         if (
             self.attempts >= backoff.attempts_max
             or moment + delay > latest
@@ -195,6 +249,13 @@ class _Trial:
             return None
         self._announce(kind, delay, failure.problem)
         return delay
+
+    def _patience(self, kind: RetryClass, backoff: Backoff) -> float:
+        """How long after the start the last attempt may begin, for trouble of this class."""
+        seconds = self.deadline_seconds * backoff.deadline_share
+        if kind == "unavailable" or self.busy_seconds is None:
+            return seconds
+        return min(seconds, self.busy_seconds)
 
     def _needed(self, failure: _Failure, moment: float) -> float:
         """How long the next attempt must have, at least as long as the service took to answer this one.

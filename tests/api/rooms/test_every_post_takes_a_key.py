@@ -49,6 +49,7 @@ BODIES: dict[str, Any] = {
     "commit_effect": {**FENCE, "result": 1},
     "fail_effect": {**FENCE, "error": "no"},
     "resolve_effect": {"outcome": "committed", "evidence": "seen"},
+    "reconcile_job": {"outcome": "committed", "evidence": "seen"},
     "touch_target": {"version": "1"},
     "touch_targets": {"changes": [{"key": "doc", "version": "1"}]},
     "resolve_conflict": {"resolution": "keep_second", "note": "newer"},

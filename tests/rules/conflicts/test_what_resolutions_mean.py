@@ -14,6 +14,7 @@ from interlock.conflicts.model import SAFEST, Affected, Conflict, ConflictKind, 
 from interlock.effects.model import Effect, EffectState, Outcome
 from interlock.effects.resolving import ResolveEffect
 from interlock.identity.model import Caller
+from interlock.jobs.call_settling import ResolveDoubt
 from interlock.jobs.finishing import RetryJob
 from interlock.jobs.model import Action, Job, JobState, Verdict
 from interlock.jobs.resolving import Concerned, Settlement, steps_of
@@ -111,7 +112,8 @@ def test_an_effect_in_doubt_may_be_tried_again_if_the_collision_was_about_its_ou
     resolution: Resolution, kind: ConflictKind
 ) -> None:
     evidence = msgspec.Raw(b'{"conflict":"cnf_1","note":"we talked"}')
-    tried = ResolveEffect(caller=ADA, action_id="pay:1", outcome=Outcome.NOT_COMMITTED, evidence=evidence)
+    outcome = ResolveEffect(caller=ADA, action_id="pay:1", outcome=Outcome.NOT_COMMITTED, evidence=evidence)
+    tried = ResolveDoubt(resolution=outcome)
     is_settled = resolution is Resolution.RETRY and kind in (PENDING_RESULT, STALE)
     wanted = [(FollowUp.RETRY_EFFECT, tried)] if is_settled else []
     assert steps(resolution, Concerned(effect=effect()), about=conflict(kind)) == wanted

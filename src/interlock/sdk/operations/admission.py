@@ -29,7 +29,15 @@ def start_run(
     """
     body = {"input": input, "ttl_seconds": ttl_seconds, "wait_seconds": wait_seconds}
     where = path("workflows", workflow, "runs")
-    response = yield from change_answered(session, where, body, key=key, hold_seconds=wait_seconds)
+    response = yield from change_answered(
+        session,
+        where,
+        body,
+        key=key,
+        hold_seconds=wait_seconds,
+        busy_seconds=wait_seconds,
+        say=session.says(f"a slot of {workflow}", wait_seconds),
+    )
     replayed = response.headers.get("idempotency-replayed") == "true"
     return msgspec.structs.replace(decoded(response, Run), replayed=replayed)
 

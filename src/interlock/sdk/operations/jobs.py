@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from interlock.sdk.calls import change, change_answered, decoded, fetch, path, words
-from interlock.sdk.flow import Flow
+from interlock.sdk.flow import Flow, Say
 from interlock.sdk.models import AuditEntry, Evidence, Job, Page, Target
 from interlock.sdk.session import Session
 
@@ -29,13 +29,15 @@ def submit(
     max_attempts: int | None = None,
     run_id: str | None = None,
     approval_groups: Sequence[str] | None = None,
+    executor: Literal["worker", "caller"] | None = None,
     key: str | None = None,
 ) -> Flow[Job]:
     """Propose an action. The job comes back `PENDING` (policy allows it) or `APPROVAL` (a person must).
 
     With `approval_groups` people decide even if the policy would allow it: of these groups, or any reviewer if there
-    are none in it. `payload` is JSON. `key` names the intent: submitting it again, even from another process, finds the
-    same job. Raises `Denied` if policy says no, `Conflict` if `key` was used for something else.
+    are none in it. With `executor="caller"` only you may claim it, by its id. `payload` is JSON. `key` names the
+    intent: submitting it again, even from another process, finds the same job. Raises `Denied` if policy says no,
+    `Conflict` if `key` was used for something else.
     """
     body = {
         "topic": topic,
@@ -51,6 +53,7 @@ def submit(
         "max_attempts": max_attempts,
         "run_id": run_id,
         "approval": None if approval_groups is None else {"groups": words(approval_groups)},
+        "executor": executor,
     }
     response = yield from change_answered(session, path("jobs"), body, key=key, scope=topic)
     replayed = response.headers.get("idempotency-replayed") == "true"
@@ -101,13 +104,27 @@ def call(
     body: Mapping[str, object] | None = None,
     key: str | None = None,
     hold_seconds: float = 0,
+    busy_seconds: float | None = None,
+    say: Say | None = None,
 ) -> Flow[Any]:
     """Call any route by its path segments, with the same retries and outcomes; the answer as plain JSON.
 
-    `hold_seconds` is how long the service may keep the call waiting because the body says so (`wait_seconds`).
+    `hold_seconds` is how long the service may keep the call waiting because the body says so (`wait_seconds`);
+    `say` tells of it once it has taken longer than a second. `busy_seconds` bounds the retries of what is held or
+    full: 0 makes none.
     """
     where = path(*segments)
     if method == "GET":
-        return (yield from fetch(session, where, object, query, hold_seconds=hold_seconds))
-    answer = change(session, where, object, body, key=key, method=method, hold_seconds=hold_seconds)
+        return (yield from fetch(session, where, object, query, hold_seconds=hold_seconds, say=say))
+    answer = change(
+        session,
+        where,
+        object,
+        body,
+        key=key,
+        method=method,
+        hold_seconds=hold_seconds,
+        busy_seconds=busy_seconds,
+        say=say,
+    )
     return (yield from answer)

@@ -34,7 +34,18 @@ def acquire_lease(
         "wait_seconds": wait_seconds,
         "session": as_session,
     }
-    return (yield from change(session, path("leases"), Lease, body, key=key, hold_seconds=wait_seconds))
+    return (
+        yield from change(
+            session,
+            path("leases"),
+            Lease,
+            body,
+            key=key,
+            hold_seconds=wait_seconds,
+            busy_seconds=wait_seconds,
+            say=session.says(f"the lease on {resource}", wait_seconds),
+        )
+    )
 
 
 def leases(

@@ -11,7 +11,7 @@ from math import inf
 from typing import Literal, TypeAlias
 
 from interlock.sdk.calls import fetch, path
-from interlock.sdk.flow import Flow, now, sleep
+from interlock.sdk.flow import Flow, Say, now, sleep
 from interlock.sdk.models import Job
 from interlock.sdk.outcomes import Busy, Full, InterlockError, InvalidRequest, StillPending, Unavailable
 from interlock.sdk.session import Session
@@ -35,18 +35,21 @@ def wait(
     return (yield from watch(session, seen, timeout=timeout, until=until))
 
 
-def watch(session: Session, seen: Job, *, timeout: float | None, until: Until) -> Flow[Job]:
-    """Wait as `wait` does, beginning from a job already seen."""
+def watch(
+    session: Session, seen: Job, *, timeout: float | None, until: Until, aloud: bool = False
+) -> Flow[Job]:
+    """Wait as `wait` does, beginning from a job already seen. `aloud` prints what is waited for, once."""
     latest: Job | InterlockError = seen
     latest_at = yield from now()
     ends_at = inf if timeout is None else latest_at + timeout
     pause = POLL_SECONDS_FIRST
+    say = _says(session, seen, timeout, until, aloud=aloud)
     while not (isinstance(latest, Job) and _reached(latest, until)):
         if latest_at >= ends_at:
             raise _out_of_time(seen, latest)
         asked_at = yield from now()
         hold = _hold_seconds(session, ends_at - asked_at)
-        latest = yield from _look(session, seen.id, until, hold, ends_at - asked_at)
+        latest = yield from _look(session, seen.id, until, hold, ends_at - asked_at, say)
         latest_at = yield from now()
         if hold and latest_at - asked_at >= hold * 0.9:
             pause = POLL_SECONDS_FIRST  # held as asked: the next question may follow at once
@@ -61,14 +64,32 @@ def _hold_seconds(session: Session, left: float) -> int:
     return int(min(max(left, 0.0), HOLD_SECONDS)) if session.long_polls else 0
 
 
-def _look(session: Session, job_id: str, until: Until, hold: int, left: float) -> Flow[Job | InterlockError]:
+def _says(session: Session, job: Job, timeout: float | None, until: Until, *, aloud: bool) -> Say | None:
+    approval = job.approval if job.state == "APPROVAL" else None
+    if approval is None:
+        what = f"job {job.id} ({job.topic}) to be {until}"
+    else:
+        left = max(1, approval.quorum - len(approval.votes))
+        what = f"{left} approval{'s' if left > 1 else ''} of job {job.id} ({job.topic})"
+    return session.says(what, timeout, until=approval.expires_at if approval else None, aloud=aloud)
+
+
+def _look(
+    session: Session, job_id: str, until: Until, hold: int, left: float, say: Say | None
+) -> Flow[Job | InterlockError]:
     """Ask once. Trouble that passes is an answer too; a refusal is raised."""
     query = {"wait_seconds": hold, "until": until} if hold else {}
     deadline = max(left - hold, session.timeout_seconds)
     try:
         return (
             yield from fetch(
-                session, path("jobs", job_id), Job, query, hold_seconds=hold, deadline_seconds=deadline
+                session,
+                path("jobs", job_id),
+                Job,
+                query,
+                hold_seconds=hold,
+                deadline_seconds=deadline,
+                say=say,
             )
         )
     except InvalidRequest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from interlock.sdk.calls import change, fetch, path, words
 from interlock.sdk.flow import Flow
@@ -36,11 +36,21 @@ def claim(
 
 
 def claim_job(
-    session: Session, job_id: str, *, lease_seconds: int = 30, key: str | None = None
+    session: Session,
+    job_id: str,
+    *,
+    lease_seconds: float = 30,
+    repeatable: bool = False,
+    busy_seconds: float | None = None,
+    key: str | None = None,
 ) -> Flow[HeldJob]:
-    """Take one job by its id. Of several callers one wins; the others get `Conflict`."""
-    body = {"lease_seconds": lease_seconds}
-    return (yield from change(session, path("jobs", job_id, "claim"), HeldJob, body, key=key))
+    """Take one job by its id. Of several callers one wins; the others get `Conflict`, or `Busy` if it is a gated
+    call's. Taking that begins its effect, unless you say that it is `repeatable`. `busy_seconds` bounds how long a
+    busy one is asked for again.
+    """
+    body = {"lease_seconds": lease_seconds, "repeatable": repeatable or None}
+    where = path("jobs", job_id, "claim")
+    return (yield from change(session, where, HeldJob, body, key=key, busy_seconds=busy_seconds))
 
 
 def renew(
@@ -52,10 +62,18 @@ def renew(
 
 
 def complete(
-    session: Session, job_id: str, fence: int, result: Any = None, *, key: str | None = None
+    session: Session,
+    job_id: str,
+    fence: int,
+    result: Any = None,
+    *,
+    result_text: str | None = None,
+    key: str | None = None,
 ) -> Flow[Job]:
-    """Say that a job is done. `Conflict` (`fence_stale`) if it is no longer yours."""
-    body = {"fence": fence, "result": result}
+    """Say that a job is done. `result_text` is for a result that is not JSON. `Conflict` (`fence_stale`) if the job is
+    no longer yours.
+    """
+    body = {"fence": fence, "result": result, "result_text": result_text}
     return (yield from change(session, path("jobs", job_id, "complete"), Job, body, key=key))
 
 
@@ -79,6 +97,20 @@ def release(
     """Give a job back; no attempt is counted."""
     body = {"fence": fence, "checkpoint": checkpoint}
     return (yield from change(session, path("jobs", job_id, "release"), Job, body, key=key))
+
+
+def reconcile_job(
+    session: Session,
+    job_id: str,
+    outcome: Literal["committed", "not_committed"],
+    evidence: Any,
+    *,
+    result: Any = None,
+    key: str | None = None,
+) -> Flow[Job]:
+    """Say what the remote side told you about your own gated call in doubt: then it is done, or may run again."""
+    body = {"outcome": outcome, "evidence": evidence, "result": result}
+    return (yield from change(session, path("jobs", job_id, "reconcile"), Job, body, key=key))
 
 
 def permit_keys(session: Session) -> Flow[Any]:

@@ -1,0 +1,203 @@
+"""One gated call while it runs: its job is held, `current` tells the function of it, and how it ended is recorded.
+
+What the function returned or raised is the caller's and reaches the caller. That the service could not be reached
+to record it is logged, and leaves the call in doubt once the lease has run out. If the hold was lost, the result
+is refused and the caller gets `Ambiguous`, as every repeat will: somebody may have been told that it is in doubt.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from interlock.sdk.flow import Flow, settled
+from interlock.sdk.holding import AsyncRenewals, Held, Renewals
+from interlock.sdk.models import HeldJob
+from interlock.sdk.operations.jobs import cancel
+from interlock.sdk.operations.work import complete, fail, renew
+from interlock.sdk.outcomes import Ambiguous, Conflict, InterlockError, InvalidRequest, NotFound
+from interlock.sdk.problems import Problem
+from interlock.sdk.results import Kept
+from interlock.sdk.worker_errors import described
+
+if TYPE_CHECKING:
+    from interlock.sdk.gate import Gate, Passage
+    from interlock.sdk.session import Session
+
+log = logging.getLogger("interlock")
+
+Drive: TypeAlias = "Callable[[Flow[Any]], Any]"
+DriveInLoop: TypeAlias = "Callable[[Flow[Any]], Awaitable[Any]]"
+
+
+class CurrentCall:
+    """The gated call that is running here: what it may prove to a tool, and whether it still may act."""
+
+    def __init__(self, held: Held[HeldJob], session: Session, outer: CurrentCall | None) -> None:
+        self._held = held
+        self.session, self.outer = session, outer
+
+    @property
+    def job(self) -> HeldJob:
+        """The job of this call, as it was claimed."""
+        return self._held.now
+
+    @property
+    def fence(self) -> int:
+        """The number to pass to whatever is written to; it only grows."""
+        return self._held.now.fence
+
+    @property
+    def permit(self) -> str:
+        """A signed token that a tool can check offline; a new one after each renewal."""
+        return self._held.now.permit
+
+    @property
+    def downstream_key(self) -> str:
+        """What to pass to the remote side as its idempotency key: the same for every attempt of this call."""
+        return self._held.now.downstream_key
+
+    @property
+    def lost(self) -> bool:
+        """Whether this process may no longer act: its lease ran out by its own clock, or a renewal was refused."""
+        return self._held.lost
+
+
+_current: ContextVar[CurrentCall | None] = ContextVar("interlock_current", default=None)
+
+
+def current_call(session: Session) -> CurrentCall:
+    """The innermost gated call of this client that is running here."""
+    call = _current.get()
+    while call is not None and call.session is not session:
+        call = call.outer
+    if call is None:
+        raise RuntimeError("no gated call of this client is running here; ask inside the gated function")
+    return call
+
+
+class Call:
+    """One call that may run: it is held, and ends in `complete` or `fail` exactly once."""
+
+    def __init__(self, passage: Passage, gate: Gate, session: Session) -> None:
+        self.held = Held(passage.job, gate.lease, passage.sent_at)
+        self._gate, self._session = gate, session
+        self._current = CurrentCall(self.held, session, _current.get())
+
+    def step(self, code: Callable[[], Any]) -> Any:
+        """Run the function's code with this call as the current one; of a generator, up to its next item."""
+        token = _current.set(self._current)
+        try:
+            return code()
+        finally:
+            _current.reset(token)
+
+    async def step_in_loop(self, code: Awaitable[Any]) -> Any:
+        """As `step`, for what is awaited."""
+        token = _current.set(self._current)
+        try:
+            return await code
+        finally:
+            _current.reset(token)
+
+    def renewal(self, job: HeldJob) -> Flow[HeldJob]:
+        renewed = yield from renew(self._session, job.id, job.fence)
+        return msgspec.structs.replace(job, permit=renewed.permit, lease_expires_at=renewed.lease_expires_at)
+
+    def returned(self, kept: Kept) -> Flow[None]:
+        """Record the result. One that the service does not take is recorded by its text."""
+        job, name = self.held.now, f"{self.held.now.id}/{self.held.fence}/complete"
+        try:
+            try:
+                yield from complete(
+                    self._session, job.id, job.fence, kept.result, result_text=kept.text, key=name
+                )
+            except InvalidRequest as refused:
+                text = f"a result that could not be kept: {refused}"[:2000]
+                yield from complete(self._session, job.id, job.fence, result_text=text, key=f"{name}/text")
+        except (Conflict, NotFound) as refused:
+            if refused.is_foreign:
+                self._log(refused)
+                return
+            raise self._lost(refused) from refused
+        except InterlockError as trouble:
+            self._log(trouble)
+
+    def raised(self, error: BaseException) -> Flow[None]:
+        """Record that the function raised: it did nothing if it says so, else the call is in doubt."""
+        job, undone = self.held.now, self._gate.is_undone(error)
+        try:
+            yield from fail(
+                self._session,
+                job.id,
+                job.fence,
+                error=described(error),
+                retryable=undone,
+                key=f"{job.id}/{job.fence}/fail",
+            )
+            if undone and self._gate.key is None:
+                # No repeat will ever find this job: it would wait for its caller for ever.
+                yield from cancel(self._session, job.id, reason=f"it raised {type(error).__name__}")
+        except InterlockError as trouble:
+            self._log(trouble)
+            error.add_note(f"job {job.id} could not be told of it ({trouble})")
+            return
+        if not (undone or self._gate.repeatable):
+            error.add_note(
+                f"whether the gated call happened is not known (job {job.id}); it is not run again until somebody "
+                "says what happened"
+            )
+
+    def _lost(self, refused: InterlockError) -> Ambiguous:
+        job = self.held.now
+        detail = (
+            f"the hold on this call (job {job.id}) was lost before it ended, so what it returned was refused; "
+            "find out what the remote side did, then say it with reconcile= or resolve_effect"
+        )
+        fields = {**refused.problem.fields, "job_id": job.id}
+        return Ambiguous(
+            Problem(status=409, code="effect_ambiguous", title="Ambiguous", detail=detail, fields=fields)
+        )
+
+    def _log(self, trouble: InterlockError) -> None:
+        log.warning("job %s: how the call ended could not be recorded: %s", self.held.now.id, trouble)
+
+
+@contextlib.contextmanager
+def running(call: Call, drive: Drive) -> Generator[None]:
+    """Hold the job while the block runs, renewed from a thread; record what the block raises."""
+    renewals = Renewals(drive, call.held, call.renewal)
+    try:
+        renewals.start()
+        yield
+    except BaseException as error:
+        renewals.stop()
+        drive(call.raised(error))
+        raise
+    renewals.stop()
+
+
+@contextlib.asynccontextmanager
+async def running_in_loop(call: Call, drive: DriveInLoop) -> AsyncGenerator[None]:
+    """Hold the job while the block runs, renewed from a task; record what the block raises."""
+    renewals = AsyncRenewals(_coroutine(drive), call.held, call.renewal)
+    try:
+        await renewals.start()
+        yield
+    except BaseException as error:
+        renewals.stop()
+        await drive(settled(call.raised(error)))
+        raise
+    renewals.stop()
+
+
+def _coroutine(drive: DriveInLoop) -> Any:
+    async def run(flow: Flow[Any]) -> Any:
+        return await drive(flow)
+
+    return run
