@@ -10,7 +10,7 @@ import msgspec
 from interlock.cli.connection import typed
 from interlock.cli.examining import Finding
 from interlock.cli.wording import safe
-from interlock.sdk.outcomes import Forbidden, NotFound, Unavailable
+from interlock.sdk.outcomes import Forbidden, NotFound
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
@@ -21,10 +21,11 @@ ROOM_BYTES_MIN = 16 * _MIB
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """A store that has taken a write."""
+    """A store that has taken a write, or why it has not."""
 
     place: str
     free_bytes: int | None = None
+    trouble: str | None = None
 
 
 def examine_store(client: Interlock) -> Iterator[Finding]:
@@ -39,18 +40,18 @@ def examine_store(client: Interlock) -> Iterator[Finding]:
             text="whether it takes writes was not examined",
             next_step="pass the key of somebody with the role operate or admin",
         )
-    except Unavailable as outcome:
-        yield Finding(
-            level="wrong",
-            about="store",
-            text=f"it takes no writes, so nothing can be decided: {safe(outcome.problem.detail)}",
-        )
     else:
         yield room_left(checked)
 
 
 def room_left(checked: Checked) -> Finding:
-    """How much room is left where the store is."""
+    """Whether it takes writes, and how much room is left where it is."""
+    if checked.trouble is not None:
+        return Finding(
+            level="wrong",
+            about="store",
+            text=f"it takes no writes, so nothing can be decided: {safe(checked.trouble)}",
+        )
     taken = f"the store at {safe(checked.place)} takes writes"
     room = checked.free_bytes
     if room is None:

@@ -35,7 +35,7 @@ def run_init(args: Namespace) -> int:
     from interlock.cli.connection import translated
     from interlock.cli.output import say, say_json
     from interlock.cli.wording import without_password
-    from interlock.runtime.places import EMBEDDED_STORE, store_named
+    from interlock.runtime.places import EMBEDDED_STORE, make_store, store_named
 
     # Not the nearest one: whoever asks for a store here means here.
     url = store_named(given(args, "store")) or EMBEDDED_STORE
@@ -43,7 +43,7 @@ def run_init(args: Namespace) -> int:
         raise Failed("a store in memory ends with its process; name a file or a database", Exit.USAGE)
     above = _store_above() if url == EMBEDDED_STORE else None
     with translated(args):
-        was_made = asyncio.run(_make(url))
+        was_made = asyncio.run(make_store(url))
     shown = without_password(url)
     if wants_json(args):
         told: dict[str, Any] = {"store": shown, "made": was_made}
@@ -55,22 +55,6 @@ def run_init(args: Namespace) -> int:
             say(f"In this folder it takes the place of the one above: {above}")
         say("Next: interlock policy apply FILE, which says what may happen; interlock serve, to share it.")
     return Exit.DONE
-
-
-async def _make(url: str) -> bool:
-    """Whether it was made now."""
-    from interlock.store.contract import StoreMissing
-    from interlock.store.urls import store_for
-
-    was_made = False
-    store = store_for(url, lanes=1, makes=False)
-    try:
-        await store.open()
-    except StoreMissing:
-        was_made, store = True, store_for(url, lanes=1)
-        await store.open()
-    await store.close()
-    return was_made
 
 
 def _store_above() -> str | None:

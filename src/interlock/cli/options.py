@@ -178,10 +178,8 @@ def wants_json(args: argparse.Namespace) -> bool:
 
 
 def makes_store(args: argparse.Namespace) -> bool:
-    """Whether the first write may make the store: one that somebody named has to be there."""
-    from interlock.runtime.places import store_named
-
-    return store_named(given(args, "store")) is None
+    """Whether the first write may make the store: one that `--store` names has to be there."""
+    return given(args, "store") is None
 
 
 def given(args: argparse.Namespace, name: str) -> str | None:

@@ -29,7 +29,9 @@ def watched() -> Generator[Callable[[int], None]]:
     def tell(line: str) -> None:
         lines.append(line)
         if watcher is not None and watcher.stdin is not None:
-            with contextlib.suppress(OSError):  # Somebody killed it; the kernel still kills the command with us.
+            with contextlib.suppress(
+                OSError
+            ):  # Somebody killed it; the kernel still kills the command with us.
                 watcher.stdin.write(f"{line}\n".encode())
                 watcher.stdin.flush()
 

@@ -34,6 +34,8 @@ from interlock.kernel.wakes import Wakes
 from interlock.kernel.world import NewId
 
 log = logging.getLogger(__name__)
+# Whoever has set up no log is told by the refusal, and not a second time on stderr.
+log.addHandler(logging.NullHandler())
 
 _PAUSE_SECONDS = 0.02
 # A command that collides even alone may wait in the store each time, and its lane with it.

@@ -47,7 +47,7 @@ def _refused(error: BaseException, url: str) -> str | None:
         case asyncpg.InsufficientPrivilegeError():
             return f"{user} may not do this in {where} ({error}); give them the right to"
         case asyncpg.InvalidSchemaNameError():
-            return f"{user} has no schema to make tables in, in {where} ({error}); give them one with the right to CREATE"
+            return f"{user} has no schema to make tables in, in {where} ({error}); give them one to CREATE in"
         case _:
             return None
 
