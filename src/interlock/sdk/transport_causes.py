@@ -50,7 +50,8 @@ def _told(cause: BaseException, where: str, url: str) -> str | None:
         case ssl.SSLCertVerificationError():
             return f"the certificate of {where} is not trusted ({cause.verify_message}); name its CA with SSL_CERT_FILE"
         case ssl.SSLError() if cause.reason in _PLAIN_ANSWERS:
-            return f"{where} does not speak TLS; use {url.replace('https://', 'http://', 1)}, or what stands before it"
+            plain = url.replace("https://", "http://", 1)
+            return f"{where} does not speak TLS; use {plain}, or the address of the TLS proxy in front of it"
         case ssl.SSLError():
             return f"TLS with {where} fails ({cause.reason or cause}); check the address and its port"
         case socket.gaierror():
