@@ -65,8 +65,8 @@ def test_every_setting_is_an_option_a_variable_and_has_its_default_in_the_help(t
     text = " ".join(terminal("serve", "--help").out.split())
     for name in Settings.__struct_fields__:
         assert f"--{name.replace('_', '-')} " in text
-        value = getattr(Settings(), name) or "none"
-        default = str(value).lower() if value is True else value
+        value = getattr(Settings(), name)
+        default = str(value).lower() if isinstance(value, bool) else value or "none"
         assert f"INTERLOCK_{name.upper()}; default: {default}" in text
 
 

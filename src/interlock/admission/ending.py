@@ -11,8 +11,9 @@ from interlock.admission.model import GATES, RUNS, Run, RunState, workflow_scope
 from interlock.admission.picks import ExpiredRuns
 from interlock.admission.refusals import RunFenceStale, RunOver
 from interlock.audit.rules import Note, note
-from interlock.identity.model import Caller
+from interlock.identity.model import Caller, Principal, Role
 from interlock.identity.refusals import NotFound
+from interlock.identity.rules import check_roles
 from interlock.kernel.record import Key
 from interlock.kernel.world import World
 from interlock.outbox.rules import announce
@@ -31,7 +32,7 @@ def reclaim(world: World, tenant: str) -> int:
 
 def lose_run(world: World, run: Run) -> Run:
     """Mark a run whose slot has run out as lost, and free its slot."""
-    details = {"workflow": run.workflow, "fence": run.fence}
+    details = {"workflow": run.workflow}
     note(world, Note(tenant=run.tenant, actor=_SWEEP, action="run_lose", subject=run.id, details=details))
     return end_run(world, run, RunState.LOST)
 
@@ -47,18 +48,35 @@ def end_run(world: World, run: Run, state: RunState, **outcome: Any) -> Run:
     held = (min(world.now, run.slot_expires_at) - run.started_at).total_seconds()
     free_slot(world, run.tenant, run.workflow, held)
     ended = msgspec.structs.replace(run, state=state, ended_at=world.now, **outcome)
-    announce(world, run.tenant, f"run.{state.value}", run.id, {"workflow": run.workflow, "fence": run.fence})
+    # Without the fence: it is shown to the run's starter alone.
+    announce(world, run.tenant, f"run.{state.value}", run.id, {"workflow": run.workflow})
     return world.put(RUNS, ended)
 
 
-def check_holds(world: World, run: Run, fence: int, verb: str) -> None:
-    """A fence of another run is stale, and so is the run's own once the slot is lost."""
-    if fence != run.fence:
-        raise RunFenceStale(run.id, run.state.value, run.fence)
-    if run.state is RunState.LOST or (run.state is RunState.RUNNING and not run.holds_at(world.now)):
-        raise RunFenceStale(run.id, RunState.LOST.value, run.fence)
-    if run.state is not RunState.RUNNING:
-        raise RunOver(run.id, run.state.value, verb)
+def check_may_end(by: Principal, run: Run, fence: int | None) -> bool:
+    """Whether somebody speaks for a run as an operator; False for its starter, under its fence.
+
+    The starter proves with the fence that it knows of no later one. An operator needs none: fences are shown to their
+    holders alone.
+    """
+    if by.id == run.started_by and fence is not None:
+        return False
+    check_roles(by, Role.OPERATE)
+    return by.id != run.started_by
+
+
+def operated(run: Run) -> dict[str, str]:
+    """What the audit says besides where an operator spoke for somebody's run."""
+    return {"started_by": run.started_by, "as": Role.OPERATE.value}
+
+
+def check_holds(world: World, run: Run, fence: int | None, verb: str) -> None:
+    """A fence of another run is stale, and so is the run's own once the slot is lost. An operator comes without one."""
+    state = run.state_at(world.now)
+    if fence is not None and (fence != run.fence or state is RunState.LOST):
+        raise RunFenceStale(run.id, state.value)
+    if state is not RunState.RUNNING:
+        raise RunOver(run.id, state.value, verb)
 
 
 def expired(tenant: str) -> ExpiredRuns:

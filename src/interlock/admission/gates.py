@@ -34,7 +34,8 @@ def take_slot(world: World, tenant: str, workflow: str, ticket: str | None) -> i
     gate = gate_of(world, tenant, TENANT_SCOPE)
     line = tuple(each for each in gate.waiting_at(world.now) if each.id != ticket)
     taken = world.put(
-        GATES, msgspec.structs.replace(gate, active=gate.active + 1, fence=gate.fence + 1, line=line)
+        GATES,
+        msgspec.structs.replace(gate, active=gate.active + 1, fence=world.next_fence(gate.fence), line=line),
     )
     own = gate_of(world, tenant, workflow_scope(workflow))
     world.put(GATES, msgspec.structs.replace(own, active=own.active + 1))

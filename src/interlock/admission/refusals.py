@@ -33,11 +33,11 @@ class GateUnavailable(Fault):
 
 
 class RunFenceStale(Refusal):
-    def __init__(self, run_id: str, state: str, fence: int) -> None:
+    def __init__(self, run_id: str, state: str) -> None:
         super().__init__(
-            f"run {run_id} is {state} under fence {fence}; this fence is not current. Stop, and start a new run"
+            f"run {run_id} is {state}, and this fence does not hold it. Stop, and start a new run"
         )
-        self.state, self.fence = state, fence
+        self.state = state
 
 
 class RunOver(Refusal):

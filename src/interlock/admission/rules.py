@@ -14,10 +14,12 @@ import msgspec
 from interlock.admission.ending import (
     audit,
     check_holds,
+    check_may_end,
     end_run,
     expired,
     find_run,
     gates_of_expired,
+    operated,
     reclaim,
 )
 from interlock.admission.gates import (
@@ -44,7 +46,7 @@ from interlock.admission.model import (
     gate_id,
     workflow_scope,
 )
-from interlock.admission.refusals import GateFull, RunOver
+from interlock.admission.refusals import GateFull
 from interlock.identity.model import Caller, Role
 from interlock.identity.refusals import NotFound
 from interlock.identity.rules import caller_reads, require
@@ -112,12 +114,14 @@ class ClearLimit(Command[bool], frozen=True, kw_only=True):
 class StartRun(Command[Run], frozen=True, kw_only=True):
     """Start a run if there is room. With a `ticket` the caller stands in line when there is none.
 
-    The call itself is known in the line by its `run_id`, so that repeats under one ticket leave one by one.
+    The call itself is known in the line by its `call_id`, so that repeats under one ticket leave one by one. Without
+    a `run_id` the run gets a fresh one, in the order of decisions.
     """
 
     caller: Caller
     workflow: str
-    run_id: str
+    call_id: str = ""
+    run_id: str | None = None
     ttl_seconds: int | float
     input: msgspec.Raw = msgspec.Raw(b"null")
     ticket: str | None = None
@@ -140,7 +144,8 @@ class StartRun(Command[Run], frozen=True, kw_only=True):
         reclaim(world, tenant)
         self._check_room(world)
         run = world.add(RUNS, self._run(world, take_slot(world, tenant, self.workflow, self.ticket)))
-        details = {"workflow": run.workflow, "fence": run.fence}
+        # Without the fence, which others could end the run with: the audit and the events are read by many.
+        details = {"workflow": run.workflow}
         audit(world, self.caller, "run_start", run.id, details)
         announce(world, tenant, "run.started", run.id, details)
         return run
@@ -150,7 +155,11 @@ class StartRun(Command[Run], frozen=True, kw_only=True):
         if isinstance(refusal, GateFull):
             reclaim(world, self.caller.tenant)
             if self.ticket is not None:
-                stand_in_line(world, self.caller.tenant, self.workflow, self.ticket, self.run_id)
+                stand_in_line(world, self.caller.tenant, self.workflow, self.ticket, self._name)
+
+    @property
+    def _name(self) -> str:
+        return self.call_id or self.run_id or ""
 
     def _check_room(self, world: World) -> None:
         tenant = self.caller.tenant
@@ -165,13 +174,13 @@ class StartRun(Command[Run], frozen=True, kw_only=True):
                     limit=gate.most or 0,
                     waiting=len(ahead),
                     is_line_full=len(ahead) >= LINE_MAX,
-                    retry_after_seconds=retry_after(gate, len(ahead), self.ticket or self.run_id),
+                    retry_after_seconds=retry_after(gate, len(ahead), self.ticket or self._name),
                 )
 
     def _run(self, world: World, fence: int) -> Run:
         return Run(
             tenant=self.caller.tenant,
-            id=self.run_id,
+            id=self.run_id or world.new_id("run"),
             workflow=self.workflow,
             state=RunState.RUNNING,
             fence=fence,
@@ -184,33 +193,36 @@ class StartRun(Command[Run], frozen=True, kw_only=True):
 
 
 class LeaveLine(Command[None], frozen=True, kw_only=True):
-    """Stop waiting with this call (its `run_id`); a repeat that waits at the same ticket keeps the place."""
+    """Stop waiting with this call; a repeat that waits at the same ticket keeps the place."""
 
     caller: Caller
     ticket: str
-    run_id: str
+    call_id: str
 
     def reads(self) -> Reads:
         return Reads(own=(GATES.key(self.caller.tenant, TENANT_SCOPE),))
 
     def decide(self, world: World) -> None:
-        leave_line(world, self.caller.tenant, self.ticket, self.run_id)
+        leave_line(world, self.caller.tenant, self.ticket, self.call_id)
 
 
 class RenewRun(Command[Run], frozen=True, kw_only=True):
-    """Keep the slot for another period."""
+    """Keep the slot for another period, as its starter under its fence or as an operator, which is audited."""
 
     caller: Caller
     run_id: str
-    fence: int
+    fence: int | None = None
 
     def reads(self) -> Reads:
         return caller_reads(self.caller) | Reads(own=(RUNS.key(self.caller.tenant, self.run_id),))
 
     def decide(self, world: World) -> Run:
-        require(world, self.caller)
+        by = require(world, self.caller)
         run = find_run(world, self.caller.tenant, self.run_id)
+        is_operator = check_may_end(by, run, self.fence)
         check_holds(world, run, self.fence, "renew")
+        if is_operator:
+            audit(world, self.caller, "run_renew", run.id, operated(run))
         expires = world.now + timedelta(seconds=run.ttl_seconds)
         return world.put(RUNS, msgspec.structs.replace(run, slot_expires_at=expires))
 
@@ -218,7 +230,8 @@ class RenewRun(Command[Run], frozen=True, kw_only=True):
 class EndRun(Command[Run], frozen=True, kw_only=True):
     """End a run (`complete`, `fail` or `cancel`) and free its slot. Repeating it changes nothing.
 
-    Its own fence ends it; an operator may cancel without one. A run that was lost has no slot to free.
+    Its starter ends it with its fence, an operator with or without: others cannot. What an operator ended is audited as
+    such. A run that was lost has no slot to free.
     """
 
     caller: Caller
@@ -239,29 +252,23 @@ class EndRun(Command[Run], frozen=True, kw_only=True):
         return caller_reads(self.caller) | Reads(own=own)
 
     def decide(self, world: World) -> Run:
-        run = self._authorised(world)
+        run, is_operator = self._authorised(world)
         target = TRANSITIONS[RunState.RUNNING, self.verb]
         if run.state is target and (self.fence is None or self.fence == run.fence):
             return run
-        if self.fence is not None:
-            check_holds(world, run, self.fence, self.verb)
-        state = run.state_at(world.now)
-        if state is not RunState.RUNNING:
-            raise RunOver(run.id, state.value, self.verb)
+        check_holds(world, run, self.fence, self.verb)
         ended = end_run(world, run, target, result=self.result, error=self.error)
-        details = {"workflow": run.workflow, "error": self.error}
+        details = {"workflow": run.workflow, "error": self.error, **(operated(run) if is_operator else {})}
         audit(world, self.caller, f"run_{self.verb}", run.id, details)
         return ended
 
-    def _authorised(self, world: World) -> Run:
-        if self.fence is None:
-            require(world, self.caller, Role.OPERATE, Role.ADMIN)
-        else:
-            require(world, self.caller)
+    def _authorised(self, world: World) -> tuple[Run, bool]:
+        """The run, and whether it is an operator who speaks for it."""
+        by = require(world, self.caller)
         run = find_run(world, self.caller.tenant, self.run_id)
         if run.workflow != self.workflow:
             raise NotFound("run", self.run_id)
-        return run
+        return run, check_may_end(by, run, self.fence)
 
 
 class ReclaimSlots(Command[int], frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ from interlock.api.texts import Reason
 from interlock.codec.canonical import canonical
 from interlock.codec.durations import DurationInQuery, duration_seconds
 from interlock.codec.strict import Fault
+from interlock.identity.model import Role
 from interlock.identity.refusals import NotFound
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
@@ -48,7 +49,9 @@ class LimitBody(Body, frozen=True, kw_only=True):
 
 
 class FenceBody(Body, frozen=True, kw_only=True):
-    fence: Fence
+    """The run's fence, which its starter was given. The role `operate` needs none for somebody's run."""
+
+    fence: Fence | None = None
 
 
 class CompleteBody(FenceBody, frozen=True, kw_only=True):
@@ -59,10 +62,7 @@ class FailBody(FenceBody, frozen=True, kw_only=True):
     error: Reason = ""
 
 
-class CancelBody(Body, frozen=True, kw_only=True):
-    """An operator may cancel without a fence."""
-
-    fence: Fence | None = None
+class CancelBody(FenceBody, frozen=True, kw_only=True):
     reason: Reason = ""
 
 
@@ -114,21 +114,28 @@ async def start(call: Asked[None, StartBody]) -> Answer:
 
 
 async def renew(call: Asked[None, FenceBody]) -> Answer:
-    command = RenewRun(caller=caller_of(call), run_id=call.path["run_id"], fence=call.body.fence)
-    return await decide(call, command, lambda run: Reply(200, run_view(run)))
+    command = RenewRun(caller=caller_of(call), run_id=call.path["run_id"], fence=_fence(call, call.body))
+    return await decide(call, command, lambda run: Reply(200, run_view(run, call.caller.principal)))
 
 
 async def complete(call: Asked[None, CompleteBody]) -> Answer:
     result = msgspec.Raw(canonical(call.body.result))
-    return await _end(call, "complete", call.body.fence, result=result)
+    return await _end(call, "complete", _fence(call, call.body), result=result)
 
 
 async def fail(call: Asked[None, FailBody]) -> Answer:
-    return await _end(call, "fail", call.body.fence, error=call.body.error)
+    return await _end(call, "fail", _fence(call, call.body), error=call.body.error)
 
 
 async def cancel(call: Asked[None, CancelBody]) -> Answer:
     return await _end(call, "cancel", call.body.fence, error=call.body.reason)
+
+
+def _fence(call: Asked[None, Any], body: FenceBody) -> int | None:
+    """The fence that was sent, which only an operator may leave out."""
+    if body.fence is None and Role.OPERATE not in call.caller.roles:
+        raise invalid(Fault("/fence", "is required: send the fence that starting the run returned"))
+    return body.fence
 
 
 async def _end(call: Asked[None, Any], verb: str, fence: int | None, **outcome: Any) -> Answer:
@@ -138,7 +145,9 @@ async def _end(call: Asked[None, Any], verb: str, fence: int | None, **outcome: 
     end = EndRun(
         caller=caller_of(call), run_id=run.id, workflow=run.workflow, verb=verb, fence=fence, **outcome
     )
-    return await decide(call, EndWorkflowRun(end=end), lambda ended: Reply(200, run_view(ended)))
+    return await decide(
+        call, EndWorkflowRun(end=end), lambda ended: Reply(200, run_view(ended, call.caller.principal))
+    )
 
 
 async def listed(call: Asked[RunsQuery, None]) -> Reply:
@@ -152,7 +161,7 @@ async def listed(call: Asked[RunsQuery, None]) -> Reply:
         before=id_cursor(query.cursor, "run"),
         limit=query.limit,
     )
-    items = [run_view(run, now) for run in found.items]
+    items = [run_view(run, call.caller.principal, now) for run in found.items]
     return Reply(200, Page(items=items, next_cursor=found.next_cursor))
 
 
@@ -205,7 +214,8 @@ def _named(call: Asked[Any, Any], parameter: str) -> str:
 _TAG = "Admission"
 _RUN_ID = {"run_id": "The id that starting the run returned."}
 _STARTERS = ("submit", "work", "operate", "admin")
-_OWN = ("fence_stale", "not_actionable")
+_OWN = ("fence_stale", "not_actionable", "forbidden")
+_WHOSE = "Only whoever started it, with its fence, or the role `operate`, which is audited."
 
 OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
@@ -237,23 +247,23 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="renew_run", method="POST", path="/api/v1/workflow-runs/{run_id}/renew", tag=_TAG, roles=_STARTERS,
-        parameters=_RUN_ID, summary="Keep the slot for another period", body=FenceBody,
+        parameters=_RUN_ID, summary="Keep the slot for another period", description=_WHOSE, body=FenceBody,
         answers={200: RunView}, answer=renew, problems=_OWN,
     ),
     Operation(
         id="complete_run", method="POST", path="/api/v1/workflow-runs/{run_id}/complete", tag=_TAG,
-        roles=_STARTERS, parameters=_RUN_ID, summary="End a run well and free its slot", body=CompleteBody,
-        answers={200: RunView}, answer=complete, problems=_OWN,
+        roles=_STARTERS, parameters=_RUN_ID, summary="End a run well and free its slot", description=_WHOSE,
+        body=CompleteBody, answers={200: RunView}, answer=complete, problems=_OWN,
     ),
     Operation(
         id="fail_run", method="POST", path="/api/v1/workflow-runs/{run_id}/fail", tag=_TAG, roles=_STARTERS,
-        parameters=_RUN_ID, summary="End a run badly and free its slot", body=FailBody,
+        parameters=_RUN_ID, summary="End a run badly and free its slot", description=_WHOSE, body=FailBody,
         answers={200: RunView}, answer=fail, problems=_OWN,
     ),
     Operation(
         id="cancel_run", method="POST", path="/api/v1/workflow-runs/{run_id}/cancel", tag=_TAG,
-        roles=_STARTERS, parameters=_RUN_ID, summary="Stop a run and free its slot", body=CancelBody,
-        answers={200: RunView}, answer=cancel, problems=_OWN,
+        roles=_STARTERS, parameters=_RUN_ID, summary="Stop a run and free its slot", description=_WHOSE,
+        body=CancelBody, answers={200: RunView}, answer=cancel, problems=_OWN,
     ),
     Operation(
         id="admission_stats", method="GET", path="/api/v1/admission/stats", tag=_TAG, roles=READERS,

@@ -37,12 +37,11 @@ class LimitsView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
-    """A run. While it is `running` it holds a slot until `slot_expires_at`."""
+    """A run. While it is `running` it holds a slot until `slot_expires_at`. `fence` is shown to its starter alone."""
 
     run_id: str
     workflow: str
     state: str
-    fence: int
     ttl_seconds: int | float
     slot_expires_at: datetime
     input: msgspec.Raw
@@ -51,6 +50,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     started_by: str
     started_at: datetime
     ended_at: datetime | None
+    fence: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class StatsRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,13 +81,13 @@ def limit_view(limit: Limit, gate: Gate | None) -> LimitView:
     )
 
 
-def run_view(run: Run, now: datetime | None = None) -> RunView:
-    """A run as it stands; with `now`, one past its slot's time is shown as lost."""
+def run_view(run: Run, seen_by: str, now: datetime | None = None) -> RunView:
+    """A run as `seen_by` sees it; with `now`, one past its slot's time is shown as lost."""
     return RunView(
         run_id=run.id,
         workflow=run.workflow,
         state=(run.state_at(now) if now else run.state).value,
-        fence=run.fence,
+        fence=run.fence if seen_by == run.started_by else msgspec.UNSET,
         ttl_seconds=run.ttl_seconds,
         slot_expires_at=run.slot_expires_at,
         input=run.input,

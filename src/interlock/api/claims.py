@@ -152,7 +152,8 @@ async def claim_one(call: Asked[None, ClaimOneBody]) -> Answer:
 def held_view(job: Job, signer: Signer) -> HeldJobView:
     """A job as its holder gets it."""
     key = downstream_key(job.tenant, id_of_call(job.id)) if job.is_call else None
-    return HeldJobView(**job_fields(job), permit=signer.permit(job), downstream_key=key)
+    holder = job.lease.worker if job.lease else ""
+    return HeldJobView(**job_fields(job, seen_by=holder), permit=signer.permit(job), downstream_key=key)
 
 
 def _check_topics(topics: list[str]) -> None:

@@ -33,7 +33,6 @@ from interlock.grants.model import GrantState, GrantUse, Signature, SpendLimit
 from interlock.grants.pinning import NOT_A_PATH, BadPin, is_path, pins_of
 from interlock.grants.rules import IssueGrant, RevokeGrant
 from interlock.identity.refusals import NotFound
-from interlock.kernel.ids import new_id
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
 
@@ -111,7 +110,7 @@ async def issue(call: Asked[None, IssueBody]) -> Answer:
     signature = body.signature
     command = IssueGrant(
         caller=caller_of(call),
-        grant_id=body.nonce if signature and body.nonce else new_id("gnt"),
+        grant_id=body.nonce if signature else None,
         task=body.task,
         pins=_pins(body),
         limits=_limits(body),

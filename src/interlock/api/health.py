@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -10,6 +12,8 @@ from interlock.api.http import Response
 from interlock.api.metrics import MEDIA_TYPE
 from interlock.api.operations import Media, Operation, Reply
 from interlock.api.service_calls import Asked
+from interlock.kernel.moment import TellTime
+from interlock.kernel.refusal import Fault
 from interlock.runtime.keyring import Known
 from interlock.runtime.measures import unreadable_records
 from interlock.runtime.service import Service
@@ -22,10 +26,19 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """`unreadable_records`: how many this server met that somebody broke in the store; its log names them."""
+    """`unreadable_records`: how many this server met that somebody broke in the store; its log names them.
+
+    `clock_ahead_seconds` is how far the store's clock was ahead of this machine's at the last batch, less than 0 if it
+    was behind; where that is trouble, `detail` says so. `fence_epoch` counts how often fences were raised after a
+    restore or a failover.
+    """
 
     status: str
     unreadable_records: int
+    clock_ahead_seconds: float
+    fence_epoch: int
+    fences_raised_at: datetime | None = None
+    detail: str | None = None
 
 
 async def alive(call: Asked[None, None]) -> Reply:
@@ -34,7 +47,24 @@ async def alive(call: Asked[None, None]) -> Reply:
 
 async def ready(call: Asked[None, None]) -> Reply:
     await call.services.store.ping(_READY_SECONDS)
-    return Reply(200, Readiness("ready", unreadable_records()))
+    clock = call.services.store_time
+    if not clock.has_heard:
+        with contextlib.suppress(Fault):
+            await call.services.kernel.run(TellTime())
+    readiness = Readiness(
+        status="ready",
+        unreadable_records=unreadable_records(),
+        clock_ahead_seconds=clock.ahead_seconds,
+        fence_epoch=clock.state.epoch,
+        fences_raised_at=clock.state.raised_at,
+        detail=_clock_trouble(clock.ahead_seconds) if clock.is_wrong else None,
+    )
+    return Reply(200, readiness)
+
+
+def _clock_trouble(ahead_seconds: float) -> str:
+    way = "ahead of" if ahead_seconds > 0 else "behind"
+    return f"the store's clock is {abs(ahead_seconds):.0f} s {way} this server's; see `interlock doctor`"
 
 
 async def metrics(call: Asked[None, None]) -> Response:

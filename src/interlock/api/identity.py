@@ -235,19 +235,19 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="set_principal", method="PUT", path="/api/v1/principals/{name}", tag=_TAG, roles=_ADMIN,
         parameters=_NAME, summary="Change what a principal may do", body=SetBody,
-        answers={200: PrincipalView}, answer=set_principal,
+        answers={200: PrincipalView}, answer=set_principal, problems=("conflict", "people_only"),
     ),
     Operation(
         id="remove_principal", method="DELETE", path="/api/v1/principals/{name}", tag=_TAG, roles=_ADMIN,
         parameters=_NAME, summary="Forget a principal without live keys",
         description="What it did stays on record under its name, so do not give the name to somebody else.",
-        answers={200: PrincipalView}, answer=remove_principal, problems=("conflict",),
+        answers={200: PrincipalView}, answer=remove_principal, problems=("conflict", "people_only"),
     ),
     Operation(
         id="issue_key", method="POST", path="/api/v1/principals/{name}/keys", tag=_TAG, roles=_ADMIN,
         parameters=_NAME, summary="Give a principal a key, creating it if it is new", body=IssueBody,
         description="A repeat under the same `Idempotency-Key`, with the same admin key, shows the same key again.",
-        answers={201: IssuedView}, answer=issue, problems=("conflict", "key_already_issued"),
+        answers={201: IssuedView}, answer=issue, problems=("conflict", "key_already_issued", "people_only"),
     ),
     Operation(
         id="list_api_keys", method="GET", path="/api/v1/api-keys", tag=_TAG, roles=_ADMIN,
@@ -257,6 +257,6 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="revoke_api_key", method="POST", path="/api/v1/api-keys/{key_id}/revoke", tag=_TAG, roles=_ADMIN,
         parameters={"key_id": "The public id of the key."}, summary="End a key for good",
-        answers={200: KeyView}, answer=revoke,
+        answers={200: KeyView}, answer=revoke, problems=("people_only",),
     ),
 )  # fmt: skip

@@ -35,7 +35,6 @@ from interlock.jobs.model import (
     job_topic,
 )
 from interlock.jobs.rules import CancelJob, SubmitJob
-from interlock.kernel.ids import new_id
 from interlock.policy.language import Decision
 from interlock.policy.reasons import denial
 from interlock.policy.refusals import PolicyThrottled
@@ -160,7 +159,6 @@ async def submit(call: Asked[None, SubmitBody]) -> Answer:
     _check(body)
     command = SubmitJob(
         caller=caller_of(call),
-        job_id=new_id("job"),
         action=action_of(body),
         priority=body.priority,
         evidence=tuple(
@@ -220,7 +218,7 @@ def denied(job: Job) -> Answer:
 
 async def read(call: Asked[JobQuery, None]) -> Reply:
     job = await _awaited(call.services, call.caller.tenant, call.path["job_id"], call.query)
-    return Reply(200, whole_view(job, call.services.now()))
+    return Reply(200, whole_view(job, call.services.now(), seen_by=call.caller.principal))
 
 
 async def listed(call: Asked[JobsQuery, None]) -> Reply:
@@ -234,7 +232,7 @@ async def listed(call: Asked[JobsQuery, None]) -> Reply:
         before=id_cursor(query.cursor, "job"),
         limit=query.limit,
     )
-    items = [job_view(job, now) for job in jobs.items]
+    items = [job_view(job, now, seen_by=call.caller.principal) for job in jobs.items]
     return Reply(200, Page(items=items, next_cursor=jobs.next_cursor))
 
 

@@ -60,7 +60,6 @@ def _acquire_command(call: Asked[None, AcquireBody]) -> AcquireLease:
     body = call.body
     return AcquireLease(
         caller=caller_of(call),
-        lease_id=new_id("lse"),
         resource=body.resource,
         mode=body.mode,
         purpose=body.purpose,

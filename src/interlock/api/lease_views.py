@@ -33,13 +33,12 @@ class PredecessorView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
-    """A lease. `state` is by the clock: past `expires_at` it is `stale`."""
+    """A lease. `state` is by the clock: past `expires_at` it is `stale`. `fence` is shown to its owner alone."""
 
     lease_id: str
     resource: str
     mode: str
     state: str
-    fence: int
     owner: str
     session: str
     purpose: str
@@ -55,17 +54,18 @@ class LeaseView(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: datetime | None
     handed_to: str | None
     predecessor: PredecessorView | None = None
+    fence: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class CheckedView(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a sink may write under this fence."""
+    """Whether a sink may write under this fence. `current_fence` is shown to the lease's owner alone."""
 
     current: bool
     state: str
     fence: int
-    current_fence: int
     owner: str
     expires_at: datetime
+    current_fence: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class CheckpointsView(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,13 +100,15 @@ def acquired_view(got: Acquired) -> LeaseView:
     return lease_view(got.lease, got.predecessor)
 
 
-def shown_view(lease: Lease, now: datetime, predecessor: Lease | None = None) -> LeaseView:
-    """A lease as it stands by this server's clock, which is only for showing."""
-    return msgspec.structs.replace(lease_view(lease, predecessor), state=lease.state_at(now).value)
+def shown_view(lease: Lease, now: datetime, seen_by: str, predecessor: Lease | None = None) -> LeaseView:
+    """A lease as `seen_by` sees it by this server's clock, which is only for showing."""
+    fence = lease.fence if lease.owner == seen_by else msgspec.UNSET
+    state = lease.state_at(now).value
+    return msgspec.structs.replace(lease_view(lease, predecessor), state=state, fence=fence)
 
 
 def lease_view(lease: Lease, predecessor: Lease | None = None) -> LeaseView:
-    """A lease as it was just decided, by the store's clock."""
+    """A lease as its owner just decided it, by the store's clock."""
     return LeaseView(
         lease_id=lease.id,
         resource=lease.resource,
@@ -158,12 +160,12 @@ def checkpoint_view(saved: Checkpoint | None) -> CheckpointView | None:
     )
 
 
-def checked_view(checked: Checked, fence: int) -> CheckedView:
+def checked_view(checked: Checked, fence: int, seen_by: str) -> CheckedView:
     return CheckedView(
         current=checked.current,
         state=checked.state.value,
         fence=fence,
-        current_fence=checked.current_fence,
+        current_fence=checked.current_fence if checked.lease.owner == seen_by else msgspec.UNSET,
         owner=checked.lease.owner,
         expires_at=checked.lease.expires_at,
     )

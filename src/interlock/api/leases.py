@@ -83,7 +83,9 @@ async def release(call: Asked[None, FenceBody]) -> Answer:
 async def check(call: Asked[None, CheckBody]) -> Answer:
     lease, fence = await _read(call), call.body.fence
     command = CheckLease(caller=caller_of(call), lease_id=lease.id, resource=lease.resource, fence=fence)
-    return await decide(call, command, lambda checked: Reply(200, checked_view(checked, fence)))
+    return await decide(
+        call, command, lambda checked: Reply(200, checked_view(checked, fence, call.caller.principal))
+    )
 
 
 async def read(call: Asked[None, None]) -> Reply:
@@ -91,7 +93,7 @@ async def read(call: Asked[None, None]) -> Reply:
     before = None
     if lease.predecessor:
         before = await queries.read_lease(call.services.store, lease.tenant, lease.predecessor)
-    return Reply(200, shown_view(lease, call.services.now(), before))
+    return Reply(200, shown_view(lease, call.services.now(), call.caller.principal, before))
 
 
 async def checkpoints(call: Asked[None, None]) -> Reply:
@@ -114,7 +116,7 @@ async def listed(call: Asked[LeasesQuery, None]) -> Reply:
         before=id_cursor(query.cursor, "lse"),
         limit=query.limit,
     )
-    items = [shown_view(lease, now) for lease in found.items]
+    items = [shown_view(lease, now, call.caller.principal) for lease in found.items]
     return Reply(200, Page(items=items, next_cursor=found.next_cursor))
 
 

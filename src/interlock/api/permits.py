@@ -74,5 +74,6 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         summary="Sign permits with a new key", body=RotateBody, answers={200: KeysView}, answer=rotate,
         description="The new key is published at once and signs after `lead_seconds`; old ones stay "
         "published until every permit they signed has run out.",
+        problems=("people_only",),
     ),
 )  # fmt: skip

@@ -208,7 +208,10 @@ async def _actor(call: Asked[None, EvaluateBody], given: ActorBody | None) -> Pr
         tenant=caller.tenant, id=given.id, kind=PrincipalKind.AGENT, created_at=caller.created_at
     )
     groups = given.groups if isinstance(given.groups, msgspec.UnsetType) else tuple(given.groups)
-    facts = {"kind": given.kind, "groups": groups, "owner": given.owner}
+    owners = (
+        given.owner if isinstance(given.owner, msgspec.UnsetType) else (given.owner,) if given.owner else ()
+    )
+    facts = {"kind": given.kind, "groups": groups, "owner": given.owner, "owners": owners}
     told = {name: value for name, value in facts.items() if value is not msgspec.UNSET}
     return msgspec.structs.replace(known or nobody, **told)
 
@@ -248,7 +251,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="put_policy", method="PUT", path="/api/v1/policy", tag=_TAG, roles=("admin",),
         summary="Put a policy in force", description="YAML or JSON. Errors name line and column.",
-        body=RawBody(_TEXTS), answers={200: PolicyView}, answer=activate,
+        body=RawBody(_TEXTS), answers={200: PolicyView}, answer=activate, problems=("people_only",),
     ),
     Operation(
         id="get_policy", method="GET", path="/api/v1/policy", tag=_TAG, roles=READERS,
@@ -267,7 +270,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="roll_back_policy", method="POST", path="/api/v1/policy/rollback", tag=_TAG, roles=("admin",),
         summary="Put an earlier policy back in force", body=RollbackBody,
-        answers={200: PolicyView}, answer=roll_back, problems=("not_found", "conflict"),
+        answers={200: PolicyView}, answer=roll_back, problems=("not_found", "conflict", "people_only"),
     ),
     Operation(
         id="evaluate_policy", method="POST", path="/api/v1/policy/evaluate", tag=_TAG, roles=READERS,

@@ -33,8 +33,14 @@ JOB_ID = {"job_id": "The id that submitting the job returned."}
 
 
 def caller_of(call: Call[Known, Service, Any, Any]) -> Caller:
-    """Who calls, as a command names them: with the request's id, so that the audit leads to the log."""
-    return msgspec.structs.replace(call.caller.caller, request_id=call.request_id)
+    """Who calls, as a command names them: with the request's id, so that the audit leads to the log, and what this
+    server lets services do.
+    """
+    return msgspec.structs.replace(
+        call.caller.caller,
+        request_id=call.request_id,
+        services_may_administer=call.services.settings.services_may_administer,
+    )
 
 
 async def decide(

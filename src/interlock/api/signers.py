@@ -90,7 +90,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="set_grant_terms", method="PUT", path="/api/v1/grants/terms", tag=_TAG, roles=("admin",),
         summary="Say which tasks need a signed grant", body=TermsBody, answers={200: TermsView}, answer=set_terms,
-        example={"signed_tasks": ["deploy", "prod.*"]},
+        example={"signed_tasks": ["deploy", "prod.*"]}, problems=("people_only",),
     ),
     Operation(
         id="list_signers", method="GET", path="/api/v1/signers", tag=_TAG, roles=READERS, query=PageQuery,
@@ -100,11 +100,11 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="add_signer", method="POST", path="/api/v1/signers", tag=_TAG, roles=("admin",), body=SignerBody,
         summary="Register a person's public key", answers={201: SignerView}, answer=add,
-        problems=("not_found", "conflict"),
+        problems=("not_found", "conflict", "people_only"),
     ),
     Operation(
         id="revoke_signer", method="POST", path="/api/v1/signers/{fingerprint}/revoke", tag=_TAG, roles=("admin",),
         parameters={"fingerprint": "The key's fingerprint."},
-        summary="Stop trusting a key", answers={200: SignerView}, answer=revoke,
+        summary="Stop trusting a key", answers={200: SignerView}, answer=revoke, problems=("people_only",),
     ),
 )  # fmt: skip

@@ -108,7 +108,7 @@ async def _start_or_wait(call: Asked[None, StartBody], workflow: str) -> Answer:
 
 async def _start_now(call: Asked[None, StartBody], command: StartRun) -> Answer:
     whole = StartWorkflowRun(start=command)
-    return await decide(call, whole, lambda run: Reply(201, run_view(run)))
+    return await decide(call, whole, lambda run: Reply(201, run_view(run, call.caller.principal)))
 
 
 def _start_command(call: Asked[None, StartBody], workflow: str) -> StartRun:
@@ -116,7 +116,7 @@ def _start_command(call: Asked[None, StartBody], workflow: str) -> StartRun:
     return StartRun(
         caller=caller_of(call),
         workflow=workflow,
-        run_id=new_id("run"),
+        call_id=new_id("call"),
         ttl_seconds=body.ttl_seconds,
         input=msgspec.Raw(canonical(body.input)),
         ticket=_ticket(call, workflow) if body.wait_seconds > 0 else None,
@@ -178,6 +178,6 @@ async def _until_gone(call: Asked[None, StartBody]) -> None:
 async def _leave(call: Asked[None, StartBody], command: StartRun) -> None:
     """Give the place up. A stopping server leaves it to the repeat; what cannot be given up lapses by itself."""
     if command.ticket is not None and not call.services.is_stopping:
-        leaving = LeaveLine(caller=command.caller, ticket=command.ticket, run_id=command.run_id)
+        leaving = LeaveLine(caller=command.caller, ticket=command.ticket, call_id=command.call_id)
         with contextlib.suppress(Fault):
             await call.services.kernel.run(leaving)

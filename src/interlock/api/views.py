@@ -112,7 +112,6 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     executor: str
     version: int
     attempt: int
-    fence: int
     leased_by: str | None
     lease_expires_at: datetime | None
     not_before: datetime | None
@@ -122,6 +121,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     result_text: str | None
     error: Any
     finished_at: datetime | None
+    fence: int | msgspec.UnsetType = msgspec.UNSET
     revisions: list[RevisionView] | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -157,8 +157,11 @@ def approval_view(approval: Approval, now: datetime | None = None) -> ApprovalVi
     )
 
 
-def job_fields(job: Job, now: datetime | None = None) -> dict[str, Any]:
-    """Everything of a job that every view of it shows; with `now`, one past its time is shown as expired."""
+def job_fields(job: Job, now: datetime | None = None, *, seen_by: str = "") -> dict[str, Any]:
+    """Everything of a job that every view of it shows; with `now`, one past its time is shown as expired.
+
+    The fence is for whoever holds it, or was the last to: `seen_by` is who looks.
+    """
     action = job.action
     lease = job.lease if job.lease_until else None
     return {
@@ -188,7 +191,7 @@ def job_fields(job: Job, now: datetime | None = None) -> dict[str, Any]:
         "executor": job.executor.value,
         "version": job.version,
         "attempt": job.attempt,
-        "fence": job.fence,
+        "fence": job.fence if job.lease and job.lease.worker == seen_by else msgspec.UNSET,
         "leased_by": lease.worker if lease else None,
         "lease_expires_at": lease.expires_at if lease else None,
         "not_before": job.not_before,
@@ -201,14 +204,15 @@ def job_fields(job: Job, now: datetime | None = None) -> dict[str, Any]:
     }
 
 
-def job_view(job: Job, now: datetime | None = None) -> JobView:
+def job_view(job: Job, now: datetime | None = None, *, seen_by: str = "") -> JobView:
     """A job, without the versions it had before."""
-    return JobView(**job_fields(job, now))
+    return JobView(**job_fields(job, now, seen_by=seen_by))
 
 
-def whole_view(job: Job, now: datetime | None = None) -> JobView:
+def whole_view(job: Job, now: datetime | None = None, *, seen_by: str = "") -> JobView:
     """A job with the versions it had before."""
-    return JobView(**job_fields(job, now), revisions=[_revision(old) for old in job.revisions])
+    fields = job_fields(job, now, seen_by=seen_by)
+    return JobView(**fields, revisions=[_revision(old) for old in job.revisions])
 
 
 def _labels(job: Job) -> dict[str, str]:

@@ -215,7 +215,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         summary="Send events to an address",
         description="Requests are signed after the Standard Webhooks specification with the secret that this "
         "answer shows once. Events that happen from now on are posted, each at least once.",
-        body=AddBody, answers={201: SecretView}, answer=add, problems=("conflict",),
+        body=AddBody, answers={201: SecretView}, answer=add, problems=("conflict", "people_only"),
         example={"url": "https://example.com/interlock", "types": ["approval.*"]},
     ),
     Operation(
@@ -230,11 +230,12 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="remove_webhook", method="DELETE", path=_ONE, tag=_TAG, roles=("admin",), parameters=_ID,
         summary="Send no more to an address", answers={200: WebhookView}, answer=remove,
+        problems=("people_only",),
     ),
     Operation(
         id="rotate_webhook_secret", method="POST", path=_ONE + "/rotate", tag=_TAG, roles=("admin",),
         summary="Sign with a new secret; the old one signs too for a day", parameters=_ID,
-        answers={200: SecretView}, answer=rotate,
+        answers={200: SecretView}, answer=rotate, problems=("people_only",),
     ),
     Operation(
         id="test_webhook", method="POST", path=_ONE + "/test", tag=_TAG, roles=("admin",), parameters=_ID,

@@ -119,7 +119,7 @@ async def release(call: Asked[None, ReleaseBody]) -> Answer:
 
 async def retry(call: Asked[None, RetryBody]) -> Answer:
     command = RetryJob(caller=caller_of(call), job_id=call.path["job_id"], reason=call.body.reason)
-    return await decide(call, command, lambda job: Reply(200, job_view(job)))
+    return await decide(call, command, lambda job: Reply(200, job_view(job, seen_by=call.caller.principal)))
 
 
 async def reconcile(call: Asked[None, ReconcileBody]) -> Answer:
@@ -141,7 +141,7 @@ async def _finished(call: Asked[Any, Any], command: HolderCommand) -> Answer:
     return await _held(
         call,
         command,
-        lambda job: Reply(200, job_view(job)),
+        lambda job: Reply(200, job_view(job, seen_by=call.caller.principal)),
         count=lambda job: finished.add(_OUTCOMES.get(job.state, "retrying")),
     )
 

@@ -30,7 +30,6 @@ from interlock.api.workflow_views import (
 )
 from interlock.audit import queries as audit_queries
 from interlock.identity.refusals import NotFound
-from interlock.kernel.ids import new_id
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
 from interlock.workflows import queries
@@ -83,7 +82,7 @@ async def read(call: Asked[None, None]) -> Reply:
     if run is None:
         raise NotFound("run", call.path["run_id"])
     progress = await queries.read_progress(call.services.store, run.tenant, run.id)
-    shown = msgspec.structs.asdict(run_view(run, call.services.now()))
+    shown = msgspec.structs.asdict(run_view(run, call.caller.principal, call.services.now()))
     return Reply(200, RunWithSteps(**shown, steps=steps_view(progress)))
 
 
@@ -115,7 +114,7 @@ async def delete_run(call: Asked[None, None]) -> Answer:
         return await refuse(call, NotFound("run", call.path["run_id"]))
     await _settle(call, run)
     command = DeleteRun(caller=caller_of(call), run_id=run.id)
-    return await decide(call, command, lambda gone: Reply(200, run_view(gone)))
+    return await decide(call, command, lambda gone: Reply(200, run_view(gone, call.caller.principal)))
 
 
 async def rerun(call: Asked[None, RerunBody]) -> Answer:
@@ -130,12 +129,11 @@ async def _rerun(call: Asked[None, RerunBody], old: Run) -> Answer:
     start = StartRun(
         caller=caller_of(call),
         workflow=old.workflow,
-        run_id=new_id("run"),
         ttl_seconds=SLOT_SECONDS,
         input=old.input,
     )
     command = RerunFrom(start=start, old_run_id=old.id, step=call.body.from_step)
-    return await decide(call, command, lambda run: Reply(201, run_view(run)))
+    return await decide(call, command, lambda run: Reply(201, run_view(run, call.caller.principal)))
 
 
 async def _settle(call: Asked[None, Any], run: Run) -> None:

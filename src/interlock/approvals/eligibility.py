@@ -1,8 +1,9 @@
 """Who may decide a request, and whose yes counts at this moment.
 
-Whoever submitted or edited a job, owns who did, or is owned by them counts as one person with it: as they
-were when it happened, and as they are now. So does the owner of such an owner, whichever of them was named first.
-A vote counts for as long as its voter may still decide.
+Whoever submitted or edited a job, owns who did through however many others, or is owned by them counts as one
+person with it: as they were when it happened, and as they are now. Names are compared as `folded`, so that two
+spellings of one name from before names were kept are one person too. A vote counts for as long as its voter may
+still decide.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from interlock.approvals.model import Approval, Vote
 from interlock.approvals.refusals import NotEligible, SelfApproval
 from interlock.identity.model import PRINCIPALS, Caller, Principal, PrincipalKind, Role
+from interlock.identity.names import all_folded, folded
 from interlock.identity.refusals import PeopleOnly
 from interlock.identity.rules import check_roles, identify
 from interlock.jobs.model import Job
@@ -19,13 +21,11 @@ from interlock.kernel.record import Reads
 from interlock.kernel.world import World
 
 
-def eligibility_reads(job: Job, reviewer: Principal | None = None) -> Reads:
+def eligibility_reads(job: Job) -> Reads:
     """The principals whom `check_eligible` and `people_who_agree` look at, besides the caller."""
     votes = job.approval.votes if job.approval else ()
     others = {job.submitted_by, *job.submitter_people}
     others.update(name for vote in votes for name in (vote.principal, vote.person))
-    if reviewer is not None:
-        others.add(reviewer.person)
     return Reads(see=tuple(PRINCIPALS.key(job.tenant, name) for name in sorted(others)))
 
 
@@ -43,13 +43,13 @@ def check_eligible(world: World, job: Job, approval: Approval, reviewer: Princip
     groups = approval.groups_at(world.now)
     if groups and not set(groups) & set(reviewer.groups):
         raise NotEligible(job.id, groups)
-    names = names_of(world, reviewer, reviewer.person)
+    names = all_folded(reviewer.people)
     if not approval.requirement.self_approval and _is_own_request(world, job, names):
         raise SelfApproval(job.id, reviewer.id)
 
 
 def people_who_agree(world: World, job: Job, approval: Approval) -> tuple[frozenset[str], ...]:
-    """The distinct people who voted yes and may still decide, each as all the names that are theirs."""
+    """The distinct people who voted yes and may still decide, each as all the names that are theirs, folded."""
     return _distinct([names for _, names in _agreeing(world, job, approval)])
 
 
@@ -67,16 +67,10 @@ def people_able(
 ) -> tuple[frozenset[str], ...]:
     """The distinct people among these who may decide, whether they voted or not, each as all their names.
 
-    The world must know `eligibility_reads` of the job, and the owners of these principals.
+    The world must know `eligibility_reads` of the job.
     """
-    named = ((each, names_of(world, each, each.person)) for each in principals)
+    named = ((each, all_folded(each.people)) for each in principals)
     return _distinct([names for each, names in named if _counts(world, job, approval, each, names)])
-
-
-def names_of(world: World, principal: Principal, owner: str) -> frozenset[str]:
-    """A principal's names, with those of its owner, who may have got an owner after it did."""
-    known = None if owner == principal.id else world.get(PRINCIPALS, principal.tenant, owner)
-    return principal.people | known.people if known else principal.people
 
 
 def _agreeing(world: World, job: Job, approval: Approval) -> Iterator[tuple[Vote, frozenset[str]]]:
@@ -85,9 +79,15 @@ def _agreeing(world: World, job: Job, approval: Approval) -> Iterator[tuple[Vote
         voter = world.get(PRINCIPALS, job.tenant, vote.principal)
         if voter is None:
             continue
-        names = names_of(world, voter, vote.person)
+        names = _names(world, voter, vote)
         if _counts(world, job, approval, voter, names):
             yield vote, names
+
+
+def _names(world: World, voter: Principal, vote: Vote) -> frozenset[str]:
+    """A voter's names, with those of whom they acted for when they voted."""
+    then = None if vote.person in voter.people else world.get(PRINCIPALS, voter.tenant, vote.person)
+    return all_folded((*voter.people, vote.person, *(then.people if then else ())))
 
 
 def _distinct(named: Sequence[frozenset[str]]) -> tuple[frozenset[str], ...]:
@@ -115,6 +115,6 @@ def _counts(world: World, job: Job, approval: Approval, voter: Principal, names:
 def _is_own_request(world: World, job: Job, names: frozenset[str]) -> bool:
     for submitter in (job.submitted_by, *job.submitter_people):
         known = world.get(PRINCIPALS, job.tenant, submitter)
-        if submitter in names or (known is not None and known.person in names):
+        if folded(submitter) in names or (known and not names.isdisjoint(all_folded(known.people))):
             return True
     return False

@@ -70,9 +70,6 @@ async def count_people_able(store: Store, world: World, job: Job, approval: Appr
     if len(people) > PEOPLE_MAX:
         return None
     world.admit({PRINCIPALS.key_of(each): each for each in people}, owned=())
-    # An owner is a person, so one who is not among them is not a principal here.
-    owners = {PRINCIPALS.key(job.tenant, each.person) for each in people}
-    world.admit({key: None for key in owners if not world.knows(key)}, owned=())
     return len(people_able(world, job, approval, people))
 
 

@@ -17,7 +17,7 @@ from interlock.approvals.refusals import AskedByWorkflow, JobExpired, NotActiona
 from interlock.approvals.revising import revised
 from interlock.identity.model import PRINCIPALS, Caller, Principal, PrincipalKind, Role
 from interlock.identity.refusals import Forbidden, PeopleOnly
-from interlock.identity.rules import caller_reads, identify
+from interlock.identity.rules import caller_reads, check_is_person, identify
 from interlock.jobs.model import GRANTED_LABEL, JOBS, TRANSITIONS, Action, Job, JobState
 from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
@@ -149,6 +149,12 @@ class EditJob(_AskAgain, frozen=True, kw_only=True):
 
     payload: msgspec.Raw
     reason: str
+
+    def _check_may(self, by: Principal, job: Job) -> None:
+        """Whoever asked may ask for something else. What somebody asked for is changed by people alone."""
+        if by.id != job.submitted_by:
+            check_is_person(by, self.caller)
+        super()._check_may(by, job)
 
     def _admitted(self, world: World) -> tuple[Principal, Job]:
         by, job = super()._admitted(world)

@@ -32,7 +32,8 @@ from interlock.approvals.recording import (
     refused_job,
 )
 from interlock.approvals.refusals import AlreadyApproved, AlreadyRejected, NotActionable
-from interlock.identity.model import PRINCIPALS, Caller, Principal
+from interlock.identity.model import Caller, Principal
+from interlock.identity.names import all_folded
 from interlock.identity.rules import caller_reads
 from interlock.jobs.model import GRANTED_LABEL, JOBS, TRANSITIONS, Job, JobState
 from interlock.kernel.command import Command
@@ -80,7 +81,7 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
 
     def more(self, world: World) -> Reads:
         job = find_job(world, self.caller.tenant, self.job_id)
-        return _reviewing(world, self.caller, job) | drift_reads(job) | race_reads(job)
+        return eligibility_reads(job) | drift_reads(job) | race_reads(job)
 
     def decide(self, world: World) -> Decided:
         reviewer, job, approval = _open_request(world, self.caller, self.job_id, "approve")
@@ -103,10 +104,10 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
 
     def _vote(self, world: World, job: Job, approval: Approval, reviewer: Principal) -> Approval:
         """The request with this person's vote; voting again changes nothing while the first vote counts."""
-        if any(reviewer.people & person for person in people_who_agree(world, job, approval)):
+        theirs = all_folded(reviewer.people)
+        if any(theirs & person for person in people_who_agree(world, job, approval)):
             return approval
-        theirs = (reviewer.id, reviewer.person)
-        others = (vote for vote in approval.votes if not {vote.principal, vote.person} & {*theirs})
+        others = (each for each in approval.votes if not theirs & all_folded((each.principal, each.person)))
         vote = Vote(
             principal=reviewer.id,
             person=reviewer.person,
@@ -165,7 +166,7 @@ class RejectJob(Command[Decided], frozen=True, kw_only=True):
 
     def more(self, world: World) -> Reads:
         job = find_job(world, self.caller.tenant, self.job_id)
-        return _reviewing(world, self.caller, job) | race_reads(job)
+        return eligibility_reads(job) | race_reads(job)
 
     def decide(self, world: World) -> Decided:
         _, job, approval = _open_request(world, self.caller, self.job_id, "reject")
@@ -196,10 +197,6 @@ class RejectJob(Command[Decided], frozen=True, kw_only=True):
         if isinstance(refusal, DECISION_REFUSALS):
             record_refusal(world, self.caller, "reject", self.job_id, refusal)
             _record_collision(world, self.caller, self.job_id, refusal)
-
-
-def _reviewing(world: World, caller: Caller, job: Job) -> Reads:
-    return eligibility_reads(job, world.get(PRINCIPALS, caller.tenant, caller.principal))
 
 
 def _open_request(world: World, caller: Caller, job_id: str, verb: str) -> tuple[Principal, Job, Approval]:

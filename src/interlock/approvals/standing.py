@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import msgspec
 
-from interlock.approvals.eligibility import names_of
 from interlock.approvals.model import Requirement
 from interlock.approvals.placing import Placed, Proposal
 from interlock.grants.consuming import approver_reads, broken_signature, candidate_reads, consume, misfit
@@ -17,6 +16,7 @@ from interlock.grants.model import GRANT_TERMS, GRANT_USES, TERMS_ID, Grant
 from interlock.grants.picks import OpenGrants
 from interlock.grants.recording import record_refused
 from interlock.identity.model import PRINCIPALS, Caller, Principal, PrincipalKind, Role
+from interlock.identity.names import all_folded
 from interlock.jobs.model import GrantRef, JobState
 from interlock.kernel.record import PICKED_MAX, Reads
 from interlock.kernel.world import World
@@ -31,12 +31,12 @@ def standing_reads(tenant: str, topic: str) -> Reads:
     return Reads(picks=(_pick(tenant, topic),))
 
 
-def standing_more(world: World, tenant: str, topic: str, actor: Principal) -> Reads:
-    """What was found, who issued and signed it, and who owns the actor. Where there is no standing grant, nothing."""
+def standing_more(world: World, tenant: str, topic: str) -> Reads:
+    """What was found, and who issued and signed it. Where there is no standing grant, nothing."""
     found = world.pick(_pick(tenant, topic, PICKED_MAX))
     if not found:
         return Reads()
-    see = Reads(see=(GRANT_TERMS.key(tenant, TERMS_ID), PRINCIPALS.key(tenant, actor.person)))
+    see = Reads(see=(GRANT_TERMS.key(tenant, TERMS_ID),))
     return world.once(candidate_reads, found) | world.once(approver_reads, found) | see
 
 
@@ -77,15 +77,15 @@ def _may_say_yes(world: World, grant: Grant, asked: Requirement, actor: Principa
         and approver.kind is PrincipalKind.PERSON
         and Role.REVIEW in approver.roles
         and (not asked.groups or bool(set(asked.groups) & set(approver.groups)))
-        and (asked.self_approval or _is_somebody_else(world, grant, approver, actor))
+        and (asked.self_approval or _is_somebody_else(grant, approver, actor))
     )
 
 
-def _is_somebody_else(world: World, grant: Grant, approver: Principal, actor: Principal) -> bool:
+def _is_somebody_else(grant: Grant, approver: Principal, actor: Principal) -> bool:
     """Whether the approver is not the one who asks, by any of their names. Whoever changed hands since may be."""
     if approver.person not in (approver.id, grant.approver_person):
         return False
-    return names_of(world, approver, approver.person).isdisjoint(names_of(world, actor, actor.person))
+    return all_folded(approver.people).isdisjoint(all_folded(actor.people))
 
 
 def _pick(tenant: str, topic: str, limit: int = _CANDIDATES_MAX) -> OpenGrants:

@@ -30,3 +30,13 @@ AUDIT = Kind(
     columns=("at", "actor", "action", "subject"),
     values=lambda entry: (micros(entry.at), entry.actor, entry.action, entry.subject),
 )
+
+
+class StoreNote(Record, frozen=True, kw_only=True):
+    """Up to which raise of the epoch and which repair of the clock there are audit entries."""
+
+    epoch: int = 0
+    clock_repairs: int = 0
+
+
+STORE_NOTES = Kind("store_note", StoreNote, table="store_notes")

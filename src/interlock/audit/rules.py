@@ -25,6 +25,15 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     details: dict[str, Any] = {}
 
 
+# Whoever is told a fence could act under it, so only its holder is: never in what others read.
+_FENCES = frozenset({"fence", "current_fence"})
+
+
+def without_fences(facts: dict[str, Any]) -> dict[str, Any]:
+    """Facts as the audit, the events and the webhooks tell them."""
+    return {name: fact for name, fact in facts.items() if name not in _FENCES}
+
+
 def note(world: World, noted: Note) -> None:
     """Write an audit entry with the batch's clock."""
     entry = AuditEntry(
@@ -40,6 +49,6 @@ def note(world: World, noted: Note) -> None:
         rule=noted.rule,
         hash=noted.hash,
         request_id=noted.request_id,
-        details=noted.details,
+        details=without_fences(noted.details),
     )
     world.add(AUDIT, entry)

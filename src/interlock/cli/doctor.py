@@ -1,4 +1,7 @@
-"""`interlock doctor`: look for trouble; each finding says since when, and what to do about it."""
+"""`interlock doctor`: look for trouble; each finding says since when, and what to do about it.
+
+With `--after-restore` or `--repair-clock` it puts right what only an operator at the store can (doctor_upkeep.py).
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,25 @@ def declare_doctor() -> Parser:
         "interlock doctor",
         description="Look for trouble: an unreachable store, no policy, requests that nobody can decide,\n"
         "jobs that nobody takes. Exit code 1 if something is wrong.",
-        examples=("interlock doctor", "interlock doctor --url http://127.0.0.1:8700 --json"),
+        examples=(
+            "interlock doctor",
+            "interlock doctor --url http://127.0.0.1:8700 --json",
+            "interlock doctor --after-restore",
+            "interlock doctor --repair-clock --yes",
+        ),
     )
+    upkeep = parser.add_mutually_exclusive_group()
+    upkeep.add_argument(
+        "--after-restore",
+        action="store_true",
+        help="the store was put back to an older state: make every fence from now on greater than all before",
+    )
+    upkeep.add_argument(
+        "--repair-clock",
+        action="store_true",
+        help="a SQLite store's clock is ahead of this machine's: say what setting it back would do; --yes does it",
+    )
+    parser.add_argument("--yes", action="store_true", help="do what --repair-clock says")
     as_json(parser)
     connecting(parser)
     parser.set_defaults(run=run_doctor)
@@ -30,6 +50,10 @@ def declare_doctor() -> Parser:
 
 def run_doctor(args: Namespace) -> int:
     """Examine a deployment, and print what was found."""
+    if args.after_restore or args.repair_clock:
+        from interlock.cli.doctor_upkeep import run_upkeep
+
+        return run_upkeep(args)
     findings, ended = _findings(args)
     wrong = [finding for finding in findings if finding.level == "wrong"]
     if wants_json(args):

@@ -1,8 +1,9 @@
-"""What `interlock doctor` looks at in the store itself: whether it takes writes, and how much room is left."""
+"""What `interlock doctor` says of the store itself: its writes, its room, its clock and the epoch of its fences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _MIB = 1024 * 1024
 ROOM_BYTES_SCARCE = 256 * _MIB
 ROOM_BYTES_MIN = 16 * _MIB
+_TOLERANCE_SECONDS = 5.0
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +31,12 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def examine_store(client: Interlock) -> Iterator[Finding]:
+    """Does the store take writes, is its clock right, and were fences raised?"""
+    yield from _examine_writes(client)
+    yield from _examine_clock(client)
+
+
+def _examine_writes(client: Interlock) -> Iterator[Finding]:
     """Does it take a write, and for how long will it?"""
     try:
         checked = typed(client.call("POST", "store", "check"), Checked)
@@ -63,4 +71,33 @@ def room_left(checked: Checked) -> Finding:
         about="store",
         text=f"{taken}, and its disk is nearly full: {room / _MIB:.0f} MiB left",
         next_step="free some space there, or move the store; when the disk is full nothing can be decided",
+    )
+
+
+def _examine_clock(client: Interlock) -> Iterator[Finding]:
+    """Does the store's clock agree with the machine's, and were fences raised?"""
+    health = client.health()
+    ahead = health.clock_ahead_seconds
+    if abs(ahead) <= _TOLERANCE_SECONDS:
+        yield Finding(level="ok", about="clock", text="the store's clock and the machine's agree")
+    else:
+        yield _wrong_clock(ahead)
+    often = f", raised {health.fence_epoch} times after a restore or failover" if health.fence_epoch else ""
+    yield Finding(
+        level="ok",
+        about="fences",
+        text=f"epoch {health.fence_epoch}{often}",
+        since=health.fences_raised_at,
+    )
+
+
+def _wrong_clock(ahead_seconds: float) -> Finding:
+    way = "ahead of" if ahead_seconds > 0 else "behind"
+    distance = timedelta(seconds=round(abs(ahead_seconds)))
+    return Finding(
+        level="wrong",
+        about="clock",
+        text=f"the store's clock is {distance} {way} the machine's, so permits and deadlines go wrong",
+        next_step="set the machine's clock right; if it is right, SQLite: interlock doctor --repair-clock; "
+        "PostgreSQL: set the clock of the database's machine right",
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, as_json, connecting, given, told, wants_json
+from interlock.cli.store_work import on_store
 from interlock.cli.values import words
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def run_create(args: Namespace) -> int:
     issued = (
         _issued_by_server(args, body)
         if _through_server(args)
-        else _on_store(args, _issue(args), makes_store=True)
+        else on_store(args, _issue(args), makes_store=True)
     )
     if wants_json(args):
         say_json(issued)
@@ -103,7 +104,7 @@ def run_revoke(args: Namespace) -> int:
         with connected(args) as client:
             ended = client.call("POST", "api-keys", key_id, "revoke")
     else:
-        ended = _on_store(args, _revoke(key_id))
+        ended = on_store(args, _revoke(key_id))
     if wants_json(args):
         say_json(ended)
     else:
@@ -152,7 +153,7 @@ def _through_server(args: Namespace) -> bool:
 
 def _page(args: Namespace) -> dict[str, Any]:
     if not _through_server(args):
-        return {"items": _on_store(args, _list(args)), "next_cursor": None}
+        return {"items": on_store(args, _list(args)), "next_cursor": None}
     from interlock.cli.connection import connected, listing
 
     with connected(args) as client:
@@ -186,23 +187,6 @@ def _issued_by_server(args: Namespace, body: Mapping[str, object]) -> dict[str, 
     with connected(args) as client:
         issued: dict[str, Any] = client.call("POST", "principals", args.name, "keys", body=body)
     return issued
-
-
-def _on_store(args: Namespace, work: Callable[[Service], Awaitable[T]], *, makes_store: bool = False) -> T:
-    """Do something on the store that the options or the environment name."""
-    import asyncio
-
-    from interlock.cli.connection import translated
-    from interlock.runtime.service import open_service
-    from interlock.runtime.settings import settings_from
-
-    async def opened() -> T:
-        settings = settings_from(store=given(args, "store"))
-        async with open_service(settings, sweeping=False, makes_store=makes_store) as service:
-            return await work(service)
-
-    with translated(args):
-        return asyncio.run(opened())
 
 
 def _issue(args: Namespace) -> Callable[[Service], Awaitable[dict[str, Any]]]:

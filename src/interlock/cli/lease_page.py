@@ -57,7 +57,7 @@ def say_lease(lease: Mapping[str, Any]) -> None:
             ("owner", _owner(lease)),
             ("purpose", safe(lease["purpose"])),
             ("mode", lease["mode"]),
-            ("fence", str(lease["fence"])),
+            ("fence", str(lease.get("fence") or "")),
             ("since", _at(lease["since"])),
             ("until", "" if lease["ended_at"] else _at(lease["expires_at"])),
             ("ended", _at(lease["ended_at"]) if lease["ended_at"] else ""),

@@ -84,7 +84,7 @@ def say_run(run: Run) -> None:
             ("ended", "" if run.ended_at is None else f"{when(run.ended_at)} ({exactly(run.ended_at)})"),
             ("slot", f"until {exactly(run.slot_expires_at)}" if is_running else _held(run)),
             ("ttl", f"{run.ttl_seconds}s"),
-            ("fence", str(run.fence)),
+            ("fence", str(run.fence) if run.fence else ""),
             ("input", "" if run.input is None else one_line(run.input)),
             ("result", "" if run.result is None else one_line(run.result)),
             ("error", safe(run.error)),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.cli.exits import Exit
 from interlock.cli.options import as_json, connecting, intent, wants_json
 from interlock.cli.values import json_value, seconds, some_seconds
-from interlock.cli.verbs import Verb, holding
+from interlock.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from interlock.sdk import models
@@ -57,8 +57,7 @@ def declare_fail(parser: ArgumentParser) -> None:
 
 def declare_cancel(parser: ArgumentParser) -> None:
     """Somebody stops it."""
-    parser.add_argument("id", metavar="ID", help="the run's id")
-    parser.add_argument("--fence", type=int, metavar="N", help="the run's fence; an operator needs none")
+    _holding(parser)
     parser.add_argument("--reason", default="", metavar="TEXT", help="why; it is kept")
 
 
@@ -137,7 +136,9 @@ def _sentence(run: models.Run) -> str:
 
 
 def _holding(parser: ArgumentParser) -> None:
-    holding(parser, "the run's id", metavar="ID", fence="the run's, as `start` printed it")
+    parser.add_argument("id", metavar="ID", help="the run's id")
+    told = "the run's, as `start` printed it; whoever has the role operate needs none"
+    parser.add_argument("--fence", type=int, metavar="N", help=told)
 
 
 VERBS = (

@@ -187,7 +187,7 @@ async def _tenant_key(store: str, *, makes_store: bool) -> AsyncGenerator[Issued
     settings = settings_from({}, store=store)
     async with open_service(settings, sweeping=False, makes_store=makes_store) as service:
         issued = await issue_key(
-            service, name, kind=PrincipalKind.SERVICE, roles=(Role.ADMIN, Role.OPERATE), tenant=tenant
+            service, name, kind=PrincipalKind.PERSON, roles=(Role.ADMIN, Role.OPERATE), tenant=tenant
         )
     try:
         yield issued

@@ -166,7 +166,7 @@ def record_refused_begin(
 ) -> None:
     """Audit a refusal that matters, and keep the collision behind it."""
     if isinstance(refusal, LeaseFenceStale) and lease is not None:
-        record_stale_lease(world, caller, lease.id, lease.resource, lease.fence, refusal)
+        record_stale_lease(world, caller, lease.id, lease.resource, refusal)
         return
     if not isinstance(refusal, _AUDITED):
         return

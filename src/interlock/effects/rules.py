@@ -188,7 +188,7 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
             uid=before.uid if before else world.new_id("eff"),
             request_hash=self.request_hash,
             state=TRANSITIONS[before.state, "begin"] if before else EffectState.IN_PROGRESS,
-            fence=before.fence + 1 if before else 1,
+            fence=world.next_fence(before.fence if before else 0),
             downstream_key=downstream_key(self.caller.tenant, self.action_id),
             ttl_seconds=self.ttl_seconds,
             first_begun_at=before.first_begun_at if before else world.now,

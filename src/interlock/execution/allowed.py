@@ -22,7 +22,6 @@ from interlock.jobs.finishing import CompleteJob, FailJob
 from interlock.jobs.leasing import Backoff, RenewJob
 from interlock.jobs.model import Action, Job, JobState
 from interlock.jobs.rules import SubmitJob
-from interlock.kernel.ids import new_id
 from interlock.kernel.refusal import Fault, Refusal
 from interlock.runtime.direct import DirectStore
 
@@ -40,7 +39,7 @@ def submit_here(store: DirectStore, command: Effective) -> Job | None:
         return None
     action = Action(topic=topic, payload=msgspec.Raw(payload))
     try:
-        return store.run(SubmitJob(caller=store.caller, job_id=new_id("job"), action=action))
+        return store.run(SubmitJob(caller=store.caller, action=action))
     except Refusal:
         return None
 

@@ -48,14 +48,16 @@ def broken_signature(world: World, grant: Grant, args: Any) -> str | None:
 
 def consume(world: World, by: Caller, grant: Grant, args: Any, execution_id: str) -> GrantUse:
     """Take one use of a grant that fits, and return it to be stored. Needs the grant owned."""
-    used = grant.used + 1
+    used, fence = grant.used + 1, world.next_fence(grant.fence, grant.used)
     verb = "spend" if used == grant.uses else "claim"
     spent = dict(grant.spent)
     for limit in grant.limits:
         spent[limit.path] = added(spent.get(limit.path, 0), value_at(args, limit.path))
     world.put(
         GRANTS,
-        msgspec.structs.replace(grant, used=used, spent=spent, state=TRANSITIONS[grant.state, verb]),
+        msgspec.structs.replace(
+            grant, used=used, fence=fence, spent=spent, state=TRANSITIONS[grant.state, verb]
+        ),
     )
     use = GrantUse(
         tenant=grant.tenant,
@@ -64,7 +66,7 @@ def consume(world: World, by: Caller, grant: Grant, args: Any, execution_id: str
         task=grant.task,
         execution_id=execution_id,
         use=used,
-        fence=used,
+        fence=fence,
         claimed_by=by.principal,
         claimed_at=world.now,
         args_digest=args_digest(args),

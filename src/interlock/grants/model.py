@@ -75,6 +75,7 @@ class Grant(Record, frozen=True, kw_only=True):
     limits: tuple[SpendLimit, ...] = ()
     uses: int = 1
     used: int = 0
+    fence: int = 0
     spent: dict[str, Number] = {}
     state: GrantState = GrantState.OPEN
     standing: bool = False

@@ -44,12 +44,12 @@ LIFE_MAX = timedelta(days=366)
 class IssueGrant(Command[Grant], frozen=True, kw_only=True):
     """A person's permission for a task. With a signature, it must be a good one by a key of that person.
 
-    `grant_id` is fresh, except for a signed grant: its id is the nonce that was signed. Sending the same
+    The id of a signed grant is the nonce that was signed, its `grant_id`; any other is fresh. Sending the same
     signed grant again finds it; a signature is never good for a second one.
     """
 
     caller: Caller
-    grant_id: str
+    grant_id: str | None = None
     task: str
     pins: tuple[Pin, ...] = ()
     limits: tuple[SpendLimit, ...] = ()
@@ -63,9 +63,8 @@ class IssueGrant(Command[Grant], frozen=True, kw_only=True):
     def reads(self) -> Reads:
         tenant = self.caller.tenant
         signer = (SIGNERS.key(tenant, self.signature.signer),) if self.signature else ()
-        return caller_reads(self.caller) | Reads(
-            own=(GRANTS.key(tenant, self.grant_id),), see=(GRANT_TERMS.key(tenant, TERMS_ID), *signer)
-        )
+        own = (GRANTS.key(tenant, self.grant_id),) if self.grant_id else ()
+        return caller_reads(self.caller) | Reads(own=own, see=(GRANT_TERMS.key(tenant, TERMS_ID), *signer))
 
     def decide(self, world: World) -> Grant:
         approver = identify(world, self.caller)
@@ -74,11 +73,11 @@ class IssueGrant(Command[Grant], frozen=True, kw_only=True):
         # A standing grant is its issuer's vote, and an admin alone has none.
         require(world, self.caller, *((Role.REVIEW,) if self.standing else (Role.REVIEW, Role.ADMIN)))
         grant = self._grant(world, approver)
-        known = world.get(GRANTS, grant.tenant, grant.id)
+        known = world.get(GRANTS, grant.tenant, grant.id) if self.grant_id else None
         if known is not None:
             return _same(world, known, grant)
         self._check(world, grant)
-        stored = world.put(GRANTS, grant)
+        stored = world.put(GRANTS, grant) if self.grant_id else world.add(GRANTS, grant)
         facts = {"task": stored.task, "uses": stored.uses, "standing": stored.standing}
         signer = self.signature.signer if self.signature else None
         record(world, self.caller, "grant_issue", stored.id, **facts, signer=signer, reason=self.reason)
@@ -105,7 +104,7 @@ class IssueGrant(Command[Grant], frozen=True, kw_only=True):
     def _grant(self, world: World, approver: Principal) -> Grant:
         return Grant(
             tenant=self.caller.tenant,
-            id=self.grant_id,
+            id=self.grant_id or world.new_id("gnt"),
             task=self.task,
             pins=self.pins,
             limits=self.limits,
@@ -116,7 +115,7 @@ class IssueGrant(Command[Grant], frozen=True, kw_only=True):
             reason=self.reason,
             issued_at=world.now,
             expires_at=self.expires_at or world.now + timedelta(seconds=self.expires_seconds),
-            nonce=self.grant_id if self.signature else "",
+            nonce=(self.grant_id or "") if self.signature else "",
             signature=self.signature,
         )
 

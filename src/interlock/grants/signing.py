@@ -12,11 +12,12 @@ from interlock.grants.keys import fingerprint_of
 from interlock.grants.model import GRANT_TERMS, SIGNERS, TERMS_ID, GrantTerms, Signer
 from interlock.grants.recording import record
 from interlock.grants.refusals import SignerTaken
-from interlock.identity.model import PRINCIPALS, Caller, PrincipalKind, Role
+from interlock.identity.model import PRINCIPALS, Caller, PrincipalKind
 from interlock.identity.refusals import NotFound
-from interlock.identity.rules import caller_reads, require
+from interlock.identity.rules import caller_reads, record_people_only, require_administrator
 from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
+from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 
 
@@ -35,7 +36,7 @@ class AddSigner(Command[Signer], frozen=True, kw_only=True):
         )
 
     def decide(self, world: World) -> Signer:
-        by = require(world, self.caller, Role.ADMIN)
+        by = require_administrator(world, self.caller)
         person = world.get(PRINCIPALS, self.caller.tenant, self.person)
         if person is None or person.kind is not PrincipalKind.PERSON:
             raise NotFound("person", self.person)
@@ -53,6 +54,9 @@ class AddSigner(Command[Signer], frozen=True, kw_only=True):
             added_by=by.id,
         )
         return world.put(SIGNERS, signer)
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        record_people_only(world, self.caller, "signer_add", self.person, refusal)
 
     def _same(self, known: Signer) -> Signer:
         if known.person != self.person:
@@ -72,7 +76,7 @@ class RevokeSigner(Command[Signer], frozen=True, kw_only=True):
         return caller_reads(self.caller) | Reads(own=(SIGNERS.key(self.caller.tenant, self.fingerprint),))
 
     def decide(self, world: World) -> Signer:
-        by = require(world, self.caller, Role.ADMIN)
+        by = require_administrator(world, self.caller)
         known = world.get(SIGNERS, self.caller.tenant, self.fingerprint)
         if known is None:
             raise NotFound("signer", self.fingerprint)
@@ -80,6 +84,9 @@ class RevokeSigner(Command[Signer], frozen=True, kw_only=True):
             return known
         record(world, self.caller, "signer_revoke", known.person, fingerprint=known.id)
         return world.put(SIGNERS, msgspec.structs.replace(known, revoked_at=world.now, revoked_by=by.id))
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        record_people_only(world, self.caller, "signer_revoke", self.fingerprint, refusal)
 
 
 class SetGrantTerms(Command[GrantTerms], frozen=True, kw_only=True):
@@ -92,7 +99,10 @@ class SetGrantTerms(Command[GrantTerms], frozen=True, kw_only=True):
         return caller_reads(self.caller) | Reads(own=(GRANT_TERMS.key(self.caller.tenant, TERMS_ID),))
 
     def decide(self, world: World) -> GrantTerms:
-        require(world, self.caller, Role.ADMIN)
+        require_administrator(world, self.caller)
         record(world, self.caller, "grant_terms_set", "grants", signed_tasks=list(self.signed_tasks))
         terms = GrantTerms(tenant=self.caller.tenant, id=TERMS_ID, signed_tasks=self.signed_tasks)
         return world.put(GRANT_TERMS, terms)
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        record_people_only(world, self.caller, "grant_terms_set", "grants", refusal)

@@ -31,15 +31,22 @@ class Role(StrEnum):
 
 
 EVERY_ROLE = tuple(Role)
+# How many owners a principal has at most: its own, that one's, and so on to the end.
+OWNERS_MAX = 8
 
 
 class Principal(Record, frozen=True, kw_only=True):
-    """Who may act. `owner` is the person whom an agent or worker acts for."""
+    """Who may act. `owner` is whom it acts for; `owners` is everybody above it, the nearest first.
+
+    `owners` is kept up to date by whoever changes an owner further up (`identity/owners.py`), so that one record
+    says who somebody is as a person.
+    """
 
     kind: PrincipalKind
     roles: tuple[Role, ...] = ()
     groups: tuple[str, ...] = ()
     owner: str | None = None
+    owners: tuple[str, ...] = ()
     created_at: datetime
     keys_live: int = 0
     is_local: bool = False
@@ -51,13 +58,32 @@ class Principal(Record, frozen=True, kw_only=True):
 
     @property
     def person(self) -> str:
-        """Who this is as a person: two principals of one owner are one person."""
-        return self.owner or self.id
+        """Who this is as a person: the end of its chain of owners, all of which is one person."""
+        return self.owners[-1] if self.owners else self.id
 
     @property
     def people(self) -> frozenset[str]:
-        """The names that count as this principal: its own and its owner's."""
-        return frozenset({self.id, self.person})
+        """The names that count as this principal: its own and those of all its owners."""
+        return frozenset((self.id, *self.owners))
+
+
+class PrincipalName(Record, frozen=True, kw_only=True):
+    """How a name is spelled in a tenant, for ever. The id is what all its spellings have in common (`folded`)."""
+
+    name: str
+
+
+class OwnerTree(Record, frozen=True, kw_only=True):
+    """Whoever changes an owner in a tenant owns this first, so two changes cannot make a ring together."""
+
+    changes: int = 0
+
+
+class OwnerLink(Record, frozen=True, kw_only=True):
+    """That `owner` is somewhere above `owned`: how all that is below somebody is found."""
+
+    owned: str
+    owner: str
 
 
 class ApiKey(Record, frozen=True, kw_only=True):
@@ -71,17 +97,27 @@ class ApiKey(Record, frozen=True, kw_only=True):
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who sent a command. Without a key id it is the embedded store's own user, trusted by the file."""
+    """Who sent a command. Without a key id it is the embedded store's own user, trusted by the file.
+
+    `services_may_administer` is the setting of the server that was asked.
+    """
 
     tenant: str
     principal: str
     key_id: str | None = None
     key_digest: str = ""
     request_id: str = ""
+    services_may_administer: bool = False
 
 
 PRINCIPALS = Kind(
     "principal", Principal, table="principals", columns=("kind",), values=lambda principal: (principal.kind,)
+)
+PRINCIPAL_NAMES = Kind("principal_name", PrincipalName, table="principal_names")
+# Called so because a store locks by the names of kinds: before any principal.
+OWNER_TREES = Kind("owner_tree", OwnerTree, table="owner_trees")
+OWNER_LINKS = Kind(
+    "owner_link", OwnerLink, table="owner_links", columns=("owner",), values=lambda link: (link.owner,)
 )
 API_KEYS = Kind(
     "api_key", ApiKey, table="api_keys", columns=("principal",), values=lambda key: (key.principal,)

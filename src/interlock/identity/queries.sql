@@ -21,3 +21,7 @@ SELECT body FROM principals WHERE tenant = :tenant AND id > :after ORDER BY id L
 -- name: list_people
 -- People of a tenant by name.
 SELECT body FROM principals WHERE tenant = :tenant AND kind = 'person' ORDER BY id LIMIT :limit;
+
+-- name: links_below
+-- Everybody who acts for somebody, through however many others.
+SELECT body FROM owner_links WHERE tenant = :tenant AND owner = :owner ORDER BY id LIMIT :limit;

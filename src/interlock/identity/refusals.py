@@ -20,7 +20,7 @@ class Forbidden(Refusal):
 
 class PeopleOnly(Refusal):
     def __init__(self, principal: str, kind: str) -> None:
-        super().__init__(f"{principal} is of kind '{kind}'; only a person can decide this")
+        super().__init__(f"{principal} is of kind '{kind}'; only a person can do this; ask one of them")
 
 
 class NotFound(Refusal):
@@ -39,3 +39,44 @@ class KeysLive(Refusal):
 class KindMismatch(Refusal):
     def __init__(self, principal: str, kind: str) -> None:
         super().__init__(f"{principal} exists already as '{kind}'; choose another name or that kind")
+
+
+class NameTaken(Refusal):
+    """`spelled` is how the tenant spells this name."""
+
+    def __init__(self, name: str, spelled: str) -> None:
+        super().__init__(
+            f"{name!r} is the same name as {spelled!r}, which is in use here; use {spelled!r} if you mean it, or "
+            "choose a name that differs in more than upper and lower case"
+        )
+
+
+class NameUnreadable(Refusal):
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name!a} is not a name; use letters, digits and any of _ . : @ -, all of which can be seen"
+        )
+
+
+class OwnerRing(Refusal):
+    def __init__(self, name: str, chain: Sequence[str]) -> None:
+        links = " → ".join((name, *chain))
+        super().__init__(
+            f"{name} would be its own owner ({links}); choose an owner who does not act for {name}"
+        )
+
+
+class OwnersTooMany(Refusal):
+    def __init__(self, name: str, count: int, most: int) -> None:
+        super().__init__(
+            f"{name} would have {count} owners one above the other, and may have {most}; choose an owner nearer "
+            "to the person at the end"
+        )
+
+
+class OwnedTooMany(Refusal):
+    def __init__(self, name: str, most: int) -> None:
+        super().__init__(
+            f"more than {most} principals act for {name}, too many to move at once; give some of them another "
+            "owner first"
+        )

@@ -20,9 +20,19 @@ from interlock.identity.model import (
     PrincipalKind,
     Role,
 )
-from interlock.identity.refusals import Forbidden, KeysLive, KindMismatch, NotFound, Unauthenticated
+from interlock.identity.names import keep_name, name_reads
+from interlock.identity.owners import moved_under, owner_more, owner_reads
+from interlock.identity.refusals import (
+    Forbidden,
+    KeysLive,
+    KindMismatch,
+    NotFound,
+    PeopleOnly,
+    Unauthenticated,
+)
 from interlock.kernel.command import Command
-from interlock.kernel.record import Reads
+from interlock.kernel.record import NOTHING, Reads
+from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 
 KEYS_TOPIC = "keys"
@@ -51,6 +61,43 @@ def require(world: World, caller: Caller, *roles: Role) -> Principal:
     principal = identify(world, caller)
     check_roles(principal, *roles)
     return principal
+
+
+def require_administrator(world: World, caller: Caller) -> Principal:
+    """The principal behind the caller, if it may change who may do what: an admin who is a person.
+
+    Whoever can make a person or change the policy can approve their own requests, so no role is enough for an agent
+    or a worker. A service may where the server's setting says so.
+    """
+    principal = identify(world, caller)
+    check_is_person(principal, caller)
+    check_roles(principal, Role.ADMIN)
+    return principal
+
+
+def check_is_person(principal: Principal, caller: Caller) -> None:
+    """Raise `PeopleOnly` unless this is a person, or a service that may act as one."""
+    is_trusted = principal.kind is PrincipalKind.SERVICE and caller.services_may_administer
+    if principal.kind is not PrincipalKind.PERSON and not is_trusted:
+        raise PeopleOnly(principal.id, principal.kind.value)
+
+
+def record_people_only(
+    world: World, caller: Caller | None, action: str, subject: str, refusal: Refusal
+) -> None:
+    """Audit that an agent, a worker or a service tried what only people may."""
+    if caller is not None and isinstance(refusal, PeopleOnly):
+        note(
+            world,
+            Note(
+                tenant=caller.tenant,
+                actor=caller.principal,
+                action=f"{action}_refused",
+                subject=subject,
+                outcome=type(refusal).__name__,
+                request_id=caller.request_id,
+            ),
+        )
 
 
 def check_roles(principal: Principal, *roles: Role) -> None:
@@ -86,13 +133,19 @@ class IssueKey(Command[Principal], frozen=True, kw_only=True):
 
     def reads(self) -> Reads:
         own = (PRINCIPALS.key(self.tenant, self.name), API_KEYS.key(self.tenant, self.key_id))
-        return Reads(own=own) | _owner_reads(self.tenant, self.owner) | _author_reads(self.by)
+        named = Reads(own=own) | name_reads(self.tenant, self.name)
+        owner = owner_reads(self.tenant, self.name, self.owner) if self.owner else NOTHING
+        return named | owner | _author_reads(self.by)
+
+    def more(self, world: World) -> Reads:
+        return owner_more(world, self.tenant, self.name, self.owner) if self.owner else NOTHING
 
     def decide(self, world: World) -> Principal:
-        author = require(world, self.by, Role.ADMIN).id if self.by else "operator"
+        author = _author(world, self.by)
         before = world.get(PRINCIPALS, self.tenant, self.name)
         if before is not None and before.kind is not self.kind:
             raise KindMismatch(self.name, before.kind.value)
+        keep_name(world, self.tenant, self.name)
         stored = world.put(PRINCIPALS, self._principal(world, before))
         world.put(
             API_KEYS,
@@ -108,15 +161,18 @@ class IssueKey(Command[Principal], frozen=True, kw_only=True):
         _record(world, stored, author, self.by, "key_issue", key_id=self.key_id)
         return stored
 
+    def refused(self, world: World, refusal: Refusal) -> None:
+        record_people_only(world, self.by, "key_issue", self.name, refusal)
+
     def _principal(self, world: World, before: Principal | None) -> Principal:
         base = before or Principal(tenant=self.tenant, id=self.name, kind=self.kind, created_at=world.now)
-        return msgspec.structs.replace(
+        given = msgspec.structs.replace(
             base,
             roles=self.roles,
             groups=base.groups if self.groups is None else self.groups,
-            owner=_person(world, self.tenant, self.owner) or base.owner,
             keys_live=base.keys_live + 1,
         )
+        return moved_under(world, given, self.owner) if self.owner else given
 
 
 class RevokeKey(Command[ApiKey], frozen=True, kw_only=True):
@@ -132,7 +188,7 @@ class RevokeKey(Command[ApiKey], frozen=True, kw_only=True):
         return Reads(own=own) | _author_reads(self.by)
 
     def decide(self, world: World) -> ApiKey:
-        author = require(world, self.by, Role.ADMIN).id if self.by else "operator"
+        author = _author(world, self.by)
         key = world.get(API_KEYS, self.tenant, self.key_id)
         principal = world.get(PRINCIPALS, self.tenant, self.principal)
         if key is None or principal is None or key.principal != principal.id:
@@ -143,6 +199,9 @@ class RevokeKey(Command[ApiKey], frozen=True, kw_only=True):
         stored = world.put(PRINCIPALS, msgspec.structs.replace(principal, keys_live=left))
         _record(world, stored, author, self.by, "key_revoke", key_id=key.id)
         return world.put(API_KEYS, msgspec.structs.replace(key, revoked_at=world.now))
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        record_people_only(world, self.by, "key_revoke", self.principal, refusal)
 
 
 class SetPrincipal(Command[Principal], frozen=True, kw_only=True):
@@ -157,10 +216,14 @@ class SetPrincipal(Command[Principal], frozen=True, kw_only=True):
 
     def reads(self) -> Reads:
         own = Reads(own=(PRINCIPALS.key(self.tenant, self.name),))
-        return own | _owner_reads(self.tenant, self.owner) | _author_reads(self.by)
+        owner = owner_reads(self.tenant, self.name, self.owner) if self.owner else NOTHING
+        return own | owner | _author_reads(self.by)
+
+    def more(self, world: World) -> Reads:
+        return owner_more(world, self.tenant, self.name, self.owner) if self.owner else NOTHING
 
     def decide(self, world: World) -> Principal:
-        author = require(world, self.by, Role.ADMIN).id if self.by else "operator"
+        author = _author(world, self.by)
         before = world.get(PRINCIPALS, self.tenant, self.name)
         if before is None:
             raise NotFound("principal", self.name)
@@ -168,33 +231,46 @@ class SetPrincipal(Command[Principal], frozen=True, kw_only=True):
             before,
             roles=before.roles if self.roles is None else self.roles,
             groups=before.groups if self.groups is None else self.groups,
-            owner=_person(world, self.tenant, self.owner) or before.owner,
         )
-        stored = world.put(PRINCIPALS, after)
+        stored = world.put(PRINCIPALS, moved_under(world, after, self.owner) if self.owner else after)
         _record(world, stored, author, self.by, "principal_set")
         return stored
 
+    def refused(self, world: World, refusal: Refusal) -> None:
+        record_people_only(world, self.by, "principal_set", self.name, refusal)
+
 
 class RemovePrincipal(Command[Principal], frozen=True, kw_only=True):
-    """Forget somebody who can no longer act. What they did stays on record under their name."""
+    """Forget somebody who can no longer act. What they did stays on record under their name.
+
+    Whoever acts for them still does: the chain of owners ends with the name.
+    """
 
     tenant: str
     name: str
     by: Caller | None = None
 
     def reads(self) -> Reads:
-        return Reads(own=(PRINCIPALS.key(self.tenant, self.name),)) | _author_reads(self.by)
+        own = Reads(own=(PRINCIPALS.key(self.tenant, self.name),))
+        return own | owner_reads(self.tenant, self.name, None) | _author_reads(self.by)
+
+    def more(self, world: World) -> Reads:
+        return owner_more(world, self.tenant, self.name, None)
 
     def decide(self, world: World) -> Principal:
-        author = require(world, self.by, Role.ADMIN).id if self.by else "operator"
+        author = _author(world, self.by)
         principal = world.get(PRINCIPALS, self.tenant, self.name)
         if principal is None or principal.is_local:
             raise NotFound("principal", self.name)
         if principal.keys_live:
             raise KeysLive(principal.id, principal.keys_live)
+        moved_under(world, principal, None)
         world.delete(PRINCIPALS, principal)
         _record(world, principal, author, self.by, "principal_remove")
         return principal
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        record_people_only(world, self.by, "principal_remove", self.name, refusal)
 
 
 class EnsureLocalPerson(Command[Principal], frozen=True, kw_only=True):
@@ -204,12 +280,13 @@ class EnsureLocalPerson(Command[Principal], frozen=True, kw_only=True):
     name: str
 
     def reads(self) -> Reads:
-        return Reads(own=(PRINCIPALS.key(self.tenant, self.name),))
+        return Reads(own=(PRINCIPALS.key(self.tenant, self.name),)) | name_reads(self.tenant, self.name)
 
     def decide(self, world: World) -> Principal:
         before = world.get(PRINCIPALS, self.tenant, self.name)
         if before is not None:
             return before
+        keep_name(world, self.tenant, self.name)
         person = Principal(
             tenant=self.tenant,
             id=self.name,
@@ -231,11 +308,14 @@ class BootstrapAdmin(Command[Principal | None], frozen=True, kw_only=True):
     name: str = "admin"
 
     def reads(self) -> Reads:
-        return Reads(own=(PRINCIPALS.key(self.tenant, self.name), API_KEYS.key(self.tenant, self.key_id)))
+        return self._issue().reads()
 
     def decide(self, world: World) -> Principal | None:
         if world.get(PRINCIPALS, self.tenant, self.name) is not None:
             return None
+        return self._issue().decide(world)
+
+    def _issue(self) -> IssueKey:
         return IssueKey(
             tenant=self.tenant,
             name=self.name,
@@ -243,21 +323,15 @@ class BootstrapAdmin(Command[Principal | None], frozen=True, kw_only=True):
             roles=self.roles,
             key_id=self.key_id,
             digest=self.digest,
-        ).decide(world)
+        )
+
+
+def _author(world: World, by: Caller | None) -> str:
+    return require_administrator(world, by).id if by else "operator"
 
 
 def _author_reads(by: Caller | None) -> Reads:
     return caller_reads(by) if by else Reads()
-
-
-def _owner_reads(tenant: str, owner: str | None) -> Reads:
-    return Reads(see=(PRINCIPALS.key(tenant, owner),)) if owner else Reads()
-
-
-def _person(world: World, tenant: str, owner: str | None) -> str | None:
-    """The person whom an owner's name stands for: its own owner, if it has one."""
-    known = world.get(PRINCIPALS, tenant, owner) if owner else None
-    return known.person if known else owner
 
 
 def _record(

@@ -57,7 +57,7 @@ def take(
         job,
         state=TRANSITIONS[job.state, "claim"],
         attempt=max(job.attempt, 1),
-        fence=job.fence + 1,
+        fence=world.next_fence(job.fence),
         not_before=None,
         held_up=None,
         offered=0,
@@ -146,7 +146,6 @@ class HolderCommand(Command[Job], frozen=True, kw_only=True):
         raise FenceStale(
             job.id,
             fence=self.fence,
-            current_fence=job.fence,
             state=job.state.value,
             holder=lease.worker if lease and lease.ended is None else None,
         )

@@ -52,18 +52,15 @@ def record_stale_fence(world: World, by: Caller, verb: str, stale: FenceStale) -
             rule=job.verdict.rule if job else None,
             hash=job.job_hash if job else None,
             request_id=by.request_id,
-            details={
-                "fence": stale.fence,
-                "current_fence": stale.current_fence,
-                "state": stale.state,
-                "holder": stale.holder,
-            },
+            details={"state": stale.state, "holder": stale.holder},
         ),
     )
     if job is None:
         return
-    late = Competing(actor=by.principal, at=world.now, what=f"came to {verb} with fence {stale.fence}")
-    stands = Competing(actor=_owner(job), at=job.updated_at, what=f"{job.state.value} at fence {job.fence}")
+    late = Competing(
+        actor=by.principal, at=world.now, what=f"came to {verb} with a fence that does not hold it"
+    )
+    stands = Competing(actor=_owner(job), at=job.updated_at, what=job.state.value)
     stale.conflict_id = record_repeat(world, _repeat(by, job), (stands, late), Affected(job=job.id))
 
 

@@ -10,14 +10,12 @@ from interlock.kernel.refusal import Refusal
 class FenceStale(Refusal):
     """The caller does not hold the job under this fence, or no longer does."""
 
-    def __init__(
-        self, job_id: str, *, fence: int, current_fence: int, state: str, holder: str | None
-    ) -> None:
+    def __init__(self, job_id: str, *, fence: int, state: str, holder: str | None) -> None:
         super().__init__(
-            f"fence {fence} does not hold {job_id} (it is {state} at fence {current_fence}); stop working on "
+            f"fence {fence} does not hold {job_id} (it is {state}); stop working on "
             "it: whatever you did since you lost it may be done again by somebody else"
         )
-        self.job_id, self.fence, self.current_fence = job_id, fence, current_fence
+        self.job_id, self.fence = job_id, fence
         self.state, self.holder = state, holder
         self.conflict_id: str | None = None
 

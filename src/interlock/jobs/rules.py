@@ -34,10 +34,13 @@ _ANNOUNCED = {
 
 
 class SubmitJob(Command[Job], frozen=True, kw_only=True):
-    """Propose an action. The policy decides at once whether it is released, denied or put before people."""
+    """Propose an action. The policy decides at once whether it is released, denied or put before people.
+
+    Without a `job_id` the job gets a fresh one, in the order of decisions.
+    """
 
     caller: Caller
-    job_id: str
+    job_id: str | None = None
     action: Action
     priority: Priority = Priority.NORMAL
     evidence: tuple[Evidence, ...] = ()
@@ -53,7 +56,7 @@ class SubmitJob(Command[Job], frozen=True, kw_only=True):
     def more(self, world: World) -> Reads:
         submitter = require(world, self.caller, Role.SUBMIT)
         placing = placing_reads(world, self._proposal(submitter))
-        return placing | standing_more(world, self.caller.tenant, self.action.topic, submitter)
+        return placing | standing_more(world, self.caller.tenant, self.action.topic)
 
     def decide(self, world: World) -> Job:
         submitter = require(world, self.caller, Role.SUBMIT)
@@ -61,9 +64,10 @@ class SubmitJob(Command[Job], frozen=True, kw_only=True):
         ends_at = world.now + timedelta(seconds=seconds) if seconds is not None else None
         job_hash = self.action.hash(self.caller.tenant)
         proposal = self._proposal(submitter)
+        job_id = self.job_id or world.new_id("job")
         placed = place(world, proposal, job_hash=job_hash, ends_at=ends_at)
-        placed = honour_standing(world, self.caller, proposal, placed, job_id=self.job_id, job_hash=job_hash)
-        job = world.add(JOBS, self._job(world, submitter, placed, job_hash, ends_at))
+        placed = honour_standing(world, self.caller, proposal, placed, job_id=job_id, job_hash=job_hash)
+        job = world.add(JOBS, self._job(world, job_id, submitter, placed, job_hash, ends_at))
         self._record(world, job)
         return job
 
@@ -89,11 +93,17 @@ class SubmitJob(Command[Job], frozen=True, kw_only=True):
         )
 
     def _job(
-        self, world: World, submitter: Principal, placed: Placed, job_hash: str, ends_at: datetime | None
+        self,
+        world: World,
+        job_id: str,
+        submitter: Principal,
+        placed: Placed,
+        job_hash: str,
+        ends_at: datetime | None,
     ) -> Job:
         return Job(
             tenant=self.caller.tenant,
-            id=self.job_id,
+            id=job_id,
             action=self.action,
             state=placed.state,
             job_hash=job_hash,

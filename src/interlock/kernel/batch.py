@@ -6,8 +6,9 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from interlock.kernel.ids import Ids
 from interlock.kernel.pending import Pending
-from interlock.kernel.record import NOTHING, Find, Reads, merge_reads
+from interlock.kernel.record import NOTHING, Find, Reads, merge_reads, micros
 from interlock.kernel.refusal import CommandFailed, Refusal
 from interlock.kernel.storage import Loaded, Transaction
 from interlock.kernel.world import Changes, Deferred, NewId, World
@@ -62,7 +63,7 @@ class Batch:
         """Start over with the first load, and ask every command that need not wait for its second reads."""
         self.outcomes, self.early, self.blocked = {}, [], []
         self._more, self._refused_early, self._busy = {}, {}, frozenset()
-        self._world = world = World(loaded.now, self._new_id)
+        self._world = world = World(loaded.now, _ids_of(self._new_id, loaded), loaded.state)
         self._admit(world, loaded, (key for member in self._everybody for key in member.reads.own))
         for member in self._everybody:
             if member.asks_more and not self._waits(member):
@@ -217,6 +218,13 @@ class Batch:
             return False
         more = self._more.get(member, NOTHING)
         return not self._busy.isdisjoint(member.reads.own) or not self._busy.isdisjoint(more.own)
+
+
+def _ids_of(new_id: NewId, loaded: Loaded) -> NewId:
+    """Ids that are dated by the batch, if they are dated at all."""
+    return (
+        new_id.at(micros(loaded.now) + loaded.state.ids_ahead_micros) if isinstance(new_id, Ids) else new_id
+    )
 
 
 def _broken(member: Pending, error: Exception) -> CommandFailed:

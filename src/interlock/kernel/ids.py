@@ -1,10 +1,51 @@
-"""Sortable ids: a short prefix and a UUIDv7, so that order of making is order of sorting."""
+"""Sortable ids: a short prefix and a UUIDv7, so that order of making is order of sorting.
+
+What a batch makes is dated by the batch (`Ids.at`), so that ids keep the order of decisions: on SQLite, where no two
+batches have the same moment and none has an earlier one, without exception; on PostgreSQL as far as the
+database's clock does. What is made outside a batch is dated by this machine.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+
 import uuid_utils
 
+# A UUIDv7: milliseconds, the version; then microseconds; the variant, the number in the batch, and chance.
+_VERSION, _VARIANT = 7 << 76, 2 << 62
+_NUMBER_SHIFT, _NUMBER_MAX = 44, 2**18 - 1
+_CHANCE_BYTES, _CHANCE_MASK = 6, 2**44 - 1
 
-def new_id(prefix: str) -> str:
-    """A fresh id such as `job_0192f…`; later ids of one process sort after earlier ones."""
-    return f"{prefix}_{uuid_utils.uuid7().hex}"
+
+class Ids:
+    """Makes fresh ids such as `job_0192f…`."""
+
+    def __init__(self) -> None:
+        self._micros = -1
+        self._number = 0
+
+    def __call__(self, prefix: str) -> str:
+        """By this machine's clock; later ids of one process sort after earlier ones."""
+        return f"{prefix}_{uuid_utils.uuid7().hex}"
+
+    def at(self, micros: int) -> Callable[[str], str]:
+        """Ids of one moment, which sort in the order in which they are made and between those of other moments."""
+
+        def make(prefix: str) -> str:
+            self._number = self._number + 1 if self._micros == micros else 0
+            self._micros = micros
+            if self._number > _NUMBER_MAX:
+                raise OverflowError(f"one batch made more than {_NUMBER_MAX} ids")
+            return f"{prefix}_{_dated(micros, self._number):032x}"
+
+        return make
+
+
+new_id = Ids()
+
+
+def _dated(micros: int, number: int) -> int:
+    milliseconds, rest = divmod(micros, 1000)
+    chance = int.from_bytes(os.urandom(_CHANCE_BYTES), "big") & _CHANCE_MASK
+    return milliseconds << 80 | _VERSION | rest << 64 | _VARIANT | number << _NUMBER_SHIFT | chance

@@ -143,7 +143,7 @@ class Lane:
         began = time.time()
 
         def more(loaded: Loaded) -> Reads:
-            self._shared.store_time.heard(loaded.now)
+            self._shared.store_time.heard(loaded.now, loaded.state)
             return batch.more(loaded)
 
         try:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from interlock.kernel.record import Find, Key, Pick, Reads, Record
+from interlock.kernel.store_state import FRESH, StoreState
 from interlock.kernel.world import Changes
 
 _REMEMBERED_SECONDS = 300.0
@@ -20,7 +21,8 @@ class Loaded(msgspec.Struct, frozen=True):
 
     `busy` are keys to own that somebody else holds. Whoever only sees them finds them in `records`. `alone` says
     that nobody else can write until this batch ends, so that to have seen a record is as good as to own it.
-    `unreadable` are keys whose rows hold something else than their record; they are not in `records`.
+    `unreadable` are keys whose rows hold something else than their record; they are not in `records`. `state` is what
+    the store says of itself; that of the first load counts.
     """
 
     now: datetime
@@ -29,6 +31,7 @@ class Loaded(msgspec.Struct, frozen=True):
     busy: frozenset[Key] = frozenset()
     alone: bool = False
     unreadable: frozenset[Key] = frozenset()
+    state: StoreState = FRESH
 
 
 class Company(Protocol):

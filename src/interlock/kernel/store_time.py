@@ -1,13 +1,19 @@
-"""What time it is in the store, for what is read without asking the store for it.
+"""What time it is in the store, and what the store says of itself, for what is read without asking the store for it.
 
 Decisions go by the store's clock, and what people are shown must not contradict them: on PostgreSQL the server that
-shows a request may have a clock of its own that is wrong. So every batch compares the two.
+shows a request may have a clock of its own that is wrong, on SQLite one wrong reading of this machine's clock stays in
+the file. So every batch compares the two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+
+from interlock.kernel.store_state import FRESH, StoreState
+
+# How far the store's clock may be from the machine's before that is trouble: who checks permits allows no more.
+CLOCK_TOLERANCE = timedelta(seconds=5)
 
 _NOTHING = timedelta()
 # To read the store's clock takes a while, so clocks that agree differ by as long.
@@ -20,11 +26,45 @@ class StoreTime:
     def __init__(self, machine: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._machine = machine
         self._ahead = _NOTHING
+        self._is_told = False
+        self.has_heard = False
+        self.state: StoreState = FRESH
 
-    def heard(self, now: datetime) -> None:
-        """The store has just said that it is `now`."""
+    def heard(self, now: datetime, state: StoreState = FRESH) -> None:
+        """The store has just said that it is `now`, and what it knows of itself."""
         ahead = now - self._machine()
         self._ahead = _NOTHING if abs(ahead) < _AGREEING else ahead
+        self.state, self.has_heard = state, True
+        if self.is_wrong is not self._is_told:
+            self._is_told = self.is_wrong
+            _tell(self._ahead)
 
     def now(self) -> datetime:
         return self._machine() + self._ahead
+
+    @property
+    def ahead_seconds(self) -> float:
+        """By how much the store is ahead of this machine; less than nothing if it is behind, 0 if they agree."""
+        return self._ahead.total_seconds()
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether one of the two clocks must be wrong."""
+        return abs(self._ahead) > CLOCK_TOLERANCE
+
+
+def _tell(ahead: timedelta) -> None:
+    """Once when it begins, and once when it is over."""
+    import logging  # Here: it takes as long to import as the rest of the kernel, and rarely has a say.
+
+    log = logging.getLogger(__name__)
+    if abs(ahead) <= CLOCK_TOLERANCE:
+        log.warning("the store's clock and this machine's agree again")
+        return
+    seconds = ahead.total_seconds()
+    way = "ahead of" if seconds > 0 else "behind"
+    log.error(
+        "the store's clock is %.0f s %s this machine's, so permits and deadlines go wrong; see `interlock doctor`",
+        abs(seconds),
+        way,
+    )

@@ -18,6 +18,7 @@ import msgspec
 from interlock.kernel.picks import Candidates
 from interlock.kernel.record import Key, Kind, Pick, Reads, Record
 from interlock.kernel.refusal import Unreadable
+from interlock.kernel.store_state import FRESH, StoreState
 
 R = TypeVar("R", bound=Record)
 NewId = Callable[[str], str]
@@ -62,9 +63,10 @@ _UNKNOWN: Final = _Unknown()
 class World:
     """Loaded records, staged changes, one clock."""
 
-    def __init__(self, now: datetime, new_id: NewId) -> None:
+    def __init__(self, now: datetime, new_id: NewId, state: StoreState = FRESH) -> None:
         self.now = now
         self.new_id = new_id
+        self.state = state
         self._records: dict[Key, Record | None] = {}
         self._owned: set[Key] = set()
         self._unreadable: set[Key] = set()
@@ -137,6 +139,10 @@ class World:
     def delete(self, kind: Kind[R], record: R) -> None:
         """Stage the removal of an owned record."""
         self._stage(self._owned_key(kind, record), None)
+
+    def next_fence(self, *previous: int) -> int:
+        """The fence after these of one resource. Every fence is made here, so that none is handed out twice."""
+        return self.state.next_fence(*previous)
 
     def wake(self, topic: str) -> None:
         """Tell whoever waits on this topic, once the batch has committed."""

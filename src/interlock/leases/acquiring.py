@@ -18,8 +18,9 @@ import msgspec
 from interlock.identity.model import Caller, Role
 from interlock.identity.rules import caller_reads, require
 from interlock.kernel.command import Command
-from interlock.kernel.record import Key, Reads
+from interlock.kernel.record import Key, Reads, micros
 from interlock.kernel.refusal import Refusal
+from interlock.kernel.store_state import clock_fence
 from interlock.kernel.world import World
 from interlock.leases.ending import end_lease, node_at
 from interlock.leases.lines import Claim, who_goes_before
@@ -38,7 +39,6 @@ from interlock.leases.model import (
     Place,
     ancestors_of,
     conflicts,
-    next_fence,
     path_of,
 )
 from interlock.leases.picks import LeasesUnder
@@ -63,10 +63,13 @@ class Acquired(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AcquireLease(Command[Acquired], frozen=True, kw_only=True):
-    """Take a resource if it is free. `ticket` keeps the caller's place in line when it is not."""
+    """Take a resource if it is free. `ticket` keeps the caller's place in line when it is not.
+
+    Without a `lease_id` the lease gets a fresh one, in the order of decisions.
+    """
 
     caller: Caller
-    lease_id: str
+    lease_id: str | None = None
     resource: str
     mode: Mode = Mode.EXCLUSIVE
     purpose: str = ""
@@ -166,7 +169,8 @@ class AcquireLease(Command[Acquired], frozen=True, kw_only=True):
                 world.put(NODES, Node(tenant=tenant, id=path))
         node, top = node_at(world, tenant, self._path), node_at(world, tenant, self._paths[0])
         predecessor = world.get(LEASES, tenant, node.last_lease) if node.last_lease else None
-        lease = world.add(LEASES, self._lease(world, next_fence(now, node, top), predecessor))
+        fence = world.next_fence(node.fence, top.fence, clock_fence(micros(now)) - 1)
+        lease = world.add(LEASES, self._lease(world, fence, predecessor))
         holder = Holder(lease_id=lease.id, mode=self.mode, tree=self._is_tree)
         held = msgspec.structs.replace(node, fence=lease.fence, holders=(*node.holders, holder))
         world.put(NODES, held)
@@ -182,7 +186,7 @@ class AcquireLease(Command[Acquired], frozen=True, kw_only=True):
         ttl = min(self.ttl_seconds, terms.ttl_seconds_max)
         return Lease(
             tenant=tenant,
-            id=self.lease_id,
+            id=self.lease_id or world.new_id("lse"),
             resource=self.resource,
             mode=self.mode,
             state=LeaseState.CLAIMED,

@@ -30,7 +30,6 @@ def current_lease(
         raise LeaseFenceStale(
             lease.id,
             state=lease.state_at(world.now).value,
-            current_fence=fence_at(world, lease),
             holder=holder.owner if holder else None,
         )
     return lease
@@ -82,12 +81,12 @@ def _newest_holder(world: World, lease: Lease) -> Lease | None:
 
 
 def record_stale_lease(
-    world: World, caller: Caller, lease_id: str, resource: str, fence: int, stale: LeaseFenceStale
+    world: World, caller: Caller, lease_id: str, resource: str, stale: LeaseFenceStale
 ) -> None:
     """Audit that a fence was used after it had lost its meaning, and keep the collision for review."""
     lease = find_lease(world, caller.tenant, lease_id, resource)
-    record(world, caller, "refused", lease, outcome=type(stale).__name__, fence=fence)
-    late = Competing(actor=caller.principal, at=world.now, what=f"came with fence {fence}")
+    record(world, caller, "refused", lease, outcome=type(stale).__name__)
+    late = Competing(actor=caller.principal, at=world.now, what="came with a fence that does not hold it")
     stands = _as_it_stands(world, lease)
     affected = Affected(lease=lease.id)
     stale.conflict_id = record_repeat(world, _stale(caller, resource), (stands, late), affected)
@@ -97,9 +96,8 @@ def _as_it_stands(world: World, lease: Lease) -> Competing:
     """Who holds the resource, and since when; if nobody does, how the lease ended, and when."""
     holder = _newest_holder(world, lease)
     if holder is not None:
-        what = f"{holder.state.value}, fence {holder.fence}"
-        return Competing(actor=holder.owner, at=holder.since, what=what)
-    what = f"{lease.state_at(world.now).value}, fence {lease.fence}"
+        return Competing(actor=holder.owner, at=holder.since, what=holder.state.value)
+    what = lease.state_at(world.now).value
     return Competing(actor=lease.owner, at=lease.ended_at or lease.expires_at, what=what)
 
 

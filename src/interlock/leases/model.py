@@ -6,8 +6,9 @@ cannot both find it free. The node of a path's first part, its top, also keeps w
 line of those who wait, so that somebody who wants all of it and somebody who wants one file are served in the
 order in which they came; and the highest fence.
 
-Fences come from the store's clock in microseconds and from the last fence, whichever is ahead. So they keep
-growing even if the store is restored from an older copy: nobody acquires a million times a second.
+Fences come from the store's clock in microseconds, from the last fence and from the store's epoch, whichever is
+ahead. So they keep growing even if the store is put back to an older state and nobody notices: nobody acquires a
+million times a second.
 """
 
 from __future__ import annotations
@@ -236,11 +237,6 @@ def ancestors_of(path: str) -> tuple[str, ...]:
 def top_of(path: str) -> str:
     """The path under which the whole tree of this one lies: its first part."""
     return path.split("/", 1)[0]
-
-
-def next_fence(now: datetime, *nodes: Node) -> int:
-    """Greater than every fence of these nodes before, also after a restore from an older copy."""
-    return max(micros(now), *(node.fence + 1 for node in nodes))
 
 
 def conflicts(held: Holder, wanted: Mode) -> bool:

@@ -34,11 +34,11 @@ class LeaseHeld(Refusal):
 class LeaseFenceStale(Refusal):
     """The caller does not hold the lease under this fence, or no longer does. `holder` holds its resource now."""
 
-    def __init__(self, lease_id: str, *, state: str, current_fence: int, holder: str | None) -> None:
+    def __init__(self, lease_id: str, *, state: str, holder: str | None) -> None:
         super().__init__(
-            f"lease {lease_id} is {state}; the resource's fence is {current_fence}. Stop writing, and acquire it again"
+            f"lease {lease_id} is {state}, and this fence does not hold it. Stop writing, and acquire it again"
         )
-        self.state, self.current_fence, self.holder = state, current_fence, holder
+        self.state, self.holder = state, holder
         self.conflict_id: str | None = None
 
 

@@ -67,7 +67,7 @@ class OwnLease(Command[T], frozen=True, kw_only=True):
     def refused(self, world: World, refusal: Refusal) -> None:
         """A stale fence leaves a record: somebody went on working after losing the lease."""
         if isinstance(refusal, LeaseFenceStale):
-            record_stale_lease(world, self.caller, self.lease_id, self.resource, self.fence, refusal)
+            record_stale_lease(world, self.caller, self.lease_id, self.resource, refusal)
 
     def current(self, world: World) -> Lease:
         """The lease, if the caller holds it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from interlock.audit.rules import without_fences
 from interlock.kernel.command import Command
 from interlock.kernel.record import Key, Reads
 from interlock.kernel.world import World
@@ -21,7 +22,7 @@ def events_topic(tenant: str) -> str:
 
 
 def announce(world: World, tenant: str, event_type: str, subject: str, data: dict[str, Any]) -> None:
-    """Write an event that leaves if, and only if, this batch commits."""
+    """Write an event that leaves if, and only if, this batch commits. Fences are for their holders, and stay."""
     event = Event(
         tenant=tenant,
         id=world.new_id("evt"),
@@ -29,7 +30,7 @@ def announce(world: World, tenant: str, event_type: str, subject: str, data: dic
         at=world.now,
         type=event_type,
         subject=subject,
-        data=data,
+        data=without_fences(data),
     )
     world.add(EVENTS, event)
     world.wake(EVENTS_TOPIC)

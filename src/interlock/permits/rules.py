@@ -7,10 +7,11 @@ from datetime import datetime, timedelta
 import msgspec
 
 from interlock.audit.rules import Note, note
-from interlock.identity.model import Caller, Role
-from interlock.identity.rules import caller_reads, require
+from interlock.identity.model import Caller
+from interlock.identity.rules import caller_reads, record_people_only, require_administrator
 from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
+from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 from interlock.permits.model import DEPLOYMENT, KEY_RINGS, RING_ID, KeyRing, SigningKey
 
@@ -66,7 +67,7 @@ class RotateKeys(Command[KeyRing], frozen=True, kw_only=True):
 
     def decide(self, world: World) -> KeyRing:
         if self.by:
-            require(world, self.by, Role.ADMIN)
+            require_administrator(world, self.by)
         ring = world.get(KEY_RINGS, DEPLOYMENT, RING_ID) or KeyRing(tenant=DEPLOYMENT, id=RING_ID)
         lead = timedelta(seconds=0 if self.revoke or not ring.keys else self.lead_seconds)
         begins = world.now + lead
@@ -79,6 +80,9 @@ class RotateKeys(Command[KeyRing], frozen=True, kw_only=True):
             ring, keys=tuple(key for key in retired if key.is_published(world.now))
         )
         return _store(world, kept, _key(self.offered, world.now, begins), self, "permit_key_rotate")
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        record_people_only(world, self.by, "permit_key_rotate", self.offered.kid, refusal)
 
 
 def _key(made: NewKey, now: datetime, begins: datetime) -> SigningKey:

@@ -9,12 +9,13 @@ import msgspec
 
 from interlock.audit.rules import Note, note
 from interlock.codec.located import SourceInvalid
-from interlock.identity.model import Caller, Principal, Role
+from interlock.identity.model import Caller, Principal
 from interlock.identity.refusals import NotFound
-from interlock.identity.rules import caller_reads, require
+from interlock.identity.rules import caller_reads, record_people_only, require_administrator
 from interlock.jobs.model import Action, Priority
 from interlock.kernel.command import Command
 from interlock.kernel.record import Key, Reads
+from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 from interlock.outbox.rules import announce
 from interlock.policy.buckets import BucketLevel, Empty, take
@@ -108,7 +109,9 @@ def policy_input(tenant: str, action: Action, actor: Principal, priority: Priori
         risk=action.risk,
         payload=msgspec.json.decode(action.payload),
         priority=priority.value,
-        actor=Actor(id=actor.id, kind=actor.kind.value, groups=actor.groups, owner=actor.owner or ""),
+        actor=Actor(
+            id=actor.id, kind=actor.kind.value, groups=actor.groups, owner=actor.person if actor.owner else ""
+        ),
     )
 
 
@@ -173,7 +176,7 @@ class ActivatePolicy(Command[PolicyHead], frozen=True, kw_only=True):
         return Reads(own=own) | (caller_reads(self.by) if self.by else Reads())
 
     def decide(self, world: World) -> PolicyHead:
-        author = require(world, self.by, Role.ADMIN).id if self.by else OPERATOR
+        author = require_administrator(world, self.by).id if self.by else OPERATOR
         if world.get(SNAPSHOTS, self.tenant, self.snapshot) is None:
             world.put(
                 SNAPSHOTS,
@@ -187,6 +190,9 @@ class ActivatePolicy(Command[PolicyHead], frozen=True, kw_only=True):
                 ),
             )
         return _activate(world, self.tenant, self.snapshot, self.document, author, self.by, "policy_activate")
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        record_people_only(world, self.by, "policy_activate", "policy", refusal)
 
 
 class RollBackPolicy(Command[PolicyHead], frozen=True, kw_only=True):
@@ -202,7 +208,7 @@ class RollBackPolicy(Command[PolicyHead], frozen=True, kw_only=True):
         )
 
     def decide(self, world: World) -> PolicyHead:
-        author = require(world, self.caller, Role.ADMIN).id
+        author = require_administrator(world, self.caller).id
         kept = world.get(SNAPSHOTS, self.caller.tenant, self.snapshot)
         if kept is None:
             raise NotFound("policy snapshot", self.snapshot)
@@ -211,6 +217,9 @@ class RollBackPolicy(Command[PolicyHead], frozen=True, kw_only=True):
         return _activate(
             world, self.caller.tenant, kept.id, kept.document, author, self.caller, "policy_roll_back"
         )
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        record_people_only(world, self.caller, "policy_roll_back", "policy", refusal)
 
 
 def _activate(

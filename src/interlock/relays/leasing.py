@@ -46,7 +46,10 @@ class TakeRelay(Command[Relay], frozen=True, kw_only=True):
         if not relay.is_free_at(world.now):
             raise RelayHeld(relay.id, relay.holder, relay.held_until)
         taken = msgspec.structs.replace(
-            relay, holder=self.holder, fence=relay.fence + 1, held_until=world.now + self.lease
+            relay,
+            holder=self.holder,
+            fence=world.next_fence(relay.fence),
+            held_until=world.now + self.lease,
         )
         return world.put(RELAYS, taken)
 

@@ -11,9 +11,10 @@ import msgspec
 from interlock.audit.rules import Note, note
 from interlock.identity.model import Caller, Role
 from interlock.identity.refusals import NotFound
-from interlock.identity.rules import caller_reads, require
+from interlock.identity.rules import caller_reads, record_people_only, require, require_administrator
 from interlock.kernel.command import Command
 from interlock.kernel.record import Kind, Pick, Reads
+from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 from interlock.relays.model import (
     DELIVERIES,
@@ -76,7 +77,7 @@ class AddWebhook(Command[Webhook], frozen=True, kw_only=True):
         return Reads(own=own, picks=picks) | caller_reads(self.by)
 
     def decide(self, world: World) -> Webhook:
-        author = require(world, self.by, Role.ADMIN)
+        author = require_administrator(world, self.by)
         tenant = author.tenant
         others = world.pick(TenantWebhooks(tenant=tenant, limit=WEBHOOKS_MAX, own=False))
         if len(others) >= WEBHOOKS_MAX:
@@ -96,6 +97,9 @@ class AddWebhook(Command[Webhook], frozen=True, kw_only=True):
         _record(world, self.by, "webhook_add", webhook)
         return world.put(WEBHOOKS, webhook)
 
+    def refused(self, world: World, refusal: Refusal) -> None:
+        record_people_only(world, self.by, "webhook_add", self.webhook_id, refusal)
+
 
 class RotateSecret(Command[Webhook], frozen=True, kw_only=True):
     """Sign with a new secret, and with the old one too for a day."""
@@ -108,7 +112,7 @@ class RotateSecret(Command[Webhook], frozen=True, kw_only=True):
         return Reads(own=(WEBHOOKS.key(self.by.tenant, self.webhook_id),)) | caller_reads(self.by)
 
     def decide(self, world: World) -> Webhook:
-        require(world, self.by, Role.ADMIN)
+        require_administrator(world, self.by)
         webhook = _find(world, self.by.tenant, self.webhook_id)
         rotated = msgspec.structs.replace(
             webhook,
@@ -118,6 +122,9 @@ class RotateSecret(Command[Webhook], frozen=True, kw_only=True):
         )
         _record(world, self.by, "webhook_rotate", rotated)
         return world.put(WEBHOOKS, rotated)
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        record_people_only(world, self.by, "webhook_rotate", self.webhook_id, refusal)
 
 
 class RemoveWebhook(Command[Webhook], frozen=True, kw_only=True):
@@ -134,7 +141,7 @@ class RemoveWebhook(Command[Webhook], frozen=True, kw_only=True):
         return Reads(own=own) | caller_reads(self.by)
 
     def decide(self, world: World) -> Webhook:
-        require(world, self.by, Role.ADMIN)
+        require_administrator(world, self.by)
         webhook = _find(world, self.by.tenant, self.webhook_id)
         relay = world.get(RELAYS, webhook.tenant, webhook.id)
         if relay is not None:
@@ -142,6 +149,9 @@ class RemoveWebhook(Command[Webhook], frozen=True, kw_only=True):
         world.delete(WEBHOOKS, webhook)
         _record(world, self.by, "webhook_remove", webhook)
         return webhook
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        record_people_only(world, self.by, "webhook_remove", self.webhook_id, refusal)
 
 
 class Redeliver(Command[Delivery], frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from interlock.api.metrics import Registry
+from interlock.kernel.store_time import StoreTime
 from interlock.store import unreadable
 
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -109,6 +110,20 @@ class KernelMeasures:
 
     def drain_seconds(self, queued: int) -> float:
         return max(0.1, queued * self._seconds_each)
+
+
+def measure_store(registry: Registry, store_time: StoreTime) -> None:
+    """What the store says of itself: how its clock compares with this machine's, and the epoch of its fences."""
+    registry.gauge(
+        "interlock_store_clock_ahead_seconds",
+        "How far the store's clock is ahead of this machine's; more than 5 either way is trouble.",
+        lambda: store_time.ahead_seconds,
+    )
+    registry.gauge(
+        "interlock_fence_epoch",
+        "How often fences were raised, after a restore or a failover.",
+        lambda: store_time.state.epoch,
+    )
 
 
 def unreadable_records() -> int:

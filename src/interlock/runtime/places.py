@@ -58,7 +58,7 @@ def room_at(url: str) -> tuple[str, int | None]:
         path = Path(url.removeprefix(_FILE)).absolute()
         return str(path), free_bytes(path)
     if url.startswith(_SERVER):
-        from interlock.store.postgres_place import place_of
+        from interlock.store.postgres.place import place_of
 
         return place_of(url), None
     return "memory", None

@@ -14,7 +14,7 @@ from interlock.kernel.store_time import StoreTime
 from interlock.runtime.admission_stats import AdmissionStats
 from interlock.runtime.feeding import EventFeed
 from interlock.runtime.keyring import Keyring
-from interlock.runtime.measures import KernelMeasures, Measures
+from interlock.runtime.measures import KernelMeasures, Measures, measure_store
 from interlock.runtime.permits import PermitSigner
 from interlock.runtime.relay_measures import RelayMeasures
 from interlock.runtime.requests import REQUESTS
@@ -46,6 +46,7 @@ class Service:
             store_time=self._store_time,
             requests=REQUESTS,
         )
+        measure_store(self.registry, self._store_time)
         self.keyring = Keyring(store)
         self.permits = PermitSigner(self.kernel, store, settings.secret)
         self.admission_stats = AdmissionStats(self.registry, now=self.now)
@@ -68,6 +69,11 @@ class Service:
             self.tallying.start()
         if relaying and self.settings.relay:
             self._start_relaying()
+
+    @property
+    def store_time(self) -> StoreTime:
+        """How the store's clock compares with this machine's, and what the store says of itself."""
+        return self._store_time
 
     def now(self) -> datetime:
         """The time by which what is shown is judged: the store's, as far as it is known."""

@@ -53,6 +53,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "INTERLOCK_SECRET is the better place for it: `ps` shows options to everybody"
         ),
     ] = ""
+    services_may_administer: Annotated[
+        bool,
+        msgspec.Meta(
+            description="let services with the role admin change principals, keys, signers, webhooks and the policy, "
+            "as people do"
+        ),
+    ] = False
     relay: Annotated[bool, msgspec.Meta(description="deliver events to webhooks and the broker")] = True
     relay_lease_seconds: Annotated[
         float, msgspec.Meta(description="how long a silent server keeps its relays")

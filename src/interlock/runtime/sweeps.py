@@ -16,6 +16,7 @@ from interlock.admission.queries import tenants_with_expired_runs
 from interlock.admission.rules import ReclaimSlots
 from interlock.admission.tallies import ForgetTallies
 from interlock.approvals.sweeping import SweepDueJobs
+from interlock.audit.upkeep import NoteStoreState
 from interlock.effects.sweeping import SweepOverdueEffects
 from interlock.grants.rules import SweepOverdueGrants
 from interlock.jobs.queries import count_dead
@@ -29,6 +30,7 @@ from interlock.kernel.storage import LockTimeout, StoreDown
 from interlock.leases.giving import SweepOverdueLeases
 from interlock.policy.forgetting import ForgetFullBuckets
 from interlock.runtime.measures import Measures
+from interlock.runtime.settings import TENANT_DEFAULT
 from interlock.store.contract import Store
 
 T = TypeVar("T")
@@ -83,6 +85,7 @@ class Sweeps:
             self._end_overdue_grants,
             self._settle_lost_leases,
             self._offer_unclaimed,
+            self._note_store_state,
         )
         await asyncio.gather(*map(self._surely, sweeps))
         await self._surely(self._count_dead_letters)
@@ -123,6 +126,9 @@ class Sweeps:
 
     async def _settle_due_jobs(self) -> None:
         await self._until_few("due_jobs", SweepDueJobs(most=_PASS_MAX))
+
+    async def _note_store_state(self) -> None:
+        await self._kernel.run(NoteStoreState(tenant=TENANT_DEFAULT))
 
     async def _prune(self) -> None:
         gone = _PRUNED_MAX

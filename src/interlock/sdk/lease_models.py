@@ -32,12 +32,12 @@ class Predecessor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """One owner's hold on one resource."""
+    """One owner's hold on one resource. `fence` is told to the owner; to others it is 0."""
 
     lease_id: str
     resource: str
     state: str
-    fence: int
+    fence: int = 0
     owner: str
     mode: str = "exclusive"
     purpose: str = ""
@@ -62,6 +62,6 @@ class CheckedFence(msgspec.Struct, frozen=True, kw_only=True):
     current: bool
     state: str
     fence: int = 0
-    current_fence: int
+    current_fence: int = 0
     owner: str | None = None
     expires_at: datetime | None = None

@@ -278,15 +278,22 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     status: str = "ok"
     version: str | None = None
     unreadable_records: int = 0
+    clock_ahead_seconds: float = 0.0
+    fence_epoch: int = 0
+    fences_raised_at: datetime | None = None
+    detail: str | None = None
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a workflow and the slot it holds until `slot_expires_at`; `replayed` as it was answered before."""
+    """A run of a workflow and the slot it holds until `slot_expires_at`; `replayed` as it was answered before.
+
+    `fence` is told to whoever started it; to others it is 0.
+    """
 
     run_id: str
     workflow: str
     state: str
-    fence: int
+    fence: int = 0
     ttl_seconds: int | float = 60
     slot_expires_at: datetime | None = None
     input: Any = None

@@ -1,8 +1,8 @@
-"""The store contract: everything a store must do, in ten verbs.
+"""The store contract: everything a store must do, in eleven verbs.
 
 `open`, `transact`, `committed` (settle a lost COMMIT), `get` and `query` (plain reads for people), `glance` (one
-that a loop repeats all the time), `listen`, `ping`, `prune`, `close`. Stores differ in where records live and in
-nothing a caller can see.
+that a loop repeats all the time), `listen`, `ping`, `prune`, `raise_epoch` (after a restore), `close`. Stores differ
+in where records live and in nothing a caller can see.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from interlock.kernel.record import Kind, Params, Record
 from interlock.kernel.storage import BatchStore
+from interlock.kernel.store_state import StoreState
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
@@ -71,6 +72,10 @@ class Store(BatchStore, Protocol):
         At most `rows_max` of each go in one pass; returns how many went. Raises `LockTimeout` or
         `StoreDown` if it cannot work now, which costs nothing: the next pass will do.
         """
+        ...
+
+    async def raise_epoch(self, why: str) -> StoreState:
+        """Have every fence from now on be greater than all before, also than those that the store has lost."""
         ...
 
     async def close(self) -> None: ...

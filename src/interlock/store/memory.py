@@ -11,10 +11,13 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
+import msgspec
+
 from interlock.kernel.idempotency import KEPT_ANSWERS
 from interlock.kernel.record import Key, Kind, Params, Pick, Reads, Record, from_micros, micros
 from interlock.kernel.refusal import Unreadable
 from interlock.kernel.storage import Loaded, Transaction, WriteConflict
+from interlock.kernel.store_state import FRESH, StoreState, raised_floor
 from interlock.kernel.world import Changes
 from interlock.store import pruning, statements
 from interlock.store.clock import Clock, utc_now
@@ -36,6 +39,7 @@ class MemoryStore:
     def __init__(self, *, clock: Clock = utc_now) -> None:
         self._clock = clock
         self._last_now = from_micros(0)
+        self._state = FRESH
         self._bodies: dict[Key, bytes] = {}
         self._batches: dict[str, datetime] = {}
         self._abandoned: set[str] = set()
@@ -94,6 +98,18 @@ class MemoryStore:
             del self._bodies[KEPT_ANSWERS.key(tenant, answer_id)]
         return len(old) + len(expired)
 
+    async def raise_epoch(self, why: str) -> StoreState:
+        self._last_now = max(self._clock(), self._last_now)
+        floor = raised_floor(self._state.fence_floor, micros(self._last_now))
+        self._state = msgspec.structs.replace(
+            self._state,
+            epoch=self._state.epoch + 1,
+            fence_floor=floor,
+            raised_at=self._last_now,
+            raised_why=why,
+        )
+        return self._state
+
     def _load(self, reads: Reads) -> Loaded:
         records: dict[Key, Record | None] = {}
         unreadable: list[Key] = []
@@ -110,7 +126,7 @@ class MemoryStore:
             found = [record for record in candidates if pick.matches(record, self._last_now)]
             found.sort(key=pick.sort_key)
             picked.append(_within_bytes(pick, found[: pick.limit]))
-        return Loaded(self._last_now, records, picked, unreadable=frozenset(unreadable))
+        return Loaded(self._last_now, records, picked, unreadable=frozenset(unreadable), state=self._state)
 
     def _record(self, key: Key) -> Any:
         body = self._bodies.get(key)

@@ -14,12 +14,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from interlock.kernel.ids import new_id
 from interlock.kernel.record import Kind, Params, Record, micros
 from interlock.kernel.storage import CommitUnknown, Company, LockTimeout, StoreDown, Transaction
+from interlock.kernel.store_state import StoreState
 from interlock.store import forking, pruning
 from interlock.store.aside import Aside
 from interlock.store.beside import file_at
-from interlock.store.clock import Clock, utc_now
+from interlock.store.clock import Clock, SteadyClock
+from interlock.store.clock_repair import Repaired
 from interlock.store.contract import Row
 from interlock.store.migrations import pending
 from interlock.store.named_sql import named_sql
@@ -49,6 +52,7 @@ Heard = Callable[[frozenset[str] | None], None]
 _POLL_SECONDS = 0.05
 _PRUNE_SECONDS = 0.001
 _MIGRATION_SECONDS = 30.0
+_UPKEEP_SECONDS = 30.0
 
 
 class SqliteStore:
@@ -60,13 +64,13 @@ class SqliteStore:
         self,
         path: str | Path,
         *,
-        clock: Clock = utc_now,
+        clock: Clock | None = None,
         opening_seconds: float = OPENING_SECONDS,
         makes: bool = True,
     ) -> None:
         """A store that is not there is made by `open`, unless `makes` is False."""
         self._path = Path(path).absolute()  # Some connections are made later, wherever the program is then.
-        self._clock = clock
+        self._clock = clock or SteadyClock()
         self._opening_seconds = opening_seconds
         self._makes = makes
         self.turn = asyncio.Lock()
@@ -141,6 +145,29 @@ class SqliteStore:
                 raise StoreDown(f"the database file does not take writes: {error}") from error
             return not never
 
+    async def raise_epoch(self, why: str) -> StoreState:
+        async with self.turn:
+            writer, batches, lock = self._opened()
+            await self._begin(lock, _UPKEEP_SECONDS)
+            with all_or_nothing(writer):
+                raised = batches.raise_epoch(new_id("batch"), why)
+            await self._commit(writer, lock)
+            return raised
+
+    async def repair_clock(self, *, only_look: bool = False) -> Repaired | None:
+        """Set the store's clock back to the machine's; None if it is not ahead. `only_look` says what would be done."""
+        async with self.turn:
+            writer, batches, lock = self._opened()
+            await self._begin(lock, _UPKEEP_SECONDS)
+            with all_or_nothing(writer):
+                repaired = batches.repair_clock()
+            if repaired is None or only_look:
+                roll_back(writer)
+                lock.pass_on()
+            else:
+                await self._commit(writer, lock)
+            return repaired
+
     async def get(self, kind: Kind[R], tenant: str, record_id: str) -> R | None:
         with reading(self._path):
             return select(self._reading().cursor(), kind.key(tenant, record_id))
@@ -205,6 +232,7 @@ class SqliteStore:
             raise down(error, self._path) from error
         except Exception as error:
             raise CommitUnknown(str(error)) from error
+        self._opened()[1].committed()
         lock.pass_on()
 
     # Connections.
@@ -234,7 +262,7 @@ class SqliteStore:
         file = file_at(self._path)
         self._writer = writer = connect_durably(self._path, self._opening_seconds)
         self._checkpoints.watch(writer)
-        self._batches = batches = SqliteBatches(writer, self._clock)
+        self._batches = batches = SqliteBatches(writer, self._clock, self._path)
         self._lock = lock = WriterLock(writer, self._path, file)
         return writer, batches, lock
 

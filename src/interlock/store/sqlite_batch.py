@@ -4,55 +4,133 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from interlock.kernel.record import Key, Params, Pick, Reads, Record, from_micros, micros
 from interlock.kernel.refusal import Unreadable
 from interlock.kernel.storage import Loaded, Transaction, WriteConflict
+from interlock.kernel.store_state import FRESH, StoreState, raised_floor
 from interlock.kernel.world import Changes, Update
-from interlock.store import statements
-from interlock.store.clock import Clock, OnwardClock
+from interlock.store import clock_repair, state, statements
+from interlock.store.clock import TOLERANCE, Clock, OnwardClock
 from interlock.store.contract import Row, bytes_of
+from interlock.store.high_water import HighWater
 from interlock.store.immutable import KeptImmutables
 from interlock.store.named_sql import NamedSql, named_sql
 from interlock.store.sqlite_driver import Cursor, Database
 from interlock.store.unreadable import Choosing, report
 
-_NEWEST = "SELECT at FROM batches ORDER BY seq DESC LIMIT 1"
-_BATCH = "INSERT INTO batches (id, at, abandoned) VALUES (?, ?, ?)"
+# The state, from when on times are wrong, and the newest batch.
+_STATE = (
+    f"SELECT {state.COLUMNS}, ahead_from, origin, seq, at FROM store_state "
+    "LEFT JOIN (SELECT seq, at FROM batches ORDER BY seq DESC LIMIT 1) WHERE store_state.id = 1"
+)
+_RAISE = (
+    "UPDATE store_state SET epoch = epoch + 1, fence_floor = ?, raised_at = ?, raised_why = ? WHERE id = 1"
+)
+_AHEAD_FROM = "UPDATE store_state SET ahead_from = ? WHERE id = 1"
+_NOTED = "UPDATE store_state SET origin = 'noted' WHERE id = 1"
+_BATCH = "INSERT INTO batches (id, at, abandoned) VALUES (?, ?, ?) RETURNING seq"
 _ABANDONED = "SELECT abandoned FROM batches WHERE id = ?"
 
 
 class SqliteBatches:
-    """Works on the one connection that writes; the caller begins and ends the transaction."""
+    """Works on the one connection that writes; the caller begins and ends the transaction.
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    The first batch finds out whether the file is where it was (high_water.py), and raises the epoch if it may not be.
+    """
+
+    def __init__(self, database: Database, clock: Clock, path: Path) -> None:
         self._database = database
         self._cursor = database.cursor()
+        self._wall = clock
         self._clock = OnwardClock(clock)
+        self._high_water = HighWater(path)
+        self._is_vouched_for = False
+        self._written: int | None = None
+        self._state: StoreState = FRESH
+        self._ahead_from: int | None = None
+        self._newest: int | None = None
+        self._was_noted = False
         self._kept = KeptImmutables()
 
     def decide_and_write(self, transaction: Transaction, reads: Reads) -> bool:
         """Whether there is anything to commit. `reads` are those of the transaction, and of its guests."""
         now = self.now()
+        doubt = (
+            None if self._is_vouched_for else self._high_water.doubt(self._newest, was_noted=self._was_noted)
+        )
+        if doubt is not None:
+            self._raise_epoch(doubt, now)
         loaded = self._load(reads, now)
         more = transaction.more(loaded)
         changes = transaction.decide(self._load(more, now) if more else None)
-        if changes:
+        if changes or doubt is not None:
             self._write(transaction.batch_id, changes, now)
-        return bool(changes)
+        return bool(changes) or doubt is not None
+
+    def raise_epoch(self, batch_id: str, why: str) -> StoreState:
+        """Have every fence from now on be greater than any before."""
+        now = self.now()
+        self._raise_epoch(why, now)
+        self._begin_batch(batch_id, now)
+        return self._state
+
+    def repair_clock(self) -> clock_repair.Repaired | None:
+        """Set the store's clock back to the machine's, and what a wrong clock dated with it."""
+        now, wall = self.now(), self._wall()
+        if self._clock.ahead <= TOLERANCE:
+            return None
+        self._note_trouble()
+        return clock_repair.repair(
+            self._cursor, wall=wall, ahead=now - wall, since=self._ahead_from or micros(now)
+        )
+
+    def committed(self) -> None:
+        """COMMIT has happened, and nobody has heard of it yet."""
+        if self._written is not None:
+            self._high_water.reached(self._written, is_first=not self._is_vouched_for)
+            self._is_vouched_for = True
+            self._written = None
 
     def abandon(self, batch_id: str) -> bool:
         """Mark a batch as never to commit; False if it did commit."""
+        now = self.now()
         abandoned = self._cursor.execute(_ABANDONED, (batch_id,)).get
         if abandoned is None:
-            self._cursor.execute(_BATCH, (batch_id, micros(self.now()), 1))
+            self._cursor.execute(_BATCH, (batch_id, micros(now), 1)).fetchall()
+        elif abandoned == 0:
+            self._written = self._newest  # Somebody is about to hear of it.
         return abandoned != 0
 
     def now(self) -> datetime:
-        """Never earlier than any batch before, in whichever process it ran; and time always passes."""
-        newest = self._cursor.execute(_NEWEST).get
-        return self._clock.now(not_before=from_micros(newest or 0))
+        """Later than any batch before, in whichever process it ran; and time always passes."""
+        row: tuple[Any, ...] = self._cursor.execute(_STATE).get
+        *columns, self._ahead_from, noted, self._newest, at = row
+        found = state.state_of(columns)
+        if found.clock_repairs != self._state.clock_repairs:
+            self._clock.forget()
+        self._state, self._written, self._was_noted = found, None, noted is not None
+        return self._clock.now(not_before=from_micros((at or 0) + 1))
+
+    def _raise_epoch(self, why: str, now: datetime) -> None:
+        floor = raised_floor(self._state.fence_floor, micros(now))
+        self._cursor.execute(_RAISE, (floor, micros(now), why))
+        self._state = state.state_of(self._cursor.execute(state.READ).get)
+
+    def _begin_batch(self, batch_id: str, now: datetime) -> None:
+        self._written = self._cursor.execute(_BATCH, (batch_id, micros(now), 0)).get
+        if not self._was_noted:
+            self._cursor.execute(_NOTED)
+        self._note_trouble()
+
+    def _note_trouble(self) -> None:
+        """Remember from when on times are wrong, as long as the batches that show it are there."""
+        is_ahead = self._clock.ahead > TOLERANCE
+        if is_ahead is (self._ahead_from is None):
+            self._ahead_from = clock_repair.ahead_from(self._cursor, self._wall()) if is_ahead else None
+            self._cursor.execute(_AHEAD_FROM, (self._ahead_from,))
 
     def _load(self, reads: Reads, now: datetime) -> Loaded:
         records: dict[Key, Record | None] = {}
@@ -66,7 +144,7 @@ class SqliteBatches:
                     unreadable.append(key)
         picked = [self._choose(pick, now) for pick in reads.picks]
         # BEGIN IMMEDIATE has the file's one writer lock.
-        return Loaded(now, records, picked, alone=True, unreadable=frozenset(unreadable))
+        return Loaded(now, records, picked, alone=True, unreadable=frozenset(unreadable), state=self._state)
 
     def _choose(self, pick: Pick[Any], now: datetime) -> tuple[Pick[Any], Sequence[Record]]:
         block, params = named_sql(pick.query), pick.params(now)
@@ -89,7 +167,7 @@ class SqliteBatches:
 
     def _write(self, batch_id: str, changes: Changes, now: datetime) -> None:
         cursor = self._cursor
-        cursor.execute(_BATCH, (batch_id, micros(now), 0))
+        self._begin_batch(batch_id, now)
         for kind, record in changes.inserts:
             cursor.execute(statements.insert_one(kind), kind.row(record))
         for update in changes.updates:

@@ -54,7 +54,7 @@ class BlockingSqlite:
         self._database = connect_durably(path, opening_seconds)
         self._lock = WriterLock(self._database, path.absolute(), file)
         try:
-            self._batches = SqliteBatches(self._database, clock)
+            self._batches = SqliteBatches(self._database, clock, path.absolute())
             if self._checkpoints is not None:
                 self._checkpoints.watch(self._database)
         except BaseException:
@@ -122,4 +122,5 @@ class BlockingSqlite:
             raise StoreDown("the file was closed before COMMIT") from error
         except Exception as error:
             raise CommitUnknown(str(error)) from error
+        self._batches.committed()
         self._lock.pass_on()

@@ -10,6 +10,7 @@ import msgspec
 
 from interlock.admission.model import RUNS, Run
 from interlock.admission.rules import StartRun
+from interlock.identity.names import all_folded
 from interlock.identity.refusals import NotFound
 from interlock.identity.rules import identify
 from interlock.jobs.finishing import cancel
@@ -88,7 +89,7 @@ class RerunFrom(Command[Run], frozen=True, kw_only=True):
             done = self._done_since(world, old, question)
             if not may_take_back(by, ran):
                 why = f"people said yes at {question.id} to {ran.started_by}"
-            elif by.people & _who_agreed(world, old.tenant, question):
+            elif all_folded(by.people) & _who_agreed(world, old.tenant, question):
                 why = f"{by.id} cannot start what {by.person} said yes to at {question.id}"
             elif done:
                 why = f"people said yes at {question.id} to doing {', '.join(done)} once"
@@ -122,7 +123,7 @@ def _is_done(world: World, tenant: str, step: StepRun) -> bool:
     return step.state is StepState.SUCCEEDED or (job is not None and job.state in _DONE_OR_BACK)
 
 
-def _who_agreed(world: World, tenant: str, question: StepRun) -> set[str]:
+def _who_agreed(world: World, tenant: str, question: StepRun) -> frozenset[str]:
     job = world.get(JOBS, tenant, question.job_id) if question.job_id else None
     votes = job.approval.votes if job and job.approval else ()
-    return {name for vote in votes for name in (vote.principal, vote.person)}
+    return all_folded(name for vote in votes for name in (vote.principal, vote.person))

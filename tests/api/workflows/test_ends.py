@@ -43,7 +43,7 @@ async def claimed(stage: Stage) -> tuple[str, dict[str, Any]]:
 
 
 async def end(stage: Stage, run_id: str, verb: str, key: str) -> Any:
-    fence = (await stage.get(f"workflow-runs/{run_id}"))["fence"]
+    fence = (await stage.get(f"workflow-runs/{run_id}", key)).get("fence", 1)
     return await stage.call("POST", f"workflow-runs/{run_id}/{verb}", key, {"fence": fence})
 
 

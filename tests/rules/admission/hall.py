@@ -62,7 +62,7 @@ class Hall:
             return full
 
     async def leave(self, ticket: str, run_id: str) -> None:
-        await self.stage.service.kernel.run(LeaveLine(caller=self.caller, ticket=ticket, run_id=run_id))
+        await self.stage.service.kernel.run(LeaveLine(caller=self.caller, ticket=ticket, call_id=run_id))
 
     async def reclaim(self) -> int:
         """What the sweep does, by this clock."""

@@ -172,9 +172,9 @@ async def test_a_stranger_cannot_refresh_or_edit(stage: Stage) -> None:
     bot, other = await stage.agent(), await stage.agent("other")
     job = await stage.submit(bot)
 
-    for refused in (await refresh(stage, job, other), await edit(stage, job, other, {})):
-        assert (refused.status, refused.word) == (403, "forbidden")
-    assert (await stage.audit(job))[-1] == ("edit_refused", "Forbidden")
+    refused = [await refresh(stage, job, other), await edit(stage, job, other, {})]
+    assert [(each.status, each.word) for each in refused] == [(403, "forbidden"), (403, "people_only")]
+    assert (await stage.audit(job))[-1] == ("edit_refused", "PeopleOnly")
     assert (await edit(stage, job, bot, {"amount": 1})).status == 200
 
 
@@ -263,7 +263,7 @@ async def test_who_may_not_ask_again_is_told_so_even_if_the_policy_cannot_be_eva
     await stage.policy(FAILING)
 
     assert (await refresh(stage, waiting, other)).word == "forbidden"
-    assert (await edit(stage, waiting, other, {})).word == "forbidden"
+    assert (await edit(stage, waiting, other, {})).word == "people_only"
     assert (await refresh(stage, cancelled, bot)).word == "not_actionable"
     assert (await refresh(stage, waiting, bot)).word == "policy_unavailable"
 

@@ -156,7 +156,7 @@ async def test_an_owner_stands_for_the_person_behind_it_and_stays_until_another_
     await office.hire("second", kind=PrincipalKind.AGENT, owner="first")
 
     async def owner() -> str | None:
-        return (await office.principal("second")).owner
+        return (await office.principal("second")).person
 
     assert await owner() == "ada"
     await office.hire("second", kind=PrincipalKind.AGENT)

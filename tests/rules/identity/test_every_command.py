@@ -27,7 +27,7 @@ FOUND_FIRST = {"AddSigner", "ClaimJob", "ResolveConflict", "TouchTargets"}
 UNDECIDED = {"HolderCommand", "OwnLease"}
 # Whoever it belongs to may, with whatever role; so here it is not found.
 OF_ITS_OWNER = {
-    "CheckLease", "HandOffLease", "ReleaseLease", "RenewLease", "RenewRun", "ResumeLease", "SaveCheckpoint",
+    "CheckLease", "EndRun", "HandOffLease", "ReleaseLease", "RenewLease", "RenewRun", "ResumeLease", "SaveCheckpoint",
     "SuspendLease",
 }  # fmt: skip
 

@@ -60,25 +60,27 @@ def runs(
     return (yield from fetch(session, path("workflow-runs"), Page[Run], query))
 
 
-def renew_run(session: Session, run_id: str, fence: int, *, key: str | None = None) -> Flow[Run]:
-    """Keep a run's slot for another period. `Conflict` (`fence_stale`) if it is lost."""
+def renew_run(
+    session: Session, run_id: str, fence: int | None = None, *, key: str | None = None
+) -> Flow[Run]:
+    """Keep a run's slot for another period. `Conflict` (`fence_stale`) if it is lost; an operator needs no fence."""
     return (
         yield from change(session, path("workflow-runs", run_id, "renew"), Run, {"fence": fence}, key=key)
     )
 
 
 def complete_run(
-    session: Session, run_id: str, fence: int, *, result: Any = None, key: str | None = None
+    session: Session, run_id: str, fence: int | None = None, *, result: Any = None, key: str | None = None
 ) -> Flow[Run]:
-    """End a run well and free its slot."""
+    """End a run well and free its slot; an operator needs no fence."""
     body = {"fence": fence, "result": result}
     return (yield from change(session, path("workflow-runs", run_id, "complete"), Run, body, key=key))
 
 
 def fail_run(
-    session: Session, run_id: str, fence: int, *, error: str = "", key: str | None = None
+    session: Session, run_id: str, fence: int | None = None, *, error: str = "", key: str | None = None
 ) -> Flow[Run]:
-    """End a run badly and free its slot."""
+    """End a run badly and free its slot; an operator needs no fence."""
     body = {"fence": fence, "error": error}
     return (yield from change(session, path("workflow-runs", run_id, "fail"), Run, body, key=key))
 

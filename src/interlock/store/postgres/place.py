@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from interlock.store.contract import StoreMissing
 from interlock.store.place import OUR_TABLES, refuse_foreign
-from interlock.store.postgres_driver import Session
+from interlock.store.postgres.driver import Session
 
 _TABLES = """
 SELECT

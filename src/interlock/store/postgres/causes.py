@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
-from interlock.store.postgres_place import place_of
+from interlock.store.postgres.place import place_of
 
 # What takes no writes, and may answer reads.
 UNWRITABLE = (asyncpg.DiskFullError, asyncpg.ReadOnlySQLTransactionError)

@@ -1,0 +1,53 @@
+"""What a store says of itself with every load: which epoch of its fences it is in, and how its ids are dated.
+
+Fences only grow, one resource at a time, and a store that is put back from an older copy would count again from where
+the copy stands. So a restore raises the epoch: from then on every fence is greater than `fence_floor`, which is beyond
+anything that can have been handed out before (docs/decisions/0040). A store that was never restored has floor 0, and
+its fences are 1, 2, 3.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+# JSON numbers are whole and exact up to here.
+FENCE_MAX = 2**53 - 1
+# By how much a floor grows at least, whatever the clock says: more than one epoch hands out for a resource.
+_STEP = 2**32
+# A clock beyond this, in the year 2219, is wrong; its word would use up the numbers.
+_CLOCK_MAX = 2**53 - 2**50
+
+
+class StoreState(msgspec.Struct, frozen=True, kw_only=True):
+    """Read in the batch's own transaction, so that a change holds for all of a batch or for nothing of it."""
+
+    epoch: int = 0
+    fence_floor: int = 0
+    raised_at: datetime | None = None
+    raised_why: str = ""
+    ids_ahead_micros: int = 0
+    clock_repairs: int = 0
+    clock_repaired_at: datetime | None = None
+
+    def next_fence(self, *previous: int) -> int:
+        """Greater than these, and than everything that was handed out before the epoch began."""
+        return max(self.fence_floor, *previous) + 1
+
+
+FRESH = StoreState()
+
+
+def clock_fence(now_micros: int) -> int:
+    """The clock as a fence, for what would otherwise have no memory; 0 if it cannot be right."""
+    return now_micros if now_micros < _CLOCK_MAX else 0
+
+
+def raised_floor(floor: int, now_micros: int) -> int:
+    """Where fences begin after a raise.
+
+    Nobody hands out a million fences of one resource in a second, so those of an epoch stay behind the clock: the time
+    of the raise in microseconds is ahead of all of them, also of epochs that the copy knows nothing of.
+    """
+    return max(floor + _STEP, clock_fence(now_micros))

@@ -1,0 +1,96 @@
+"""How far a SQLite store had come, noted beside its file: a file that is behind the note was put back from a copy.
+
+The note is the number of the newest batch, written after its COMMIT and before anybody hears what it decided. So no
+fence was ever handed out by a batch that the note does not know. It also says when it was written, which the file
+system says as well of the file: of a note that was copied along with the database the two differ.
+
+A note that is missing, spoilt or older than its own file vouches for nothing, and the database says whether there ever
+was one. Fences are then raised once too often, which is harmless. What it cannot see is a whole disk or machine that
+was set back: `interlock doctor --after-restore`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import struct
+import time
+from pathlib import Path
+
+_SUFFIX = "-mark"
+_NOTE = struct.Struct("<8sqq")
+_MAGIC = b"ilkmark1"
+# Between reading the clock and writing the note; the system's own clock for files moves in steps of some milliseconds.
+_WRITING_NS_MAX = 50_000_000
+_ATTEMPTS_MAX = 3
+
+
+class HighWater:
+    """The note beside one database file. It is opened for every use: nothing has to be closed, also by a fork."""
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+        self._path = f"{database}{_SUFFIX}"
+
+    def doubt(self, newest: int | None, *, was_noted: bool) -> str | None:
+        """Why a store whose newest batch has this number may not be where it was; None if nothing speaks for it."""
+        try:
+            number = self._read()
+        except OSError:
+            number = None
+        if number is None:
+            return None if not was_noted else "there is no note of how far this store had come"
+        if number > (newest or 0):
+            return f"the database is {number - (newest or 0)} batches behind what it was"
+        return None
+
+    def reached(self, number: int, *, is_first: bool) -> None:
+        """The batch of this number is committed. A note that cannot be written vouches for nothing later.
+
+        Another process may have noted a later one already. Only the first note may go back, after a restore.
+        """
+        with contextlib.suppress(OSError):
+            if not is_first and (self._read() or 0) > number:
+                return
+        with contextlib.suppress(OSError):
+            file = self._opened()
+            try:
+                for _ in range(_ATTEMPTS_MAX):
+                    written = time.time_ns()
+                    os.pwrite(file, _NOTE.pack(_MAGIC, number, written), 0)
+                    if _agrees(file, written):
+                        return
+            finally:
+                os.close(file)
+
+    def _read(self) -> int | None:
+        file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            body = os.pread(file, _NOTE.size, 0)
+            if len(body) < _NOTE.size:
+                return None
+            magic, number, written = _NOTE.unpack(body)
+            return number if magic == _MAGIC and _agrees(file, written) else None
+        finally:
+            os.close(file)
+
+    def _opened(self) -> int:
+        try:
+            return os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return self._made()
+
+    def _made(self) -> int:
+        """Make the file, for whoever may use the database."""
+        database = self._database.stat()
+        file = os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        with contextlib.suppress(OSError):
+            os.fchown(file, database.st_uid if os.geteuid() == 0 else -1, database.st_gid)
+            os.fchmod(file, stat.S_IMODE(database.st_mode))
+        return file
+
+
+def _agrees(file: int, written_ns: int) -> bool:
+    """Whether the file was last changed when its note says that it was written."""
+    return abs(os.fstat(file).st_ctime_ns - written_ns) <= _WRITING_NS_MAX
