@@ -36,10 +36,7 @@ SETTLE_SECONDS_MAX = 2.0  # what a caller that is cancelled still waits for what
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One HTTP request, before any socket: `path` starts at the server's root; path and query are quoted.
-
-    One that `only_asks` changes nothing, by whatever method it is sent.
-    """
+    """One HTTP request, before any socket: `path` starts at the server's root; path and query are quoted."""
 
     method: str
     path: str
@@ -47,7 +44,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
     body: bytes = b""
     timeout_seconds: float = 10.0
-    only_asks: bool = False
+    only_asks: bool = False  # changes nothing, by whatever method it is sent
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
