@@ -34,16 +34,16 @@ def _refused(error: BaseException, url: str) -> str | None:
             turn_off = "make default_transaction_read_only off for it, or name the primary"
             return f"the database {where} is read-only; {turn_off}"
         case asyncpg.TargetServerAttributeNotMatched():
-            return f"PostgreSQL at {where} is a standby in recovery, which is read-only; name the primary"
+            return f"PostgreSQL ({where}) is a standby in recovery, which is read-only; name the primary"
         case asyncpg.InvalidCatalogNameError():
             name = where.partition(" at ")[0]
             return f"there is no database {where}; make it with `createdb {name}`, or check the URL"
         case asyncpg.InvalidPasswordError():
-            return f"PostgreSQL at {where} does not accept the password of {user}; check it in the URL or PGPASSWORD"
+            return f"PostgreSQL ({where}) does not accept the password of {user}; check it in the URL or PGPASSWORD"
         case asyncpg.InvalidAuthorizationSpecificationError() if _TLS_WANTED in str(error):
-            return f"PostgreSQL at {where} lets {user} in with TLS only; add ?sslmode=require to the URL"
+            return f"PostgreSQL ({where}) lets {user} in with TLS only; add ?sslmode=require to the URL"
         case asyncpg.InvalidAuthorizationSpecificationError():
-            return f"PostgreSQL at {where} does not let {user} in ({error}); check the user in the URL and pg_hba.conf"
+            return f"PostgreSQL ({where}) does not let {user} in ({error}); check the user in the URL and pg_hba.conf"
         case asyncpg.InsufficientPrivilegeError():
             return f"{user} may not do this in {where} ({error}); give them the right to"
         case asyncpg.InvalidSchemaNameError():
@@ -64,7 +64,7 @@ def _unreachable(error: BaseException, url: str) -> str | None:
             return f"TLS with PostgreSQL at {where} fails ({error}); check the port and ?sslmode= in the URL"
         case ConnectionError() if _TLS_REFUSED in str(error):
             without = "use ?sslmode=disable, or turn TLS on there"
-            return f"PostgreSQL at {where} speaks no TLS, and the URL asks for it; {without}"
+            return f"PostgreSQL ({where}) speaks no TLS, and the URL asks for it; {without}"
         case ConnectionRefusedError():
             return f"nothing listens for PostgreSQL at {where}; start it, or check host and port in the URL"
         case OSError() if "Connect call failed" in str(error):
