@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from urllib.parse import quote
 
 from interlock.api.app import App
-from interlock.api.assembly import assemble
+from interlock.api.assembly import assemble, assemble_metrics
 from interlock.api.heads import (
     check_framing,
     check_length,
@@ -50,6 +50,7 @@ Message: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Asgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 log = logging.getLogger(__name__)
 
@@ -116,6 +117,20 @@ class InterlockApp:
         """Answer long polls and end streams now: the server is about to stop, and would wait for them."""
         if self._open is not None:
             self._open.service.stop_waiting()
+
+    def metrics(self) -> Asgi:
+        """The figures of every tenant, and nothing else, as an application of their own; it reads no bodies."""
+        if self._open is None:
+            raise RuntimeError(_NOT_OPEN)
+        app = assemble_metrics(self._open.service, self.log)
+
+        async def answer(scope: Scope, _: Receive, send: Send) -> None:
+            response = await app.respond(Request(method=scope["method"], path=scope["path"]))
+            headers = encoded_headers(response.headers)
+            await send({"type": "http.response.start", "status": response.status, "headers": headers})
+            await send({"type": "http.response.body", "body": response.body})
+
+        return answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's lifespan or one request."""

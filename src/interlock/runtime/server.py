@@ -15,7 +15,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,12 +24,12 @@ from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings, HTTP2Settings
 from granian.server.embed import Server
 
-from interlock.api.asgi import InterlockApp, Torn
+from interlock.api.asgi import Asgi, InterlockApp, Torn
 from interlock.api.heads import HEADER_BYTES_MAX
 from interlock.api.logs import Level, taking_standard_logs
 from interlock.runtime.memory import settle_memory
 from interlock.runtime.operating import IssuedKey
-from interlock.runtime.settings import Settings
+from interlock.runtime.settings import BadSetting, Settings, host_and_port
 
 Announce = Callable[[str, IssuedKey | None], None]
 
@@ -54,14 +54,16 @@ def serve(settings: Settings, announce: Announce) -> None:
     Raises what kept the server from starting: a port in use, a store that cannot be opened, a bad policy.
     """
     _allow_files()
-    with _reserved(settings) as settings:
+    with _reserved(settings) as settings, _reserved_for_metrics(settings) as watched:
         if settings.workers > 1:
             asyncio.run(_supervise(settings, announce))
         else:
-            asyncio.run(_serve(settings, announce, _Asked()))
+            asyncio.run(_serve(settings, announce, _Asked(), watched))
 
 
-async def _serve(settings: Settings, announce: Announce, asked: _Asked) -> None:
+async def _serve(
+    settings: Settings, announce: Announce, asked: _Asked, watched: Settings | None = None
+) -> None:
     """One server in this process."""
     app = InterlockApp(settings)
     asked.listen()
@@ -72,13 +74,32 @@ async def _serve(settings: Settings, announce: Announce, asked: _Asked) -> None:
             await _until_listening(settings, serving)
             announce(_address(settings), admin)
             settle_memory()
-            await _first_of(serving, asyncio.create_task(asked.to_stop.wait()))
+            async with _watched(app, watched):
+                await _first_of(serving, asyncio.create_task(asked.to_stop.wait()))
             app.stop_waiting()
             server.stop()
             await asked.unless_hurried(serving, settings.drain_seconds)
 
 
-def granian(app: InterlockApp, settings: Settings) -> Server:
+@contextlib.asynccontextmanager
+async def _watched(app: InterlockApp, settings: Settings | None) -> AsyncGenerator[None]:
+    """Show the figures of all tenants on an address of their own, if there is one."""
+    if settings is None:
+        yield
+        return
+    server = granian(app.metrics(), settings)
+    serving = asyncio.create_task(server.serve())
+    await _until_listening(settings, serving)
+    app.log.event("info", "metrics_listening", address=_address(settings))
+    try:
+        yield
+    finally:
+        server.stop()
+        await asyncio.wait({serving}, timeout=_CLOSING_SECONDS)
+        serving.cancel()  # If it is done, that does nothing.
+
+
+def granian(app: Asgi, settings: Settings) -> Server:
     """The server with the limits that are its to keep."""
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
@@ -157,6 +178,25 @@ def _reserved(settings: Settings) -> Generator[Settings]:
         else:
             held.close()
         yield msgspec.structs.replace(settings, port=port)
+
+
+@contextlib.contextmanager
+def _reserved_for_metrics(settings: Settings) -> Generator[Settings | None]:
+    """The same for the address of the metrics, if there is one: how the server there listens."""
+    address = host_and_port(settings.metrics_address)
+    if address is None:
+        yield None
+        return
+    host, port = address
+    with contextlib.ExitStack() as stack:
+        wanted = Settings(host=host, port=port, idle_seconds=settings.idle_seconds)
+        try:
+            reserved = stack.enter_context(_reserved(wanted))
+        except OSError as error:
+            why = (error.strerror or str(error)).partition(" (")[0]
+            wrong = f"cannot listen on the metrics_address {settings.metrics_address}: {why}; choose another"
+            raise BadSetting(wrong) from error
+        yield reserved
 
 
 def _free_socket_file(path: Path) -> None:

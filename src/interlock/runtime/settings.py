@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from interlock.kernel.kernel import KernelLimits
-from interlock.runtime.places import EMBEDDED_STORE
+from interlock.runtime.places import EMBEDDED_STORE, embedded_store
 
 if TYPE_CHECKING:
     from interlock.jobs.leasing import Backoff
@@ -46,6 +46,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         bool, msgspec.Meta(description="speak HTTP/2 too; a client that never speaks is then not cut off")
     ] = False
     workers: Annotated[int, msgspec.Meta(description="server processes; more than 1 on PostgreSQL only")] = 1
+    metrics_address: Annotated[
+        str,
+        msgspec.Meta(
+            description="HOST:PORT that shows /metrics with its tenants to whoever reaches it, without a key"
+        ),
+    ] = ""
     store: Annotated[str, msgspec.Meta(description="sqlite:///path, postgresql://… or memory:")] = (
         EMBEDDED_STORE
     )
@@ -186,6 +192,7 @@ def settings_from(
             values[name] = given[name]
         elif environ.get(variable):
             values[name] = environ[variable]
+    values.setdefault("store", embedded_store())
     try:
         settings = msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
@@ -278,6 +285,18 @@ def _listening_mistakes(values: Mapping[str, Any]) -> Iterator[str]:
         yield "workers must be 1 on SQLite and in memory, where one process decides; use PostgreSQL for more"
     elif values["workers"] > 1 and values["uds"]:
         yield "workers must be 1 on a Unix socket, which one process listens on; use host and port for more"
+    if values["metrics_address"] and host_and_port(values["metrics_address"]) is None:
+        yield "metrics_address must be HOST:PORT, like 127.0.0.1:9700"
+    elif values["metrics_address"] and values["workers"] > 1:
+        yield "metrics_address shows the figures of one process, so workers must be 1; start several servers instead"
+
+
+def host_and_port(address: str) -> tuple[str, int] | None:
+    """The two parts of `HOST:PORT` or `[HOST]:PORT`; None for anything else."""
+    host, _, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535
+    return (host, int(port)) if host and is_port else None
 
 
 def _are_networks(text: str) -> bool:
