@@ -5,6 +5,7 @@ Every row holds embedded and through a server, on SQLite and on PostgreSQL, for 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +30,8 @@ from interlock import (
     NotDone,
     Rejected,
     Unknown,
+    Work,
+    Worker,
 )
 from interlock.sdk.shared_work import Effect
 from tests.harness.server import InterlockServer
@@ -421,43 +424,56 @@ def test_nobody_else_may_claim_begin_or_settle_the_call(place: Place) -> None:
 
 
 def test_a_worker_of_the_same_topic_is_offered_none_of_fifty_calls(place: Place) -> None:
-    offered: list[str] = []
-    key = (
-        place.person.call(
-            "POST", "principals", "drudge", "keys", body={"kind": "worker", "roles": ["work", "submit"]}
-        )["key"]
-        if place.person is not place.il and place.il.store is None
-        else None
-    )
-    client = Interlock(place.il.url, key) if key else Interlock(store=place.il.store)
-    stop = threading.Event()
-
-    def drudge() -> None:
-        while not stop.is_set():
-            for job in client.claim_jobs(["pay", "**"], max=10, lease_seconds=30, wait_seconds=1):
-                offered.append(job.id)
-                client.complete(job.id, job.fence)
-
-    worker = threading.Thread(target=drudge)
-    worker.start()
-    bank = Bank()
-    try:
+    given: list[str] = []
+    with _client_of_a_worker(place) as client, _working(client, given):
         for number in range(50):
-            # Some finish, some did nothing, some are in doubt and put back by a person.
-            bank.raises = (None, NotDone("no"), ValueError("half way"))[number % 3]
-            pay = payer(place.il, bank)
-            if bank.raises is None:
-                pay(f"i-{number}")
-                continue
-            with pytest.raises((NotDone, ValueError)):
-                pay(f"i-{number}")
-            if isinstance(bank.raises, ValueError):
-                job = place.il.jobs(limit=1).items[0]
-                place.person.resolve_effect(f"call:{job.id}", "not_committed", evidence="asked the bank")
+            _call_and_leave_it(place, f"i-{number}", number % 5)
         ordinary = place.il.submit("pay", {"invoice": "for a worker"})
-        assert place.il.wait(ordinary.id, timeout=60).state == "SUCCEEDED"
+        assert place.il.wait(ordinary.id, timeout=120).state == "SUCCEEDED"
+        assert place.il.job(ordinary.id).executor == "worker"
+    assert given == [ordinary.id]
+    assert len(place.il.jobs(limit=100).items) == 51
+
+
+def _call_and_leave_it(place: Place, invoice: str, how: int) -> None:
+    """One call, left in one of the five ways that a worker might mistake for work to do."""
+    bank = Bank()
+    bank.raises = (None, NotDone("no"), ValueError("half way"), ValueError("half way"), ValueError("again"))[how]
+    pay = payer(place.il, bank, repeatable=how == 4)
+    if bank.raises is None:
+        pay(invoice)
+        return
+    with pytest.raises(type(bank.raises)):
+        pay(invoice)
+    job = place.il.jobs(limit=1).items[0]
+    if how == 3:  # a person puts it back: it waits, for its caller
+        place.person.resolve_effect(f"call:{job.id}", "not_committed", evidence="asked the bank")
+    assert place.il.job(job.id).state == ("FAILED" if how == 2 else "PENDING")
+
+
+def _client_of_a_worker(place: Place) -> Interlock:
+    """Of a principal of its own through a server; on a store, of whoever made the calls itself."""
+    if place.il.url is None:
+        return Interlock(store=place.il.store)
+    body = {"kind": "worker", "roles": ["work"]}
+    return Interlock(
+        place.il.url, place.person.call("POST", "principals", "drudge", "keys", body=body)["key"]
+    )
+
+
+@contextlib.contextmanager
+def _working(client: Interlock, given: list[str]) -> Iterator[None]:
+    """A worker of the calls' topic and of every other, beside the block."""
+    worker = Worker(client)
+
+    @worker.handler("pay", "**")
+    def work(work: Work) -> None:
+        given.append(work.job.id)
+
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        yield
     finally:
-        stop.set()
-        worker.join()
-        client.close()
-    assert offered == [ordinary.id]
+        worker.stop()
+        thread.join()

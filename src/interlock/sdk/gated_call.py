@@ -60,7 +60,10 @@ class CurrentCall:
     @property
     def downstream_key(self) -> str:
         """What to pass to the remote side as its idempotency key: the same for every attempt of this call."""
-        return self._held.now.downstream_key
+        key = self._held.now.downstream_key
+        if key is None:  # an empty one would make all calls one call to the remote side
+            raise RuntimeError(f"the service gave job {self._held.now.id} no downstream_key; update the server")
+        return key
 
     @property
     def lost(self) -> bool:
