@@ -34,61 +34,7 @@ from interlock import (
     Worker,
 )
 from interlock.sdk.shared_work import Effect
-from tests.harness.server import InterlockServer
-
-POLICY = """
-version: v1
-default: deny
-rules:
-  - {id: pays, when: {topic: pay}, decision: allow}
-  - {id: asks, when: {topic: ask}, decision: require_human}
-  - {id: hurries, when: {topic: hurry}, decision: require_human, approval: {expires_in: 1s}}
-"""
-
-
-@dataclass
-class Place:
-    """Who calls, and who decides."""
-
-    il: Interlock
-    person: Interlock
-
-
-@pytest.fixture(
-    params=["embedded on SQLite", "embedded on PostgreSQL", "served on SQLite", "served on PostgreSQL"]
-)
-def place(request: pytest.FixtureRequest, serve: Callable[..., InterlockServer]) -> Iterator[Place]:
-    kind, _, engine = str(request.param).partition(" on ")
-    store = request.getfixturevalue("sqlite_url" if engine == "SQLite" else "postgres_url")
-    if kind == "embedded":
-        with Interlock(store=store) as il:
-            il.policy_put(POLICY)
-            issued = il.call(
-                "POST", "principals", "ann", "keys", body={"kind": "person", "roles": ["review"]}
-            )
-            with Interlock(store=store, key=issued["key"]) as person:
-                yield Place(il, person)
-        return
-    server = serve(store)
-    admin = server.create_key("root", roles="admin,review").key
-    agent = server.create_key("payer", kind="agent", roles="submit").key
-    with Interlock(server.url, admin) as person, Interlock(server.url, agent) as il:
-        person.policy_put(POLICY)
-        yield Place(il, person)
-
-
-class Bank:
-    """A remote side that counts."""
-
-    def __init__(self) -> None:
-        self.paid: list[str] = []
-        self.raises: BaseException | None = None
-
-    def transfer(self, invoice: str) -> str:
-        self.paid.append(invoice)
-        if self.raises is not None:
-            raise self.raises
-        return f"receipt for {invoice}"
+from tests.sdk.gate_place import Bank, Place
 
 
 def payer(il: Interlock, bank: Bank, topic: str = "pay", **options: Any) -> Callable[[str], str]:
@@ -438,7 +384,9 @@ def test_a_worker_of_the_same_topic_is_offered_none_of_fifty_calls(place: Place)
 def _call_and_leave_it(place: Place, invoice: str, how: int) -> None:
     """One call, left in one of the five ways that a worker might mistake for work to do."""
     bank = Bank()
-    bank.raises = (None, NotDone("no"), ValueError("half way"), ValueError("half way"), ValueError("again"))[how]
+    bank.raises = (None, NotDone("no"), ValueError("half way"), ValueError("half way"), ValueError("again"))[
+        how
+    ]
     pay = payer(place.il, bank, repeatable=how == 4)
     if bank.raises is None:
         pay(invoice)
