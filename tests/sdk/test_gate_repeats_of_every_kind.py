@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, TypeAlias
 
 import pytest
@@ -28,7 +28,7 @@ from interlock import (
 )
 from tests.sdk.gate_place import Bank, Place
 
-Pay: TypeAlias = Callable[[str], Awaitable[str]]
+Pay: TypeAlias = Callable[[str], Coroutine[Any, Any, str]]
 KINDS = (
     "coroutine",
     "async method",
@@ -38,7 +38,10 @@ KINDS = (
     "method",
     "generator",
 )
-KEY = {"key": lambda invoice: invoice}
+
+
+def _invoice(invoice: str) -> str:
+    return invoice
 
 
 @contextlib.asynccontextmanager
@@ -55,13 +58,13 @@ def payer(
     """A gated function of this kind, called alike."""
     client = il if "blocking" in kind else ail
     if kind.startswith("coroutine"):
-        return _coroutine(client.gate(topic, **KEY, **options), bank)
+        return _coroutine(client.gate(topic, key=_invoice, **options), bank)
     if kind.startswith("async generator"):
-        return _async_generator(client.gate(topic, **KEY, **options), bank)
+        return _async_generator(client.gate(topic, key=_invoice, **options), bank)
     if kind == "async method":
-        return _AsyncAccount(client.gate(topic, **KEY, **options), bank).pay
+        return _AsyncAccount(client.gate(topic, key=_invoice, **options), bank).pay
     plain = _method if kind == "method" else _generator
-    blocking = plain(il.gate(topic, **KEY, **options), bank)
+    blocking = plain(il.gate(topic, key=_invoice, **options), bank)
     return lambda invoice: asyncio.to_thread(blocking, invoice)
 
 
@@ -221,7 +224,7 @@ async def test_a_call_that_is_running_is_busy_or_waited_for(place: Place) -> Non
     async with twin(place.il) as ail:
         begun, go = asyncio.Event(), asyncio.Event()
 
-        @ail.gate("pay", **KEY)
+        @ail.gate("pay", key=_invoice)
         async def pay(invoice: str) -> str:
             begun.set()
             await go.wait()
@@ -301,7 +304,7 @@ async def test_a_coroutine_cancelled_while_it_runs_is_in_doubt(place: Place) -> 
 
 
 def _paying(client: Interlock | AsyncInterlock, bank: Bank, begun: asyncio.Event) -> Pay:
-    @client.gate("pay", **KEY)
+    @client.gate("pay", key=_invoice)
     async def pay(invoice: str) -> str:
         bank.transfer(invoice)
         begun.set()
@@ -316,7 +319,7 @@ async def test_an_async_generator_that_is_left_is_done_and_one_that_raises_betwe
 ) -> None:
     async with twin(place.il) as ail:
 
-        @ail.gate("pay", **KEY)
+        @ail.gate("pay", key=_invoice)
         async def paying(invoice: str) -> AsyncIterator[int]:
             yield 1
             if invoice == "breaks":
@@ -338,7 +341,7 @@ async def test_a_running_call_is_current_in_its_own_task_alone(place: Place) -> 
     async with twin(place.il) as ail:
         met = asyncio.Barrier(2)
 
-        @ail.gate("pay", **KEY)
+        @ail.gate("pay", key=_invoice)
         async def pay(invoice: str) -> tuple[str, bool]:
             call = ail.current()
             await met.wait()
