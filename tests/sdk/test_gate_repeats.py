@@ -257,6 +257,26 @@ def test_a_repeatable_function_runs_again_after_a_crash_but_not_after_it_finishe
     assert place.il.effects().items == ()
 
 
+@pytest.mark.parametrize("repeatable", [False, True])
+def test_a_call_whose_process_vanished_is_busy_until_its_lease_ends_and_then_ambiguous_or_repeated(
+    place: Place, *, repeatable: bool
+) -> None:
+    bank = Bank()
+    asked = place.il.submit("pay", {"invoice": "i-1"}, executor="caller", key="i-1")
+    place.il.claim_job(asked.id, lease_seconds=2, repeatable=repeatable)  # and nothing more is heard of it
+    with pytest.raises(Busy, match="If its process died"):
+        payer(place.il, bank, wait=0)("i-1")
+    again = payer(place.il, bank, wait=60, repeatable=repeatable)
+    if repeatable:
+        assert again("i-1") == "receipt for i-1"
+    else:
+        with pytest.raises(Ambiguous):
+            again("i-1")
+        with pytest.raises(Ambiguous):  # that it may be repeated is for the call that began to say
+            payer(place.il, bank, repeatable=True)("i-1")
+    assert bank.paid == (["i-1"] if repeatable else [])
+
+
 @dataclass(frozen=True)
 class Receipt:
     """What a bank returns."""
