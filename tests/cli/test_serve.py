@@ -208,6 +208,9 @@ def test_a_store_of_a_newer_version_is_refused_in_one_line(terminal: Terminal) -
         ("--log-level", "loud"),
         ("--store", "file.db"),
         ("--lock-busy-status", "500"),
+        ("--metrics-address", "9700"),
+        ("--metrics-address", "127.0.0.1:99999"),
+        ("--metrics-address", "203.0.113.1:9700", "--port", "0", "--store", "memory:"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_wrong_usage(terminal: Terminal, words: Sequence[str]) -> None:

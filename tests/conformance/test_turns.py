@@ -60,7 +60,7 @@ def test_a_process_that_meets_nobody_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     for _ in range(2):
         DirectStore(f"sqlite:///{path}").close()
-    assert {found.name for found in tmp_path.iterdir()} <= {"a.db", "a.db-wal", "a.db-shm"}
+    assert {found.name for found in tmp_path.iterdir()} <= {"a.db", "a.db-mark", "a.db-wal", "a.db-shm"}
 
 
 def test_where_the_file_cannot_be_made_one_sleeps_and_looks(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from interlock.api.codes import codes_with
 from interlock.api.describing import describing
 from interlock.api.http import Request
 from interlock.api.logs import Log
+from interlock.api.metrics import Registry
 from interlock.api.operations import Operation
 from interlock.api.problems import translator
 from interlock.runtime.keyring import Known
@@ -72,4 +73,16 @@ def assemble(service: Service, log: Log, *, who: Authenticate = authenticate) ->
         translate=translator(service.settings.lock_busy_status),
         log=log,
         metrics=service.registry,
+    )
+
+
+def assemble_metrics(service: Service, log: Log) -> App[Known, Service]:
+    """An app for whoever watches the place: the figures of every tenant, and nothing else."""
+    return App(
+        operations=health.WATCHING,
+        services=service,
+        authenticate=authenticate,
+        translate=translator(service.settings.lock_busy_status),
+        log=log,
+        metrics=Registry(),
     )
