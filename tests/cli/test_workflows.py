@@ -20,7 +20,9 @@ STEPS = "steps:\n  - {id: draft, topic: report.draft}\n  - {id: agree, kind: app
 @pytest.fixture
 def store(tmp_path: Path) -> list[str]:
     (tmp_path / "steps.yaml").write_text(STEPS)
-    return ["--store", f"sqlite:///{tmp_path / 'interlock.db'}"]
+    words = ["--store", f"sqlite:///{tmp_path / 'interlock.db'}"]
+    assert main(["init", *words]) == 0
+    return words
 
 
 def test_a_workflow_is_defined_from_a_file_and_shown_and_forgotten(

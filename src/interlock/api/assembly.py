@@ -21,6 +21,7 @@ from interlock.api import (
     permits,
     policy,
     signers,
+    store_check,
     targets,
     webhooks,
     workers,
@@ -58,6 +59,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     *events.OPERATIONS,
     *webhooks.OPERATIONS,
     *health.OPERATIONS,
+    *store_check.OPERATIONS,
 )
 
 Authenticate = Callable[[Request, Service], Awaitable[Known]]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from interlock.kernel.kernel import KernelLimits
-from interlock.runtime.places import EMBEDDED_STORE
+from interlock.runtime.places import EMBEDDED_STORE, embedded_store
 
 if TYPE_CHECKING:
     from interlock.jobs.leasing import Backoff
@@ -149,6 +149,7 @@ def settings_from(environ: dict[str, str] | None = None, **given: object) -> Set
             values[name] = given[name]
         elif environ.get(variable):
             values[name] = environ[variable]
+    values.setdefault("store", embedded_store())
     try:
         settings = msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:

@@ -198,6 +198,15 @@ class Unavailable(InterlockError):
         return self.problem.retry_after_seconds
 
 
+class NoStore(InterlockError):
+    """The embedded store is not there, or what is there is not one of Interlock's. Nothing was made or changed.
+
+    `code` is `no_store` or `not_a_store`.
+    """
+
+    advice = "There is no approval service here; a person has to set one up. Do not go on without it."
+
+
 class Ambiguous(InterlockError):
     """It may have happened and may not have. `key`, passed to the same call again, settles it."""
 
