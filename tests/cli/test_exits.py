@@ -110,22 +110,26 @@ def test_a_service_out_of_reach_ends_with_six_and_asks_whether_it_runs(terminal:
     assert "Is `interlock serve` running" in said.err
 
 
-def test_a_rule_that_cannot_be_evaluated_ends_with_six_and_does_not_blame_the_service(
+def test_a_rule_that_cannot_be_evaluated_denies_and_does_not_blame_the_service(
     house: Terminal,
 ) -> None:
     rule = "{id: a, when: {topic: a}, if: payload.b.c > 1, decision: allow}"
     house("policy", "apply", house.file("broken.yaml", f"version: v1\nrules:\n  - {rule}\n"))
     ended = house("submit", "a", "--patience", "0s")
-    assert ended.code == 6
-    assert "Correct the rule" in ended.err
+    assert ended.code == 3
+    assert "there is no field payload.b; send it, or have the rule test it with has() first" in ended.err
     assert "doctor" not in ended.err
     assert "serve" not in ended.err
 
 
 def test_a_store_that_cannot_be_opened_ends_with_six(terminal: Terminal) -> None:
-    said = terminal("jobs", "--store", "sqlite:////proc/nowhere/interlock.db", "--patience", "0s")
-    assert said.code == 6
-    assert "/proc/nowhere" in said.err
+    for store, told in (
+        ("sqlite:////proc/nowhere/interlock.db", "/proc/nowhere"),
+        ("postgresql://nobody@127.0.0.1:1/x", "nothing listens for PostgreSQL at x at 127.0.0.1:1"),
+    ):
+        said = terminal("init", "--store", store)
+        assert said.code == 6
+        assert told in said.err
 
 
 def test_why_a_command_takes_a_while_is_said_once(terminal: Terminal) -> None:
@@ -169,6 +173,8 @@ def test_every_outcome_of_the_sdk_has_an_exit_code_of_its_class() -> None:
         if kind is outcomes.StillPending:
             outcome = outcomes.StillPending("job_1", state="APPROVAL", resume="")
             assert exit_of(outcome) is Exit.WAITING
+        elif kind is outcomes.AlreadyDone:
+            assert exit_of(outcomes.AlreadyDone("job_1", "pay", None)) is Exit.ERROR
         else:
             assert exit_of(kind(problem)) is expected.get(kind, Exit.ERROR)
 

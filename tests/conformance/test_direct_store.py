@@ -55,7 +55,7 @@ def count(path: Path) -> int:
 
 def test_an_older_file_is_brought_to_the_current_schema_before_anything_is_decided(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
-    database = connect_durably(path)
+    database = connect(str(path))
     for migration in migrations("sqlite")[:-1]:
         database.execute(migration.sql)
         database.execute(f"PRAGMA user_version = {migration.number}")

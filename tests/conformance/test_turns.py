@@ -14,13 +14,19 @@ import pytest
 from interlock.runtime.direct import DirectStore
 from interlock.store import beside
 from interlock.store.beside import Beside
-from interlock.store.sqlite_driver import BUSY, connect_durably, try_to_begin
+from interlock.store.sqlite_driver import BUSY, Database, connect_durably, try_to_begin
+from interlock.store.sqlite_making import make_private
 from interlock.store.turns import Turns
 from interlock.store.writer_lock import WriterLock
 from tests.conformance.places import open_files_at
 
 PATIENCE = 30  # a hang guard
 FOR_EVER = 10 * PATIENCE
+
+
+def opened(path: Path) -> Database:
+    make_private(path)
+    return connect_durably(path)
 
 
 def asleep(work: Callable[[], None]) -> threading.Thread:
@@ -113,7 +119,7 @@ def test_the_lock_changes_hands_with_the_hint_and_without(
     writers = [asleep(lambda store=store: write(store)) for store in stores]
     for writer in writers:
         writer.join(PATIENCE)
-    database = connect_durably(tmp_path / "a.db")
+    database = opened(tmp_path / "a.db")
     written = database.execute("SELECT count(*) FROM grants").get
     database.close()
     for store in stores:
@@ -138,7 +144,7 @@ class Recorder:
 
 
 def test_the_lock_is_asked_for_without_waiting_in_sqlite_and_reads_may_wait_again(tmp_path: Path) -> None:
-    holder = connect_durably(tmp_path / "a.db")
+    holder = opened(tmp_path / "a.db")
     try_to_begin(holder)
     other = Recorder(connect_durably(tmp_path / "a.db"))
     with pytest.raises(BUSY):
@@ -156,7 +162,7 @@ def test_the_hint_is_looked_at_before_the_lock_is_asked_for_again(
     order: list[str] = []
     monkeypatch.setattr(Turns, "seen", lambda _: order.append("look"))
     monkeypatch.setattr(WriterLock, "_has_begun", lambda _: order.append("ask"))
-    database = connect_durably(tmp_path / "interlock.db")
+    database = opened(tmp_path / "interlock.db")
     tries = WriterLock(database, tmp_path / "interlock.db").tries(60.0)
     next(tries)
     next(tries)

@@ -22,6 +22,7 @@ class Story:
     def tell(self) -> list[str]:
         self._jobs()
         self._work()
+        self._gated_calls()
         self._grants()
         self._effects()
         self._targets()
@@ -70,6 +71,15 @@ class Story:
             self._call("jobs", held.id, how, fence=held.fence + 1, **with_what)
             self._call("jobs", held.id, how, fence=held.fence, **with_what)
             self._call("jobs", held.id, "retry", reason="once more")
+
+    def _gated_calls(self) -> None:
+        for outcome in ("committed", "not_committed"):
+            job = self._call("jobs", topic="read.call", payload={"ends": outcome}, executor="caller")
+            held = self._il.claim_job(job["id"])
+            self._call("jobs", held.id, "reconcile", outcome=outcome, evidence="too early")
+            self._call("jobs", held.id, "fail", fence=held.fence, error="broke", retryable=False)
+            self._call("jobs", held.id, "retry", reason="once more")
+            self._call("jobs", held.id, "reconcile", outcome=outcome, evidence="the bank says so", result=5)
 
     def _grants(self) -> None:
         grant = self._call("grants", task="deploy", pins={"repo": "billing"}, uses=2)

@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from interlock.api.http import Request
+from interlock.codec.visible import is_visible, spelled_out
 
 Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 Form: TypeAlias = Literal["json", "text"]
@@ -48,6 +49,7 @@ class RequestLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     tenant: str | None = None
     principal: str | None = None
     code: str | None = None
+    client: str | None = None
 
 
 Line: TypeAlias = RequestLine | dict[str, object]
@@ -75,6 +77,7 @@ class Log:
         tenant: str | None = None,
         principal: str | None = None,
         code: str | None = None,
+        client: str | None = None,
     ) -> None:
         """Tell of one request that was answered."""
         level: Level = "info" if status < 500 else "error" if status == 500 else "warning"
@@ -92,6 +95,7 @@ class Log:
             tenant=tenant,
             principal=principal,
             code=code,
+            client=client,
         )
         self._write(self._spell(line) + "\n")
 
@@ -157,7 +161,7 @@ def _write_to_stderr(line: str) -> None:
 
 
 def _as_json(line: Line) -> str:
-    return _encode(line).decode()
+    return spelled_out(_encode(line).decode())
 
 
 def _as_text(line: Line) -> str:
@@ -166,14 +170,18 @@ def _as_text(line: Line) -> str:
     level, event = str(rest.pop("level")), str(rest.pop("event"))
     if event == "request":
         event = "{method} {route} {status} {duration_ms}ms".format_map(rest)
-        rest = {name: rest[name] for name in ("code", "tenant", "principal", "request_id") if name in rest}
+        rest = {
+            name: rest[name]
+            for name in ("code", "tenant", "principal", "client", "request_id")
+            if name in rest
+        }
     tail = " ".join(f"{name}={_flat(value)}" for name, value in rest.items())
     return f"{clock} {level:<7} {_flat(event)} {tail}".rstrip()
 
 
 def _flat(value: object) -> str:
     text = value if isinstance(value, str) else _encode(value).decode()
-    return text if text.isprintable() else repr(text)
+    return text if is_visible(text) else spelled_out(repr(text))
 
 
 def _described(error: BaseException, said: str) -> Iterator[dict[str, object]]:

@@ -43,6 +43,7 @@ class Batch:
         self.early: list[Pending] = []
         self.blocked: list[Pending] = []
         self.wakes: frozenset[str] = frozenset()
+        self.wrote = False
         self._requests = requests
         self._compute = compute
         self._guests: list[Pending] = []
@@ -94,7 +95,7 @@ class Batch:
         if self._guests:
             self._forget(self._guests)
         changes = world.changes()
-        self.wakes = changes.wakes
+        self.wakes, self.wrote = changes.wakes, bool(changes)
         return changes
 
     def transaction(self, acquire_seconds: float) -> Transaction:

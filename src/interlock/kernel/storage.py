@@ -87,6 +87,10 @@ class StoreDown(Exception):
         self.retry_after_seconds = retry_after_seconds
 
 
+class StoreUnwritable(StoreDown):
+    """The store answers and takes no writes: its disk is full, or it is read-only. Nothing was written."""
+
+
 class CommitUnknown(Exception):
     """COMMIT was sent and its answer did not come back; `committed` can settle whether it happened."""
 

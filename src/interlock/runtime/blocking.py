@@ -31,19 +31,22 @@ _SETTLE_SECONDS = 2.0
 def file_of(store_url: str, *, opening_seconds: float, copies_beside: bool = False) -> BlockingSqlite | None:
     """The store's file, if it is one and its schema needs no work; None leaves the store to a kernel.
 
-    `LockTimeout` if another process has the file to itself for too long.
+    `LockTimeout` if another process has the file to itself for too long; `NotAStore` if it is somebody else's.
     """
     path = Path(store_url.removeprefix(FILE))
     if not store_url.startswith(FILE) or not path.exists():
         return None
+    from interlock.store.place import holds_store
     from interlock.store.sqlite_blocking import BlockingSqlite
     from interlock.store.sqlite_driver import BUSY, FAILED
 
     try:
+        if not holds_store(path, patience_seconds=opening_seconds):
+            return None
         file = BlockingSqlite(path, copies_beside=copies_beside, opening_seconds=opening_seconds)
     except BUSY as busy:
         raise LockTimeout("another process has the database file to itself") from busy
-    except FAILED:
+    except (FAILED, OSError):
         return None
     is_current = False
     try:

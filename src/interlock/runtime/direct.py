@@ -17,7 +17,7 @@ from interlock.kernel.command import Command
 from interlock.kernel.refusal import LockBusy
 from interlock.kernel.storage import LockTimeout, StoreDown, WriteConflict
 from interlock.runtime import blocking
-from interlock.runtime.places import EMBEDDED_STORE
+from interlock.runtime.places import embedded_store, store_named
 
 if TYPE_CHECKING:
     from interlock.runtime.patient import PatientStore
@@ -31,8 +31,11 @@ TENANT = "default"
 class DirectStore:
     """Runs commands one at a time, as the embedded store's own user. Blocking."""
 
-    def __init__(self, store_url: str | None = None, *, acquire_seconds: float = 2.0) -> None:
-        self._url = store_url or os.environ.get("INTERLOCK_STORE") or EMBEDDED_STORE
+    def __init__(
+        self, store_url: str | None = None, *, acquire_seconds: float = 2.0, makes_store: bool = True
+    ) -> None:
+        self._url = store_named(store_url) or embedded_store()
+        self._makes_store = makes_store
         self._acquire_seconds = max(acquire_seconds, 0.1)
         self._patient: PatientStore | None = None
         self._turn = threading.Lock()
@@ -73,7 +76,9 @@ class DirectStore:
         if self._patient is None:
             from interlock.runtime.patient import PatientStore
 
-            self._patient = PatientStore(self._url, acquire_seconds=self._acquire_seconds)
+            self._patient = PatientStore(
+                self._url, acquire_seconds=self._acquire_seconds, makes=self._makes_store
+            )
         return self._patient
 
 

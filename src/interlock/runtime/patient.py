@@ -19,9 +19,9 @@ _ANSWER_SECONDS = 10.0
 class PatientStore:
     """A store of any kind, opened and brought to the current schema, and a kernel on it. Blocking."""
 
-    def __init__(self, url: str, *, acquire_seconds: float) -> None:
+    def __init__(self, url: str, *, acquire_seconds: float, makes: bool = True) -> None:
         self._loop = asyncio.new_event_loop()
-        self._store = store_for(url, lanes=1, opening_seconds=acquire_seconds)
+        self._store = store_for(url, lanes=1, opening_seconds=acquire_seconds, makes=makes)
         limits = KernelLimits(
             acquire_seconds=acquire_seconds, answer_seconds=max(_ANSWER_SECONDS, acquire_seconds)
         )

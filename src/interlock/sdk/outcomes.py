@@ -95,7 +95,7 @@ class NotFound(InterlockError):
 
 
 class Denied(InterlockError):
-    """Policy says no. `rule` names the rule; the job is kept as `DENIED`."""
+    """Policy says no, or cannot be asked about this request. `rule` names the rule; the job is kept as `DENIED`."""
 
     advice = "Do not try again or look for another way to do it; tell the person you work for."
 
@@ -103,6 +103,16 @@ class Denied(InterlockError):
     def rule(self) -> str | None:
         """The id of the rule that decided."""
         return self.problem.text("rule")
+
+    @property
+    def expression(self) -> str | None:
+        """The rule's expression, if it could not be answered about this request."""
+        return self.problem.text("expression")
+
+    @property
+    def field(self) -> str | None:
+        """What the expression could not read, if that is known."""
+        return self.problem.text("field")
 
 
 class Rejected(InterlockError):
@@ -188,6 +198,15 @@ class Unavailable(InterlockError):
         return self.problem.retry_after_seconds
 
 
+class NoStore(InterlockError):
+    """The embedded store is not there, or what is there is not one of Interlock's. Nothing was made or changed.
+
+    `code` is `no_store` or `not_a_store`.
+    """
+
+    advice = "There is no approval service here; a person has to set one up. Do not go on without it."
+
+
 class Ambiguous(InterlockError):
     """It may have happened and may not have. `key`, passed to the same call again, settles it."""
 
@@ -201,17 +220,19 @@ class Ambiguous(InterlockError):
 class AlreadyDone(InterlockError):
     """The call was made before and finished, but what it returned could not be kept, so it cannot be returned again.
 
-    `result_text` is the beginning of its text.
+    `result_text` is the beginning of its text; None if it was never recorded or does not fit the return annotation.
     """
 
     advice = "It is done. Do not repeat it; go on as if it had succeeded."
 
     def __init__(self, job_id: str, topic: str, result_text: str | None) -> None:
         self.result_text = result_text
-        detail = (
-            f"this call of {topic} finished before (job {job_id}), and what it returned is not JSON, "
-            "so it cannot be returned again"
+        why = (
+            "nobody recorded what it returned, or it does not fit the return annotation"
+            if result_text is None
+            else "what it returned is not JSON; result_text has the beginning of it"
         )
+        detail = f"this call of {topic} finished before (job {job_id}) and is not run again: {why}"
         super().__init__(
             Problem(
                 status=409,

@@ -24,11 +24,23 @@ class SchemaTooNew(Exception):
     """The store was written by a newer Interlock; upgrade this one instead of guessing."""
 
 
+class StoreMissing(Exception):
+    """There is no store at the place, and none may be made there now. Nothing was made."""
+
+
+class NotAStore(Exception):
+    """What is at the place belongs to something else; it was left as it was."""
+
+
 class Store(BatchStore, Protocol):
     """A place where records live."""
 
     async def open(self) -> None:
-        """Connect, and bring the schema up to date; refuse a schema newer than this program."""
+        """Connect, and bring the schema up to date; refuse a schema newer than this program.
+
+        `StoreMissing` if there is none and this one was not told to make it; `NotAStore` if the place is somebody
+        else's.
+        """
         ...
 
     async def get(self, kind: Kind[R], tenant: str, record_id: str) -> R | None:

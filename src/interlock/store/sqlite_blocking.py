@@ -16,6 +16,7 @@ from interlock.store.beside import file_at
 from interlock.store.clock import Clock, utc_now
 from interlock.store.migrations import newest
 from interlock.store.sqlite_batch import SqliteBatches, select
+from interlock.store.sqlite_causes import down
 from interlock.store.sqlite_checkpoints import Checkpoints
 from interlock.store.sqlite_driver import (
     CLOSED,
@@ -47,6 +48,7 @@ class BlockingSqlite:
         copies_beside: bool = False,
         opening_seconds: float = OPENING_SECONDS,
     ) -> None:
+        self._path = path
         self._checkpoints = Checkpoints(path) if copies_beside else None
         file = file_at(path)
         self._database = connect_durably(path, opening_seconds)
@@ -61,7 +63,7 @@ class BlockingSqlite:
 
     def is_current(self) -> bool:
         """Whether the file has the schema that this program knows."""
-        with reading():
+        with reading(self._path):
             return schema_of(self._database) == newest("sqlite")
 
     def transact(self, transaction: Transaction) -> None:
@@ -80,12 +82,12 @@ class BlockingSqlite:
         try:
             self._commit()
         except CommitUnknown as error:
-            raise StoreDown(f"the database file does not take writes: {error}") from error
+            raise StoreDown(f"the database file {self._path} does not take writes: {error}") from error
         return not never
 
     def get(self, kind: Kind[R], tenant: str, record_id: str) -> R | None:
         """One record as last committed."""
-        with reading():
+        with reading(self._path):
             return select(self._database.cursor(), kind.key(tenant, record_id))
 
     def close(self) -> None:
@@ -115,7 +117,7 @@ class BlockingSqlite:
             self._database.execute("COMMIT")
         except FULL as error:
             # No room for the frame that makes a commit, so there is none.
-            raise StoreDown("the disk is full; make room") from error
+            raise down(error, self._path) from error
         except CLOSED as error:
             raise StoreDown("the file was closed before COMMIT") from error
         except Exception as error:

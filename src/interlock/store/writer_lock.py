@@ -116,7 +116,7 @@ class WriterLock:
 
     def _ask(self, company: Company) -> bool:
         """Whether somebody else is asked to decide it."""
-        with reading():
+        with reading(self._path):
             request = company.request(self._find)
         return request is not None and self._asking.ask(request)
 
@@ -128,7 +128,7 @@ class WriterLock:
                 heard = asking.heard()
                 try:
                     if asking.is_told():
-                        with reading():
+                        with reading(self._path):
                             return company.is_answered(self._find)
                     if self._has_begun():
                         return True
@@ -167,7 +167,9 @@ class WriterLock:
         except BUSY:
             return False
         except BROKEN as error:
-            raise StoreDown(f"the database file does not answer: {error}") from error
+            from interlock.store.sqlite_causes import down
+
+            raise down(error, self._path) from error
         try:
             self.expect_same_file()
         except StoreDown:
@@ -188,7 +190,7 @@ class WriterLock:
             self._in_a_row = self._in_a_row + 1 if self._woke_one else 0
             return self._in_a_row % _TURNS_IN_A_ROW == _TURNS_IN_A_ROW - 1
         now = time.monotonic()
-        with reading():
+        with reading(self._path):
             version = self._database.execute("PRAGMA data_version").get
         if self._seen_version not in (None, version):
             self._company_until = now + _COMPANY_SECONDS
