@@ -11,7 +11,7 @@ import msgspec
 
 from interlock.kernel.computation import Computation, NotComputed, TooLong, compute_here
 from interlock.kernel.refusal import Fault
-from interlock.policy.expressions import ExpressionFailed
+from interlock.policy.expressions import OverBudget
 from interlock.policy.judging import TOO_LONG
 from interlock.runtime.compute_pool import ComputePool, TookTooLong
 
@@ -80,7 +80,7 @@ class Judgements:
         except Fault:
             raise
         except TookTooLong:
-            too_long = ExpressionFailed(rule="policy", expression="", why=TOO_LONG)
+            too_long = OverBudget(rule="policy", expression="", why=TOO_LONG)
             self._remember(key, _Outcome(error=too_long))
         except Exception as error:  # noqa: BLE001 - it is what the decision would have met
             self._remember(key, _Outcome(error=error))
