@@ -75,7 +75,8 @@ async def test_records_of_an_older_schema_are_still_there_after_migrating(
     await reopened(empty_place)
     body = msgspec.json.encode(Counter(tenant=TENANT, id="a", version=1, count=7)).decode()
     await empty_place.rows(
-        f"INSERT INTO {COUNTERS.table} (tenant, id, version, body, kind) VALUES ('{TENANT}', 'a', 1, '{body}', 'counter')"
+        f"INSERT INTO {COUNTERS.table} (tenant, id, version, body, kind) "
+        f"VALUES ('{TENANT}', 'a', 1, '{body}', 'counter')"
     )
     program_knows(lambda every: every)
     async with serving(empty_place.store()) as server:

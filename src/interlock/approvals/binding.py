@@ -37,11 +37,11 @@ def check_seen(job: Job, seen_hash: str | None) -> None:
 
 
 def check_said(job: Job, approval: Approval, seen_hash: str | None) -> None:
-    """As `check_seen`; and once it was another request, or where the rule says so, they must say what they saw."""
+    """As `check_seen`; and once it was edited, or where the rule says so, they must say which version they saw."""
     check_seen(job, seen_hash)
     if seen_hash is not None:
         return
-    if any(old.job_hash != job.job_hash for old in job.revisions):
+    if any(bytes(old.action.payload) != bytes(job.action.payload) for old in job.revisions):
         raise HashMismatch(job.id, job.state.value, job.job_hash, changes_since(job, None), is_missing=True)
     if approval.requirement.require_hash:
         raise HashMismatch(job.id, job.state.value, job.job_hash, is_missing=True)

@@ -119,8 +119,10 @@ async def _ask_again(actors: Actors) -> None:
     for path, by, body in (
         ("refresh", actors.ada, {}),
         ("edit", actors.bot, edit),
-        ("approve", actors.bob, {}),
+        ("approve", actors.bob, {"job_hash": ""}),
     ):
+        if "job_hash" in body:
+            body["job_hash"] = (await actors.stage.job(asked))["job_hash"]
         seen = await actors.post(f"approvals/{asked}/{path}", by, body)
         assert seen.status == 200, seen.document
     late = await actors.post(f"approvals/{asked}/reject", actors.ada, {"reason": "late"})
