@@ -19,8 +19,8 @@ from interlock.outbox.model import EVENTS
 from interlock.runtime.direct import TENANT, local_user
 from interlock.store import statements
 from interlock.store.named_sql import named_sql
-from interlock.store.sqlite_driver import connect_durably
-from interlock.store.writer_lock import WriterLock
+from interlock.store.sqlite.driver import connect_durably
+from interlock.store.sqlite.write_lock import WriterLock
 
 _NEWEST = "SELECT at FROM batches ORDER BY seq DESC LIMIT 1"
 _BATCH = "INSERT INTO batches (id, at, abandoned) VALUES (?, ?, 0)"

@@ -30,7 +30,7 @@ from interlock.grants.model import GRANT_USES, GRANTS, Grant, GrantUse
 from interlock.grants.rules import IssueGrant
 from interlock.kernel.ids import new_id
 from interlock.runtime.direct import DirectStore
-from interlock.store.sqlite_driver import connect
+from interlock.store.sqlite.driver import connect
 from interlock.store.statements import insert_one
 from tests.harness.server import InterlockServer, clean_env
 

@@ -20,11 +20,11 @@ from interlock.kernel.ids import new_id
 from interlock.kernel.pending import Pending
 from interlock.runtime.direct import DirectStore
 from interlock.runtime.requests import REQUESTS
-from interlock.store import sqlite_guests
 from interlock.store.asking import Asking
 from interlock.store.beside import Beside
+from interlock.store.sqlite import guests as sqlite_guests
+from interlock.store.sqlite.driver import connect
 from interlock.store.sqlite_blocking import BlockingSqlite
-from interlock.store.sqlite_driver import connect
 from interlock.store.turns import Turns
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from interlock.store import aside
-from interlock.store.aside import Aside
+from interlock.store.sqlite import commit_thread as aside
+from interlock.store.sqlite.commit_thread import Aside
 
 HANG_SECONDS = 20
 

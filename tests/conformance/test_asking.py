@@ -17,11 +17,11 @@ from interlock.kernel.pending import Pending
 from interlock.kernel.refusal import LockBusy, OutcomeUnknown
 from interlock.kernel.world import World
 from interlock.runtime.requests import REQUESTS
-from interlock.store import writer_lock
 from interlock.store.asking import Asking
 from interlock.store.beside import Beside
+from interlock.store.sqlite import write_lock as writer_lock
+from interlock.store.sqlite.guests import GuestsFailed
 from interlock.store.sqlite_blocking import BlockingSqlite
-from interlock.store.sqlite_guests import GuestsFailed
 from interlock.store.turns import Turns
 from tests.conformance.asking import PATIENCE, SPENT, WON, Scene, won
 

@@ -19,7 +19,7 @@ from interlock.runtime.requests import REQUESTS
 from interlock.runtime.service import Service, open_service
 from interlock.runtime.settings import settings_from
 from interlock.store.sqlite import SqliteStore
-from interlock.store.sqlite_driver import connect
+from interlock.store.sqlite.driver import connect
 from tests.conformance.asking import PATIENCE, SPENT, WON, Scene
 
 

@@ -21,8 +21,8 @@ from interlock.kernel.refusal import LockBusy, OutcomeUnknown
 from interlock.kernel.storage import CommitUnknown, StoreDown, Transaction
 from interlock.runtime.direct import DirectStore
 from interlock.store.migrations import migrations, newest
+from interlock.store.sqlite.driver import connect, connect_durably
 from interlock.store.sqlite_blocking import BlockingSqlite
-from interlock.store.sqlite_driver import connect, connect_durably
 from tests.conformance.test_sqlite_file import FailingCommit
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.store import forking, sqlite_checkpoints
+from interlock.store.sqlite import fork_guard as forking
+from interlock.store.sqlite import wal_checkpoint as sqlite_checkpoints
 from tests.conformance.places import Server, SqlitePlace, open_files_at, serving
 from tests.kernel.counters import TENANT, Raise
 

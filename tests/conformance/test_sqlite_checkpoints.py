@@ -14,9 +14,9 @@ from typing import Any
 import apsw
 import pytest
 
-from interlock.store import sqlite_checkpoints
 from interlock.store.sqlite import SqliteStore
-from interlock.store.sqlite_driver import copy_back
+from interlock.store.sqlite import wal_checkpoint as sqlite_checkpoints
+from interlock.store.sqlite.driver import copy_back
 from tests.conformance.places import SqlitePlace, serving
 from tests.kernel.counters import Raise
 

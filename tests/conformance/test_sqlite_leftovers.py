@@ -12,7 +12,7 @@ from interlock.kernel.record import NOTHING
 from interlock.kernel.refusal import StoreUnavailable
 from interlock.kernel.storage import Loaded, Transaction
 from interlock.kernel.world import Changes
-from interlock.store import writer_lock
+from interlock.store.sqlite import write_lock as writer_lock
 from tests.conformance.places import SqlitePlace, open_files_at, serving
 from tests.kernel.counters import TENANT, Look, Raise
 

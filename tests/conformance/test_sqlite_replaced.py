@@ -9,10 +9,11 @@ import pytest
 from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.refusal import StoreUnavailable
 from interlock.kernel.storage import StoreDown
-from interlock.store import sqlite, sqlite_blocking
+from interlock.store import sqlite_blocking
 from interlock.store.asking import Asking
 from interlock.store.beside import Beside
-from interlock.store.sqlite_driver import Database, connect_durably
+from interlock.store.sqlite import store as sqlite
+from interlock.store.sqlite.driver import Database, connect_durably
 from interlock.store.turns import Turns
 from tests.conformance.places import SqlitePlace, serving
 from tests.kernel.counters import Raise

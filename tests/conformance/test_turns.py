@@ -14,9 +14,9 @@ import pytest
 from interlock.runtime.direct import DirectStore
 from interlock.store import beside
 from interlock.store.beside import Beside
-from interlock.store.sqlite_driver import BUSY, connect_durably, try_to_begin
+from interlock.store.sqlite.driver import BUSY, connect_durably, try_to_begin
+from interlock.store.sqlite.write_lock import WriterLock
 from interlock.store.turns import Turns
-from interlock.store.writer_lock import WriterLock
 from tests.conformance.places import open_files_at
 
 PATIENCE = 30  # a hang guard

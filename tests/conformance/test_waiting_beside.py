@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from interlock.kernel.kernel import KernelLimits
-from interlock.store import writer_lock
 from interlock.store.sqlite import SqliteStore
-from interlock.store.sqlite_driver import Database, try_to_begin
+from interlock.store.sqlite import write_lock as writer_lock
+from interlock.store.sqlite.driver import Database, try_to_begin
 from tests.conformance.places import Server, SqlitePlace, serving
 from tests.kernel.counters import Raise
 

@@ -15,8 +15,8 @@ import pytest
 
 from interlock import NO_RETRIES, Interlock
 from interlock.runtime import lone_calls
+from interlock.store.sqlite.wal_checkpoint import Checkpoints
 from interlock.store.sqlite_blocking import BlockingSqlite
-from interlock.store.sqlite_checkpoints import Checkpoints
 from tests.conformance.places import open_files_at
 from tests.harness.soak import dose
 from tests.sdk.watching import ALLOW, Watched

@@ -36,8 +36,8 @@ def file_of(store_url: str, *, opening_seconds: float, copies_beside: bool = Fal
     path = Path(store_url.removeprefix(FILE))
     if not store_url.startswith(FILE) or not path.exists():
         return None
+    from interlock.store.sqlite.driver import BUSY, FAILED
     from interlock.store.sqlite_blocking import BlockingSqlite
-    from interlock.store.sqlite_driver import BUSY, FAILED
 
     try:
         file = BlockingSqlite(path, copies_beside=copies_beside, opening_seconds=opening_seconds)

@@ -30,10 +30,10 @@ from interlock.runtime import blocking
 from interlock.runtime.measures import Measures
 from interlock.runtime.permits import PermitSigner
 from interlock.runtime.service import Service
-from interlock.store import forking
 from interlock.store.contract import Store
+from interlock.store.sqlite import fork_guard as forking
+from interlock.store.sqlite.driver import FAILED
 from interlock.store.sqlite_blocking import BlockingSqlite
-from interlock.store.sqlite_driver import FAILED
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Record)

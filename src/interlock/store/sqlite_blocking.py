@@ -15,9 +15,8 @@ from interlock.kernel.storage import CommitUnknown, Company, StoreDown, Transact
 from interlock.store.beside import file_at
 from interlock.store.clock import Clock, utc_now
 from interlock.store.migrations import newest
-from interlock.store.sqlite_batch import SqliteBatches, select
-from interlock.store.sqlite_checkpoints import Checkpoints
-from interlock.store.sqlite_driver import (
+from interlock.store.sqlite.batch import SqliteBatches, select
+from interlock.store.sqlite.driver import (
     CLOSED,
     FULL,
     OPENING_SECONDS,
@@ -27,8 +26,9 @@ from interlock.store.sqlite_driver import (
     roll_back,
     schema_of,
 )
-from interlock.store.sqlite_guests import GuestsFailed, decide_and_write
-from interlock.store.writer_lock import WriterLock
+from interlock.store.sqlite.guests import GuestsFailed, decide_and_write
+from interlock.store.sqlite.wal_checkpoint import Checkpoints
+from interlock.store.sqlite.write_lock import WriterLock
 
 R = TypeVar("R", bound=Record)
 

@@ -19,7 +19,7 @@ from interlock.grants.model import GRANT_USES, GRANTS, GrantState
 from interlock.grants.rules import IssueGrant
 from interlock.kernel.ids import new_id
 from interlock.runtime.direct import DirectStore
-from interlock.store.sqlite_driver import connect
+from interlock.store.sqlite.driver import connect
 from tests.harness.soak import dose
 from tests.races.grants.claimant import CLIENT
 from tests.races.grants.crowd import Claimant

@@ -18,17 +18,17 @@ from interlock.kernel.ids import new_id
 from interlock.kernel.record import Kind, Params, Record, micros
 from interlock.kernel.storage import CommitUnknown, Company, LockTimeout, StoreDown, Transaction
 from interlock.kernel.store_state import StoreState
-from interlock.store import forking, pruning
-from interlock.store.aside import Aside
+from interlock.store import pruning
 from interlock.store.beside import file_at
 from interlock.store.clock import Clock, SteadyClock
 from interlock.store.clock_repair import Repaired
 from interlock.store.contract import Row
 from interlock.store.migrations import pending
 from interlock.store.named_sql import named_sql
-from interlock.store.sqlite_batch import SqliteBatches, rows_of, select
-from interlock.store.sqlite_checkpoints import Checkpoints
-from interlock.store.sqlite_driver import (
+from interlock.store.sqlite import fork_guard as forking
+from interlock.store.sqlite.batch import SqliteBatches, rows_of, select
+from interlock.store.sqlite.commit_thread import Aside
+from interlock.store.sqlite.driver import (
     BUSY,
     FAILED,
     FULL,
@@ -40,10 +40,11 @@ from interlock.store.sqlite_driver import (
     roll_back,
     schema_of,
 )
-from interlock.store.sqlite_guests import GuestsFailed, decide_and_write
-from interlock.store.sqlite_making import make_private
-from interlock.store.sqlite_queries import QueryThreads
-from interlock.store.writer_lock import WriterLock
+from interlock.store.sqlite.guests import GuestsFailed, decide_and_write
+from interlock.store.sqlite.private_file import make_private
+from interlock.store.sqlite.query_threads import QueryThreads
+from interlock.store.sqlite.wal_checkpoint import Checkpoints
+from interlock.store.sqlite.write_lock import WriterLock
 
 R = TypeVar("R", bound=Record)
 Heard = Callable[[frozenset[str] | None], None]

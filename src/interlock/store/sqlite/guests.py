@@ -6,8 +6,8 @@ They are guests: if anything is wrong with them, or one of them was withdrawn me
 from __future__ import annotations
 
 from interlock.kernel.storage import Transaction
-from interlock.store.sqlite_batch import SqliteBatches
-from interlock.store.writer_lock import WriterLock
+from interlock.store.sqlite.batch import SqliteBatches
+from interlock.store.sqlite.write_lock import WriterLock
 
 
 class GuestsFailed(Exception):

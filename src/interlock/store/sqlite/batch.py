@@ -18,7 +18,7 @@ from interlock.store.contract import Row, bytes_of
 from interlock.store.high_water import HighWater
 from interlock.store.immutable import KeptImmutables
 from interlock.store.named_sql import NamedSql, named_sql
-from interlock.store.sqlite_driver import Cursor, Database
+from interlock.store.sqlite.driver import Cursor, Database
 from interlock.store.unreadable import Choosing, report
 
 # The state, from when on times are wrong, and the newest batch.

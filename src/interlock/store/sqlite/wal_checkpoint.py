@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from queue import SimpleQueue
 
-from interlock.store.sqlite_driver import (
+from interlock.store.sqlite.driver import (
     OK,
     WAL_PAGES_MAX,
     Database,

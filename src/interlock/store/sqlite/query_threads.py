@@ -10,8 +10,8 @@ from pathlib import Path
 from interlock.kernel.record import Params
 from interlock.store.contract import Row
 from interlock.store.named_sql import NamedSql
-from interlock.store.sqlite_batch import rows_of
-from interlock.store.sqlite_driver import Database, connect_durably
+from interlock.store.sqlite.batch import rows_of
+from interlock.store.sqlite.driver import Database, connect_durably
 
 _THREADS = 2
 

@@ -18,8 +18,8 @@ from interlock.kernel.record import Key, Record
 from interlock.kernel.storage import CommitUnconfirmed, Company, LockTimeout, StoreDown
 from interlock.store.asking import Asking, Request
 from interlock.store.beside import Beside, File, file_at
-from interlock.store.sqlite_batch import select
-from interlock.store.sqlite_driver import BROKEN, BUSY, Database, reading, roll_back, try_to_begin
+from interlock.store.sqlite.batch import select
+from interlock.store.sqlite.driver import BROKEN, BUSY, Database, reading, roll_back, try_to_begin
 from interlock.store.turns import Turns
 
 Rest = Callable[[], None]
