@@ -16,7 +16,7 @@ from interlock.identity.model import PRINCIPALS
 from interlock.kernel.ids import new_id
 from interlock.kernel.record import Kind
 from interlock.outbox.model import EVENTS
-from interlock.runtime.direct import TENANT, local_user
+from interlock.runtime.local_kernel import TENANT, local_user
 from interlock.store import statements
 from interlock.store.named_sql import named_sql
 from interlock.store.sqlite.driver import connect_durably

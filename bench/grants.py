@@ -29,7 +29,7 @@ from interlock.grants.consuming import use_id
 from interlock.grants.model import GRANT_USES, GRANTS, Grant, GrantUse
 from interlock.grants.rules import IssueGrant
 from interlock.kernel.ids import new_id
-from interlock.runtime.direct import DirectStore
+from interlock.runtime.local_kernel import LocalKernel
 from interlock.store.sqlite.driver import connect
 from interlock.store.statements import insert_one
 from tests.harness.server import InterlockServer, clean_env
@@ -165,7 +165,7 @@ def _line_of(claimant: subprocess.Popen[str]) -> str:
 def _store_with(here: Path, history: int) -> str:
     """A store with so many spent grants, each with its use."""
     store = f"sqlite:///{here}/{history}.db"
-    direct = DirectStore(store)
+    direct = LocalKernel(store)
     direct.run(IssueGrant(caller=direct.caller, grant_id=new_id("gnt"), task=TASK))
     claim = ClaimGrant(caller=direct.caller, task=TASK, args=msgspec.Raw(b"{}"), execution_id="first")
     use = direct.run(claim)
@@ -178,7 +178,7 @@ def _store_with(here: Path, history: int) -> str:
 
 def _supply(store: str) -> None:
     """So many open one-shot grants, as many as no contest can use up."""
-    direct = DirectStore(store)
+    direct = LocalKernel(store)
     issued = direct.run(IssueGrant(caller=direct.caller, grant_id=new_id("gnt"), task=TASK))
     direct.close()
     _copy(store, issued.id, SUPPLY)

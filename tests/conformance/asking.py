@@ -18,7 +18,7 @@ from interlock.kernel.batch import Batch
 from interlock.kernel.command import Command
 from interlock.kernel.ids import new_id
 from interlock.kernel.pending import Pending
-from interlock.runtime.direct import DirectStore
+from interlock.runtime.local_kernel import LocalKernel
 from interlock.runtime.requests import REQUESTS
 from interlock.store.asking import Asking
 from interlock.store.beside import Beside
@@ -39,7 +39,7 @@ class Asker:
     """A process that finds the lock taken, as far as the store can tell: it has a connection and a thread."""
 
     def __init__(self, url: str, pool: ThreadPoolExecutor, seconds: float) -> None:
-        self.store = DirectStore(url, acquire_seconds=seconds)
+        self.store = LocalKernel(url, acquire_seconds=seconds)
         self._pool = pool
 
     def run(self, command: Command[T]) -> Future[T]:
@@ -122,8 +122,8 @@ class Scene:
         self.path = folder / "a.db"
         self.url = f"sqlite:///{self.path}"
         self._pool = pool
-        DirectStore(self.url).close()  # makes the file
-        self.first = DirectStore(self.url)
+        LocalKernel(self.url).close()  # makes the file
+        self.first = LocalKernel(self.url)
         self.holder = Holder(self.path)
         self._askers: list[Asker] = []
 

@@ -19,7 +19,7 @@ from interlock.kernel.ids import new_id
 from interlock.kernel.pending import Pending
 from interlock.kernel.refusal import LockBusy, OutcomeUnknown
 from interlock.kernel.storage import CommitUnknown, StoreDown, Transaction
-from interlock.runtime.direct import DirectStore
+from interlock.runtime.local_kernel import LocalKernel
 from interlock.store.migrations import migrations, newest
 from interlock.store.sqlite.driver import connect, connect_durably
 from interlock.store.sqlite_blocking import BlockingSqlite
@@ -30,18 +30,18 @@ from tests.conformance.test_sqlite_file import FailingCommit
 def path(tmp_path: Path) -> Path:
     """A file with the current schema."""
     path = tmp_path / "interlock.db"
-    DirectStore(f"sqlite:///{path}").close()
+    LocalKernel(f"sqlite:///{path}").close()
     return path
 
 
 @pytest.fixture
-def direct(path: Path) -> Iterator[DirectStore]:
-    store = DirectStore(f"sqlite:///{path}")
+def direct(path: Path) -> Iterator[LocalKernel]:
+    store = LocalKernel(f"sqlite:///{path}")
     yield store
     store.close()
 
 
-def issue(store: DirectStore) -> Grant:
+def issue(store: LocalKernel) -> Grant:
     return store.run(IssueGrant(caller=store.caller, grant_id=new_id("gnt"), task="t", expires_seconds=60))
 
 
@@ -61,7 +61,7 @@ def test_an_older_file_is_brought_to_the_current_schema_before_anything_is_decid
         database.execute(f"PRAGMA user_version = {migration.number}")
     database.close()
 
-    store = DirectStore(f"sqlite:///{path}")
+    store = LocalKernel(f"sqlite:///{path}")
     issue(store)
     store.close()
 
@@ -77,7 +77,7 @@ def test_the_newest_schema_is_known_without_reading_it() -> None:
 
 
 def test_a_commit_that_happened_without_an_answer_is_not_made_twice(
-    direct: DirectStore, path: Path, monkeypatch: pytest.MonkeyPatch
+    direct: LocalKernel, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = BlockingSqlite._commit
 
@@ -93,7 +93,7 @@ def test_a_commit_that_happened_without_an_answer_is_not_made_twice(
 
 
 def test_a_commit_that_never_happened_is_decided_again(
-    direct: DirectStore, path: Path, monkeypatch: pytest.MonkeyPatch
+    direct: LocalKernel, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = BlockingSqlite._commit
 
@@ -123,7 +123,7 @@ def test_a_commit_that_fails_is_unknown_unless_there_was_no_room_for_it(
 
 
 def test_a_commit_that_nobody_can_settle_is_unknown(
-    direct: DirectStore, monkeypatch: pytest.MonkeyPatch
+    direct: LocalKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lost(file: BlockingSqlite) -> None:
         raise CommitUnknown("the disk is silent")
@@ -135,7 +135,7 @@ def test_a_commit_that_nobody_can_settle_is_unknown(
 
 
 def test_a_commit_that_the_file_may_have_forgotten_is_unknown(
-    direct: DirectStore, path: Path, monkeypatch: pytest.MonkeyPatch
+    direct: LocalKernel, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit, now = BlockingSqlite._commit, time.time
 
@@ -152,7 +152,7 @@ def test_a_commit_that_the_file_may_have_forgotten_is_unknown(
 
 
 def test_trouble_before_the_commit_is_left_to_the_kernel(
-    direct: DirectStore, path: Path, monkeypatch: pytest.MonkeyPatch
+    direct: LocalKernel, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def down(file: BlockingSqlite, *_: object) -> None:
         raise StoreDown("the file does not answer")
@@ -165,7 +165,7 @@ def test_trouble_before_the_commit_is_left_to_the_kernel(
 
 def test_a_file_held_past_the_budget_is_busy_and_nothing_was_written(path: Path) -> None:
     holder = connect_durably(path)
-    store = DirectStore(f"sqlite:///{path}", acquire_seconds=0.1)
+    store = LocalKernel(f"sqlite:///{path}", acquire_seconds=0.1)
     holder.execute("BEGIN IMMEDIATE")
     with pytest.raises(LockBusy):
         issue(store)
@@ -177,7 +177,7 @@ def test_a_file_held_past_the_budget_is_busy_and_nothing_was_written(path: Path)
     store.close()
 
 
-def test_one_commit_carries_the_claims_of_many(direct: DirectStore, path: Path) -> None:
+def test_one_commit_carries_the_claims_of_many(direct: LocalKernel, path: Path) -> None:
     for _ in range(20):
         issue(direct)
     members = [

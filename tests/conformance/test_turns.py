@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from interlock.runtime.direct import DirectStore
+from interlock.runtime.local_kernel import LocalKernel
 from interlock.store import beside
 from interlock.store.beside import Beside
 from interlock.store.sqlite.driver import BUSY, connect_durably, try_to_begin
@@ -59,7 +59,7 @@ def test_a_sleeper_whom_nobody_wakes_wakes_by_itself(tmp_path: Path) -> None:
 def test_a_process_that_meets_nobody_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     for _ in range(2):
-        DirectStore(f"sqlite:///{path}").close()
+        LocalKernel(f"sqlite:///{path}").close()
     assert {found.name for found in tmp_path.iterdir()} <= {"a.db", "a.db-wal", "a.db-shm"}
 
 
@@ -96,11 +96,11 @@ def test_the_lock_changes_hands_with_the_hint_and_without(
 ) -> None:
     monkeypatch.setattr(beside, "IS_LINUX", has_futex)
     url = f"sqlite:///{tmp_path}/a.db"
-    DirectStore(url).close()
-    stores = [DirectStore(url) for _ in range(3)]
+    LocalKernel(url).close()
+    stores = [LocalKernel(url) for _ in range(3)]
     failures: list[BaseException] = []
 
-    def write(store: DirectStore) -> None:
+    def write(store: LocalKernel) -> None:
         from interlock.grants.rules import IssueGrant
         from interlock.kernel.ids import new_id
 
