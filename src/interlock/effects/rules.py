@@ -85,8 +85,6 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
         if (job_id := job_of_call(self.action_id)) is not None:
             raise EffectOfCall(self.action_id, "begin", job_id)
         before = world.get(EFFECTS, self.caller.tenant, self.action_id)
-        if before is not None and self._has_begun(before):
-            return Begun(effect=before, replayed=False)
         if before is not None:
             self._check_past(world, before)
             if before.state is EffectState.COMMITTED:

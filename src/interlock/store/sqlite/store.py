@@ -124,10 +124,9 @@ class SqliteStore:
             with all_or_nothing(writer):
                 has_changes = batches.decide_and_write(transaction)
             if has_changes:
-                await self._commit(writer, lock)
+                await self._commit(writer)
             else:
                 roll_back(writer)
-                lock.released()
 
     async def committed(self, batch_id: str, within_seconds: float) -> bool:
         """Settled by a write: it also overwrites what a COMMIT that failed half-way left in the log."""
@@ -137,7 +136,7 @@ class SqliteStore:
             with all_or_nothing(writer):
                 never = batches.abandon(batch_id)
             try:
-                await self._commit(writer, lock)
+                await self._commit(writer)
             except CommitUnknown as error:
                 raise StoreDown(f"the database file does not take writes: {error}") from error
             return not never
@@ -148,7 +147,7 @@ class SqliteStore:
             await lock.acquire(_UPKEEP_SECONDS)
             with all_or_nothing(writer):
                 raised = batches.raise_epoch(new_id("batch"), why)
-            await self._commit(writer, lock)
+            await self._commit(writer)
             return raised
 
     async def repair_clock(self, *, only_look: bool = False) -> Repaired | None:
@@ -160,9 +159,8 @@ class SqliteStore:
                 repaired = batches.repair_clock()
             if repaired is None or only_look:
                 roll_back(writer)
-                lock.released()
             else:
-                await self._commit(writer, lock)
+                await self._commit(writer)
             return repaired
 
     async def get(self, kind: Kind[R], tenant: str, record_id: str) -> R | None:
@@ -198,12 +196,12 @@ class SqliteStore:
                 for name in pruning.BLOCKS:
                     rows_of(writer, named_sql(name), pruning.params(now, rows_max))
                     gone += writer.changes()
-            await self._commit(writer, lock)
+            await self._commit(writer)
             return gone
 
     # The writer's turn.
 
-    async def _commit(self, writer: Database, lock: WriteLock) -> None:
+    async def _commit(self, writer: Database) -> None:
         try:
             await self._commits.run(partial(writer.execute, "COMMIT"))
         except FULL as error:
@@ -212,7 +210,6 @@ class SqliteStore:
         except Exception as error:
             raise CommitUnknown(str(error)) from error
         self._opened()[1].committed()
-        lock.released()
 
     # Connections.
 
@@ -253,7 +250,6 @@ class SqliteStore:
                 writer.execute(migration.sql)
                 writer.execute(f"PRAGMA user_version = {migration.number}")
         writer.execute("COMMIT")
-        lock.released()
 
     async def _watch(self) -> None:
         while True:
