@@ -9,7 +9,6 @@ import pytest
 
 from interlock import Interlock
 from tests.sdk.house import House
-from tests.sdk.watching import ALLOW, Watched
 
 
 @pytest.fixture(autouse=True)
@@ -33,19 +32,12 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 
 @pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
-    return Watched(monkeypatch)
-
-
-@pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "interlock.db"
 
 
 @pytest.fixture
-def il(path: Path, watched: Watched) -> Iterator[Interlock]:
+def il(path: Path) -> Iterator[Interlock]:
     with Interlock(store=f"sqlite:///{path}") as il:
-        il.policy_put(ALLOW)
-        watched.alone.clear()
-        watched.on_the_loop.clear()
+        il.policy_put({"version": "v1", "default": "allow", "rules": []})
         yield il

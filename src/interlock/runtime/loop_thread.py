@@ -25,6 +25,11 @@ class LoopThread:
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller is on the loop's own thread, where to wait for an answer would be to wait for ever."""
+        return threading.current_thread() is self._thread
+
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Begin it there. Whoever cancels the future cancels it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)

@@ -45,7 +45,11 @@ class EmbeddedTransport:
 
     def send(self, request: Request) -> Response:
         """Carry one request."""
-        submitted = self._place.opened().submit(request)
+        host = self._place.opened()
+        if host.is_here:
+            # A finalizer runs on whichever thread finds the garbage.
+            raise Unavailable(no_answer("the embedded service cannot be called from its own thread"))
+        submitted = host.submit(request)
         try:
             return submitted.result()
         except BaseException:
@@ -93,6 +97,10 @@ class _Host:
         except BaseException:
             self._loop.stop()
             raise
+
+    @property
+    def is_here(self) -> bool:
+        return self._loop.is_here
 
     def submit(self, request: Request) -> Future[Response]:
         return self._loop.submit(_respond(self._service, request))

@@ -60,7 +60,7 @@ class CurrentCall:
     @property
     def downstream_key(self) -> str:
         """What to pass to the remote side as its idempotency key: the same for every attempt of this call."""
-        return self._held.now.downstream_key
+        return self._held.now.downstream_key or ""
 
     @property
     def lost(self) -> bool:

@@ -170,7 +170,7 @@ class HeldJob(Job, frozen=True, kw_only=True):
     """
 
     permit: str
-    downstream_key: str = ""
+    downstream_key: str | None = None
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):

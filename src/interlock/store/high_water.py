@@ -54,7 +54,7 @@ class HighWater:
             if not is_first and (self._read() or 0) > number:
                 return
         with contextlib.suppress(OSError):
-            file = self._opened()
+            file = self._opened(shares=is_first)
             try:
                 for _ in range(_ATTEMPTS_MAX):
                     written = time.time_ns()
@@ -75,20 +75,22 @@ class HighWater:
         finally:
             os.close(file)
 
-    def _opened(self) -> int:
+    def _opened(self, *, shares: bool) -> int:
         try:
-            return os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+            file = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            return self._made()
-
-    def _made(self) -> int:
-        """Make the file, for whoever may use the database."""
-        database = self._database.stat()
-        file = os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        with contextlib.suppress(OSError):
-            os.fchown(file, database.st_uid if os.geteuid() == 0 else -1, database.st_gid)
-            os.fchmod(file, stat.S_IMODE(database.st_mode))
+            file = os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+            shares = True
+        if shares:
+            with contextlib.suppress(OSError):
+                self._share(file)
         return file
+
+    def _share(self, file: int) -> None:
+        """Give the note to whoever may use the database, as that is shared now."""
+        database = self._database.stat()
+        os.fchown(file, database.st_uid if os.geteuid() == 0 else -1, database.st_gid)
+        os.fchmod(file, stat.S_IMODE(database.st_mode))
 
 
 def _agrees(file: int, written_ns: int) -> bool:

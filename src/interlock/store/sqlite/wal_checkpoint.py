@@ -57,10 +57,15 @@ class WalCheckpoint:
             self._asked_at = pages
             # Each of the processes that share a log sees it grow; one that copies does it for all.
             if pages_to_copy(writer) >= _PAGES_STEP:
-                with contextlib.suppress(RuntimeError):  # No room for another thread: a COMMIT copies later.
-                    self._thread.submit(self._copy)
-                    self._is_copying = True
+                self._ask_for_copy()
         return OK
+
+    def _ask_for_copy(self) -> None:
+        self._is_copying = True
+        try:
+            self._thread.submit(self._copy)
+        except RuntimeError:
+            self._is_copying = False  # There is no room for another thread: a COMMIT copies later.
 
     def _copy(self) -> None:
         try:
