@@ -15,7 +15,7 @@ LATER = NOW + timedelta(hours=1)
 def answered(command: Any) -> Run | None:
     """The run that the command would return, made of nothing but itself; None if it is not about runs."""
     if isinstance(command, StartWorkflowRun):
-        return run_of(command.start.run_id)
+        return run_of(command.start.run_id or "run_0")
     if isinstance(command, EndWorkflowRun):
         return run_of(command.end.run_id, RunState.SUCCEEDED)
     return None

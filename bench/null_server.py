@@ -51,7 +51,7 @@ class NoStore:
     def _job(self, command: SubmitJob) -> Job:
         return Job(
             tenant="default",
-            id=command.job_id,
+            id=command.job_id or "job_0",
             version=1,
             action=command.action,
             state=JobState.PENDING,

@@ -20,7 +20,7 @@ LATER = NOW + timedelta(hours=1)
 def answered(command: Any) -> Any:
     """What the command would return, made of nothing but itself; None if it is not about leases or effects."""
     if isinstance(command, AcquireLease):
-        return Acquired(lease=lease_of(command.lease_id, command.resource), predecessor=None)
+        return Acquired(lease=lease_of(command.lease_id or "lse_0", command.resource), predecessor=None)
     if isinstance(command, RenewLease | ReleaseLease):
         return lease_of(command.lease_id, command.resource)
     if isinstance(command, BeginEffect):

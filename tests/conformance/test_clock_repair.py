@@ -15,6 +15,7 @@ from interlock.kernel.ids import new_id
 from interlock.kernel.record import Reads
 from interlock.kernel.store_time import StoreTime
 from interlock.kernel.world import World
+from interlock.permits.verifying import verify_permit
 from interlock.sdk.client import Interlock
 from interlock.store.clock import SteadyClock, utc_now
 from tests.conformance.places import ShiftedClock, SqlitePlace, serving
@@ -103,7 +104,8 @@ def test_after_a_repair_permits_verify_and_neither_leases_fences_nor_ids_repeat(
         assert again["lease_id"] > free["lease_id"] > old["lease_id"]
         il.call("POST", "leases", old["lease_id"], "renew", body={"fence": old["fence"]})
         claimed = il.call("POST", "jobs", job["id"], "claim")
-        assert il.verify_permit(claimed["permit"], job=job["id"], fence=claimed["fence"])
+        permit = verify_permit(claimed["permit"], il.permit_keys(), topic="work", job_id=job["id"])
+        assert permit.fence == claimed["fence"]
         later = il.call("POST", "jobs", body={"topic": "work", "payload": {}})
         assert later["id"] > job["id"]
         entries = il.call("GET", "audit", query={"subject": "store"})["items"]

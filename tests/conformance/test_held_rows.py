@@ -10,9 +10,8 @@ from interlock.kernel.record import NOTHING, Key, Reads
 from interlock.kernel.refusal import LockBusy, Unreadable
 from interlock.kernel.storage import Loaded, Transaction
 from interlock.kernel.world import Changes
-from interlock.store import postgres_sql as sql
-from interlock.store.postgres_pipeline import BEGIN, ROLLBACK, Asked
-from interlock.store.postgres_wire import Deadline
+from interlock.store.postgres import statements as sql
+from interlock.store.postgres.connections import Deadline
 from tests.conformance.places import PostgresPlace, serving
 from tests.conformance.test_two_servers import SHORT, holding
 from tests.kernel.counters import (
@@ -93,7 +92,7 @@ async def test_locks_that_take_too_long_together_are_contention_and_no_outage(
     postgres_place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Sooner than the wait for a single row ends, as if many rows had each been waited for.
-    monkeypatch.setattr("interlock.store.postgres_batch._LOCKS_SECONDS", 0.02)
+    monkeypatch.setattr("interlock.store.postgres.batch._LOCKS_SECONDS", 0.02)
     async with serving(postgres_place.store(), SHORT) as server:
         await server.kernel.run(Raise(name="held"))
         async with holding(postgres_place, "SELECT 1 FROM principals WHERE id = 'held' FOR UPDATE"):
@@ -125,10 +124,9 @@ async def test_what_a_batch_has_picked_nobody_else_can_pick(postgres_place: Post
         async with store._connections.writer() as writer:
             reads = Reads(picks=(DueChores(limit=1),))
             transaction = Transaction("batch_1", reads, lambda _: NOTHING, lambda _: SOMETHING, 1.0)
-            await store._batches.attempt(writer, transaction, sql.Lock.WAIT, Deadline(5))
+            await store._batches.attempt(writer.session, transaction, sql.Lock.WAIT, Deadline(5))
             left = f"SELECT id FROM {CHORES.table} FOR UPDATE SKIP LOCKED"
             assert await postgres_place.rows(left) == []
-            await writer.ask(ROLLBACK, seconds=5)
 
 
 def test_rows_are_locked_in_the_one_order_whatever_order_they_are_named_in() -> None:
@@ -144,8 +142,7 @@ async def test_the_clock_is_read_once_the_locks_are_there_and_not_when_the_trans
     postgres_place: PostgresPlace,
 ) -> None:
     async with serving(store := postgres_place.store()), store._connections.writer() as writer:
-        await writer.ask(BEGIN, Asked("SELECT pg_sleep(0.05)"), seconds=5)
-        began = Asked("SELECT (EXTRACT(EPOCH FROM now()) * 1000000)::bigint")
-        loaded, transaction = await writer.ask(sql.load(()), began, seconds=5)
-        await writer.ask(ROLLBACK, seconds=5)
-        assert int(loaded.rows[-1][0] or 0) - int(transaction.rows[0][0] or 0) >= 50_000
+        await writer.session.execute("SELECT pg_sleep(0.05)")
+        loaded = await writer.session.fetch(sql.load(()).sql)
+        began = await writer.session.fetchval("SELECT (EXTRACT(EPOCH FROM now()) * 1000000)::bigint")
+        assert loaded[-1][0] - began >= 50_000

@@ -8,10 +8,9 @@ import pytest
 
 from interlock.kernel.record import Key, Kind
 from interlock.kernel.world import Changes, Update
-from interlock.store import postgres_sql as sql
 from interlock.store.named_sql import named_sql
-from interlock.store.postgres_driver import Session, connect
-from interlock.store.postgres_pipeline import Asked
+from interlock.store.postgres import statements as sql
+from interlock.store.postgres.driver import Session, connect
 from interlock.store.rooms import kinds
 from tests.conformance.places import PostgresPlace, serving
 from tests.kernel.counters import COUNTERS, TENANT, Counter
@@ -32,23 +31,22 @@ def keys(count: int) -> list[Key]:
     return [COUNTERS.key(TENANT, f"c{n}") for n in range(count)]
 
 
-def loading(count: int) -> Asked:
+def loading(count: int) -> sql.Statement | sql.Writing:
     return sql.load(sql.grouped(keys(count), (), sql.Lock.WAIT))
 
 
-def updating(count: int) -> Asked:
+def updating(count: int) -> sql.Statement | sql.Writing:
     after = [Counter(tenant=TENANT, id=key.id, version=2) for key in keys(count)]
     updates = tuple(Update(COUNTERS, record, 1) for record in after)
     return sql.write("batch_1", Changes((), updates, (), frozenset()), TYPES)
 
 
-def deleting(count: int) -> Asked:
+def deleting(count: int) -> sql.Statement | sql.Writing:
     deletes = tuple((key, 1) for key in keys(count))
     return sql.write("batch_1", Changes((), (), deletes, frozenset()), TYPES)
 
 
-def test_a_server_comes_to_know_a_bounded_number_of_wordings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql, "_WORDINGS_MAX", 0)
+def test_a_statement_is_worded_alike_however_many_rows_it_is_about() -> None:
     assert updating(1).sql == updating(3).sql
     assert deleting(1).sql == deleting(3).sql
     assert loading(1).sql == loading(3).sql
@@ -62,13 +60,15 @@ async def test_rows_are_found_by_their_whole_key_even_by_a_plan_for_an_empty_tab
     async with serving(postgres_place.store()):
         session = await connect(postgres_place.url, 10)
         try:
-            asked: Asked = asking(count)
+            asked = asking(count)
             await session.execute(f"PREPARE it AS {asked.sql}")
-            values = ", ".join("NULL" if value is None else f"E'{_text(value)}'" for value in asked.values)
+            values = ", ".join(["NULL"] * len(asked.values))
             plan = [row[0] for row in await session.fetch(f"EXPLAIN EXECUTE it({values})")]
         finally:
             session.terminate()
-    found = [line for line in plan if "Index Cond" in line]
+    found = [
+        line for line in plan if "Index Cond" in line and "(id = 1)" not in line
+    ]  # Besides the store's state.
     assert len(found) == 1, plan
     assert "tenant = " in found[0]
     assert "id = " in found[0]
@@ -185,8 +185,3 @@ async def _fill(session: Session, kind: Kind[Any], rows: int) -> None:
         f"INSERT INTO {kind.table} ({', '.join(values)}) "
         f"SELECT {', '.join(values.values())} FROM generate_series(1, {rows}) AS n"
     )
-
-
-def _text(value: str | bytes) -> str:
-    text = value.decode() if isinstance(value, bytes) else value
-    return "".join(f"\\x{ord(sign):02x}" if sign < " " else sign for sign in text)

@@ -12,8 +12,7 @@ import pytest
 
 from interlock.kernel.refusal import Overloaded
 from interlock.kernel.storage import StoreDown
-from interlock.store.postgres_pipeline import Asked
-from interlock.store.postgres_wire import Connections
+from interlock.store.postgres.connections import Connections
 from tests.conformance.places import PostgresPlace
 from tests.harness.postgres import PostgresServer
 from tests.harness.proxy import PostgresProxy
@@ -120,7 +119,7 @@ async def test_answers_to_writers_show_that_the_database_is_there(postgres_place
         waiting = asyncio.create_task(connections.read("SELECT 1", ()))
         while not waiting.done():
             async with connections.writer() as writer:
-                await writer.ask(Asked("SELECT 1"), seconds=30)
+                await writer.session.execute("SELECT 1", timeout=30)
         assert isinstance(waiting.exception(), Overloaded)
         await asyncio.gather(*stuck)
 

@@ -10,7 +10,6 @@ from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.refusal import StoreUnavailable
 from interlock.kernel.storage import StoreDown
 from interlock.store.migrations import Migration, migrations
-from interlock.store.postgres_pipeline import Asked
 from tests.conformance.places import PostgresPlace, serving
 from tests.harness.postgres import PostgresServer
 from tests.harness.proxy import PostgresProxy
@@ -95,10 +94,8 @@ async def test_a_role_that_wants_no_warnings_hides_no_unconfirmed_commit(
     await set_for(postgres_place, "client_min_messages = error")
     store = postgres_place.store()
     async with serving(store), store._connections.writer() as writer:
-        (answer,) = await writer.ask(
-            Asked("DO $$ BEGIN RAISE WARNING 'no standby confirmed'; END $$"), seconds=5
-        )
-        assert "no standby confirmed" in answer.warning
+        await writer.session.execute("DO $$ BEGIN RAISE WARNING 'no standby confirmed'; END $$")
+        assert writer.warnings == ["no standby confirmed"]
 
 
 @pytest.mark.parametrize(

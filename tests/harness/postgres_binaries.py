@@ -42,7 +42,7 @@ class Binaries:
 
 def locate(scratch: Path) -> Binaries:
     """The chosen PostgreSQL, runnable by the chosen user; `scratch` receives a copy if that needs one."""
-    run_as = _unprivileged_user() if os.geteuid() == 0 else RunAs()
+    run_as = unprivileged_user()
     folder = _chosen_folder()
     if not _can_run(folder, run_as):
         folder = _copy(folder, scratch)
@@ -74,7 +74,10 @@ def _system_folders() -> list[Path]:
     return sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: -int(path.parent.name))
 
 
-def _unprivileged_user() -> RunAs:
+def unprivileged_user() -> RunAs:
+    """Who runs programs that refuse to run as root; nobody in particular if this is an ordinary user."""
+    if os.geteuid() != 0:
+        return RunAs()
     for name in UNPRIVILEGED:
         try:
             entry = pwd.getpwnam(name)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from interlock.kernel.storage import StoreDown
-from interlock.store import postgres
 from interlock.store.contract import SchemaTooNew
 from interlock.store.migrations import Migration, migrations
+from interlock.store.postgres import store as postgres
 from tests.conformance.places import Place, PostgresPlace, SqlitePlace, serving
 from tests.kernel.counters import COUNTERS, TENANT, Raise
 from tests.migration.conftest import Knows

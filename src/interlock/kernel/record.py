@@ -109,7 +109,7 @@ class Kind(Generic[R]):
                 self.name, why=f"{error}; it begins with {str(body)[:_BEGINNING_CHARACTERS]}"
             ) from error
 
-    def decode_all(self, bodies: bytes) -> list[R]:
+    def decode_all(self, bodies: bytes | str) -> list[R]:
         """The records in a JSON array of bodies; `Unreadable` if one of them holds none."""
         decoder = self._decoder_of_all
         if decoder is None:

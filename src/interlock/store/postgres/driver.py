@@ -1,14 +1,14 @@
 """The part of asyncpg that the store uses, with its types said in full, and which of its errors mean what.
 
-The protocol costs nothing at run time: it describes asyncpg's own connection.
+The protocol costs nothing at run time: it describes asyncpg's own connection. Settings are made by a statement after
+connecting, because poolers such as pgbouncer refuse start-up parameters that they do not know.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, Protocol, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
@@ -46,13 +46,14 @@ _ASK_THE_NEXT = (
 )
 LOCKED = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 RACED = (asyncpg.UniqueViolationError, asyncpg.SerializationError, *LOCKED)
-# What `postgres_sql.write` fails with on purpose.
-MISCOUNTED = asyncpg.DivisionByZeroError
+# What a connection says whose prepared statements are on another backend than its transaction.
+MIXED_UP = (asyncpg.DuplicatePreparedStatementError, asyncpg.InvalidSQLStatementNameError)
 SERVER_SAID_NO = asyncpg.PostgresError
 
 _LOCK_TIMEOUT_MS = 50
 _IDLE_IN_TRANSACTION_MS = 2000
-_STATEMENTS_KEPT = 512
+# The server keeps a plan for each, which takes up to a few hundred kilobytes of it.
+_STATEMENTS_KEPT = 256
 _HOST_SECONDS_MAX = 2.0
 
 # Plans are made once and must stay good: an index is always right, and its condition says for whom (decision 0033).
@@ -72,50 +73,24 @@ _SETTINGS = {
     "jit": "off",
 }
 # What is acknowledged must survive a crash, whatever the database's or the role's default says.
-_DURABLE = (
-    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
-)
-
-_BACKEND = (
-    "SELECT pid, extract(epoch FROM backend_start)::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"
-)
-_CANCEL = (
-    "SELECT pg_cancel_backend(pid) FROM pg_stat_activity "
-    "WHERE pid = $1 AND extract(epoch FROM backend_start)::text = $2"
+_DURABLE = "set_config('synchronous_commit', 'on', false)"
+_SET_UP = (
+    "SELECT "
+    + ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
+    + f", CASE current_setting('synchronous_commit') WHEN 'off' THEN {_DURABLE} END"
 )
 
 
-class Backend(NamedTuple):
-    """The server's process on the other side: its number, and when it began, for numbers are used again."""
+class Warned(Protocol):
+    """A message of the server that is no answer: a notice or a warning."""
 
-    number: int
-    began: str
-
-
-class _Connection(asyncpg.Connection):  # pyright: ignore[reportMissingTypeArgument, reportUntypedBaseClass]
-    """asyncpg's connection, which somebody else may take over."""
-
-    def hand_over(self, protocol: asyncio.Protocol) -> asyncio.Transport:
-        transport = cast("asyncio.Transport", self._transport)
-        transport.set_protocol(protocol)
-        return transport
-
-    def note_loss(self, why: Exception | None) -> None:
-        protocol = cast("asyncio.Protocol | None", self._protocol)  # pyright: ignore[reportUnknownMemberType]
-        if protocol is not None:
-            protocol.connection_lost(why)
+    severity: str
+    severity_en: str | None
+    message: str
 
 
 class Session(Protocol):
     """One connection to PostgreSQL."""
-
-    def hand_over(self, protocol: asyncio.Protocol) -> asyncio.Transport:
-        """From now on `protocol` hears what the server says; all that is left for this side is to end it."""
-        ...
-
-    def note_loss(self, why: Exception | None) -> None:
-        """Take note that a connection which was handed over is gone."""
-        ...
 
     def execute(self, query: str, *args: object, timeout: float | None = None) -> Awaitable[str]: ...
 
@@ -124,6 +99,12 @@ class Session(Protocol):
     def fetchval(self, query: str, *args: object, timeout: float | None = None) -> Awaitable[Any]: ...
 
     async def add_listener(self, channel: str, callback: Callable[..., None]) -> None: ...
+
+    def add_log_listener(self, callback: Callable[[Any, Warned], None]) -> None: ...
+
+    def get_server_pid(self) -> int: ...
+
+    def is_in_transaction(self) -> bool: ...
 
     def is_closed(self) -> bool: ...
 
@@ -158,36 +139,46 @@ async def _connect_to(url: str, seconds: float, command_seconds: float) -> Sessi
         "Session",
         await cast("Any", asyncpg).connect(
             url,
-            connection_class=_Connection,
             timeout=seconds,
             command_timeout=command_seconds,
             statement_cache_size=_STATEMENTS_KEPT,
             max_cached_statement_lifetime=0,
+            max_cacheable_statement_size=0,
             target_session_attrs="primary",
-            server_settings=_SETTINGS,
         ),
     )
     try:
-        await session.execute(_DURABLE, timeout=seconds)
+        await session.execute(_SET_UP, timeout=seconds)
     except BaseException:
         session.terminate()
         raise
     return session
 
 
-async def backend_of(session: Session) -> Backend:
-    """As the server itself knows it: what a pooler in between says is its own."""
-    return Backend(*(await session.fetch(_BACKEND))[0])
+async def shares_backend(session: Session, another: Callable[[], Awaitable[Session]]) -> bool:
+    """Whether a pooler lets other connections use this one's backend between two transactions.
+
+    A pooler shows in that it numbers backends by itself. One that shares them gives this connection's to a second one
+    that begins a transaction, or at least another to this one as long as that lasts. It may escape notice if it has
+    several idle backends; then prepared statements are missed sooner or later (`MIXED_UP`).
+    """
+    backend = await _backend(session)
+    if backend == session.get_server_pid():
+        return False
+    second = await another()
+    try:
+        await second.execute("BEGIN")
+        return await _backend(second) == backend or await _backend(session) != backend
+    except asyncpg.PostgresConnectionError as error:
+        if isinstance(error.__cause__ or error, asyncpg.ProtocolViolationError):
+            return True  # It allows no transaction of several statements at all.
+        raise
+    finally:
+        second.terminate()
 
 
-async def cancel(session: Session, backend: Backend, seconds: float) -> None:
-    """Have another process of the server give up what it is at, if it is still the same."""
-    await session.fetch(_CANCEL, *backend, timeout=seconds)
-
-
-def error_of(fields: Mapping[str, str]) -> Exception:
-    """The error that the fields of the server's message tell of."""
-    return cast("Any", asyncpg).PostgresError.new(fields)
+async def _backend(session: Session) -> int:
+    return int(await session.fetchval("SELECT pg_backend_pid()"))
 
 
 def is_gone(error: BaseException) -> bool:
@@ -196,8 +187,3 @@ def is_gone(error: BaseException) -> bool:
     A value that cannot be sent is an `InterfaceError` too, but it is the value's fault.
     """
     return isinstance(error, GONE) and not isinstance(error, ValueError)
-
-
-def throw_away(session: Session) -> None:
-    """Cut the connection; whatever was under way on it is not waited for."""
-    session.terminate()

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from interlock.kernel.record import micros
 from interlock.kernel.store_state import StoreState, raised_floor
-from interlock.store import postgres_sql as sql
 from interlock.store.clock import utc_now
-from interlock.store.postgres_driver import SERVER_SAID_NO, Session
+from interlock.store.postgres import statements as sql
+from interlock.store.postgres.driver import SERVER_SAID_NO, Session
 from interlock.store.state import READ, state_of
 
 _ORIGIN = (

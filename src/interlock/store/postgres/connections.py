@@ -19,22 +19,23 @@ from typing import Any, TypeVar
 
 from interlock.kernel.refusal import LockBusy, Overloaded
 from interlock.kernel.storage import CommitUnconfirmed, CommitUnknown, StoreDown, WriteConflict
-from interlock.store.postgres_driver import (
+from interlock.store.postgres.driver import (
     CUT,
     GONE,
     LOCKED,
+    MIXED_UP,
     RACED,
     SERVER_SAID_NO,
     Session,
-    backend_of,
-    cancel,
+    Warned,
     connect,
     is_gone,
-    throw_away,
+    shares_backend,
 )
-from interlock.store.postgres_pipeline import ROLLBACK, Pipeline
 
 A = TypeVar("A")
+
+BEGIN = "BEGIN"
 
 _SECONDS_MIN = 0.01
 _READERS_MAX = 4
@@ -42,6 +43,11 @@ _READ_SECONDS_MIN = 0.05
 _LOCKED_SECONDS = 2.0
 _ROLLBACK_SECONDS = 1.0
 _RETRY_SECONDS = (1.0, 30.0)
+_SHARED = (
+    "a pooler before PostgreSQL shares its connections between transactions (pool_mode = transaction or statement); "
+    "Interlock needs prepared statements, session settings and LISTEN: set pool_mode = session for this database, or "
+    "connect to PostgreSQL without the pooler"
+)
 
 
 class Deadline:
@@ -79,41 +85,54 @@ class _Budget:
         return self.queued_seconds > self._seconds / 2
 
 
+class Writer:
+    """A connection that batches are written on, and what the server warned of since `warnings` was last emptied."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.warnings: list[str] = []
+        session.add_log_listener(self._note)
+
+    def _note(self, _session: object, warned: Warned) -> None:
+        if (warned.severity_en or warned.severity) == "WARNING":
+            self.warnings.append(warned.message)
+
+
 class Connections:
     """All connections of one store."""
 
     def __init__(self, url: str, *, lanes: int, io_seconds: float) -> None:
         self._url = url
         self._io_seconds = io_seconds
-        self._writers: asyncio.LifoQueue[Pipeline | None] = _slots(lanes)
+        self._writers: asyncio.LifoQueue[Writer | None] = _slots(lanes)
         self._readers: asyncio.LifoQueue[Session | None] = _slots(_READERS_MAX)
         self._down_at: float | None = None
         self._heard_at = float("-inf")
         self._is_closed = False
 
     @contextlib.asynccontextmanager
-    async def writer(self) -> AsyncGenerator[Pipeline]:
-        """A writer with no transaction open; errors come out as those that the kernel knows."""
+    async def writer(self) -> AsyncGenerator[Writer]:
+        """A writer whose transaction has begun, and is rolled back unless the caller commits it.
+
+        Errors come out as those that the kernel knows.
+        """
         writer = await self._writers.get()
         try:
-            if writer is None or writer.is_closed():
+            if writer is not None and not await self._has_begun(writer):
                 writer = None
-                writer = await self._open_writer()
+            if writer is None:
+                writer = Writer(await self._connect(self._io_seconds))
+                await writer.session.execute(BEGIN, timeout=self._io_seconds)
             yield writer
+            await _roll_back(writer.session)
             self._hear()
         except BaseException as error:
             if writer is not None:
-                await _end_transaction(writer, error)
+                await _end_transaction(writer.session, error)
             self._raise_named(error)
             raise
         finally:
             self._writers.put_nowait(writer)
-
-    async def interrupt(self, writer: Pipeline, deadline: Deadline) -> None:
-        """Have the server give up what it does for this writer, and wait until it has."""
-        async with self.fresh(deadline.left) as session:
-            await cancel(session, writer.backend, deadline.left)
-        await writer.hear_out(deadline.left)
 
     @contextlib.asynccontextmanager
     async def fresh(self, seconds: float) -> AsyncGenerator[Session]:
@@ -125,7 +144,7 @@ class Connections:
             self._raise_named(error)
             raise
         finally:
-            throw_away(session)
+            session.terminate()
 
     async def read(
         self,
@@ -142,13 +161,13 @@ class Connections:
             if session is not None:
                 with contextlib.suppress(*CUT):
                     return await self._fetch(session, sql, arguments, budget, lock_seconds)
-                throw_away(session)
+                session.terminate()
                 session = None
             session = await self._connect(budget.left)
             return await self._fetch(session, sql, arguments, budget, lock_seconds)
         except BaseException as error:
             if session is not None and is_gone(error):
-                throw_away(session)
+                session.terminate()
             if budget.went_into_queueing and _is_late(error):
                 raise self._too_late(budget, error) from error
             self._raise_named(error)
@@ -162,6 +181,11 @@ class Connections:
         """Return if the server answers in time, this or somebody else; `StoreDown` if not."""
         with contextlib.suppress(Overloaded):
             await self.read("SELECT 1", (), seconds)
+
+    async def expect_own_backend(self, session: Session) -> None:
+        """Refuse a pooler that takes a connection's backend, and what it keeps there, away between transactions."""
+        if await shares_backend(session, self.own):
+            raise StoreDown(_SHARED)
 
     async def own(self) -> Session:
         """A connection for the caller to keep, and to throw away."""
@@ -177,11 +201,20 @@ class Connections:
         while not self._writers.empty():
             writer = self._writers.get_nowait()
             if writer is not None:
-                writer.terminate()
+                writer.session.terminate()
         while not self._readers.empty():
             session = self._readers.get_nowait()
             if session is not None:
-                throw_away(session)
+                session.terminate()
+
+    async def _has_begun(self, writer: Writer) -> bool:
+        """Begin a transaction on a writer that was kept; False if its connection went while nobody used it."""
+        if not writer.session.is_closed():
+            with contextlib.suppress(*CUT):
+                await writer.session.execute(BEGIN, timeout=self._io_seconds)
+                return True
+        writer.session.terminate()
+        return False
 
     async def _fetch(
         self, session: Session, sql: str, arguments: Sequence[Any], budget: _Budget, lock_seconds: float
@@ -223,18 +256,12 @@ class Connections:
         self._heard_at, self._down_at = asyncio.get_running_loop().time(), None
         return answer
 
-    async def _open_writer(self) -> Pipeline:
-        session = await self._connect(self._io_seconds)
-        try:
-            return Pipeline(session, await backend_of(session))
-        except BaseException:
-            throw_away(session)
-            raise
-
     async def _connect(self, seconds: float) -> Session:
         try:
             async with asyncio.timeout(seconds):
                 session = await connect(self._url, seconds)
+        except MIXED_UP as error:
+            raise StoreDown(_SHARED) from error
         except (*GONE, SERVER_SAID_NO, ValueError) as error:
             raise self._down(error) from error
         return self._hear(session)
@@ -243,6 +270,8 @@ class Connections:
         """Raise what the kernel knows in place of what the driver says, where there is such a thing."""
         if isinstance(error, RACED):
             raise WriteConflict(str(error)) from error
+        if isinstance(error, MIXED_UP):
+            raise StoreDown(_SHARED) from error
         if is_gone(error):
             raise self._down(error) from error
 
@@ -261,15 +290,19 @@ def _is_late(error: BaseException) -> bool:
     return isinstance(error, TimeoutError) or isinstance(error.__cause__, TimeoutError)
 
 
-async def _end_transaction(writer: Pipeline, error: BaseException) -> None:
+async def _end_transaction(session: Session, error: BaseException) -> None:
     """Keep a connection only if its transaction is surely over."""
-    is_open = writer.is_busy or isinstance(error, CommitUnknown | CommitUnconfirmed) or is_gone(error)
-    if isinstance(error, Exception) and not is_open and not writer.is_closed():
+    is_unsure = isinstance(error, CommitUnknown | CommitUnconfirmed) or is_gone(error)
+    if isinstance(error, Exception) and not is_unsure and not session.is_closed():
         with contextlib.suppress(Exception):
-            if writer.is_in_transaction:
-                await writer.ask(ROLLBACK, seconds=_ROLLBACK_SECONDS)
+            await _roll_back(session)
             return
-    writer.terminate()
+    session.terminate()
+
+
+async def _roll_back(session: Session) -> None:
+    if session.is_in_transaction():
+        await session.execute("ROLLBACK", timeout=_ROLLBACK_SECONDS)
 
 
 def _slots(count: int) -> asyncio.LifoQueue[Any]:

@@ -17,8 +17,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from interlock.store.postgres_driver import Session, throw_away
-from interlock.store.postgres_wire import Connections
+from interlock.store.postgres.connections import Connections
+from interlock.store.postgres.driver import Session
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Hints:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._listening
         if self._teller:
-            throw_away(self._teller)
+            self._teller.terminate()
 
     # Telling.
 
@@ -83,7 +83,7 @@ class Hints:
             except Exception as error:  # noqa: BLE001 - the others look by themselves before long
                 log.debug("could not tell other servers what changed: %r", error)
                 if self._teller:
-                    throw_away(self._teller)
+                    self._teller.terminate()
                 self._teller = None
 
     async def _open_teller(self) -> Session:
@@ -111,7 +111,7 @@ class Hints:
                 try:
                     await self._hear(session, heard)
                 finally:
-                    throw_away(session)
+                    session.terminate()
             except Exception as error:  # noqa: BLE001 - hints must come back whatever happened
                 log.debug("listening broke off: %r", error)
             self._others_listen = True

@@ -1,10 +1,9 @@
-"""The two statements of a PostgreSQL batch, put together from tables and columns, never from callers' words.
+"""The statements of a PostgreSQL batch, made from tables and columns, never from callers' words.
 
-Both are made once per shape of batch (which kinds, which operations, how their columns travel) and then prepared, so
-a busy server uses a handful of them.
+Each is made once per shape of batch (which kinds, which operations) and then prepared, so a busy server uses a handful
+of them. Values travel as arrays, one a column, however many rows there are.
 
-Keys by which rows are found never travel once for all rows: a plan that is made while a table is small would look
-through all rows of the one tenant. What is loaded comes back as one JSON array a kind, which is read in one go.
+What is loaded comes back as one JSON array a kind, which is decoded in one go.
 """
 
 from __future__ import annotations
@@ -17,17 +16,16 @@ from typing import Any, Final, NamedTuple
 from interlock.kernel.record import Key, Kind, Record
 from interlock.kernel.world import Changes, Update
 from interlock.store import statements
-from interlock.store.postgres_columns import Column, Form, array, formed, rows_of
-from interlock.store.postgres_pipeline import Asked, Value
 from interlock.store.state import READ_AS_TEXT
 
-# How many wordings a server may come to know before it stops looking for columns that are the same in every row.
-_WORDINGS_MAX: Final = 128
+# How many shapes of batch a server remembers the statement of.
+_SHAPES_KEPT: Final = 256
 
 ColumnTypes = Mapping[tuple[str, str], str]
+Column = Sequence[object]
 
 CLOCK = "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint"
-BATCH_INSERT = f"INSERT INTO batches (id, at) VALUES ($1, {CLOCK}) RETURNING 1"
+BATCH_INSERT = f"INSERT INTO batches (id, at) VALUES ($1, {CLOCK})"
 ABANDON = (
     f"INSERT INTO batches (id, at, abandoned) VALUES ($1, {CLOCK}, 1) ON CONFLICT (id) DO NOTHING RETURNING 1"
 )
@@ -48,18 +46,44 @@ _WITHIN = """SELECT * FROM (
 ) AS sized WHERE ahead < {bytes_max}"""
 
 
+class Statement(NamedTuple):
+    """One statement and the values of its parameters."""
+
+    sql: str
+    values: Sequence[object] = ()
+
+
+class Part(NamedTuple):
+    """What a batch does to the rows of one kind, and how many rows that changes if nobody was there before."""
+
+    operation: Operation
+    kind: Kind[Any]
+    rows: int
+
+
+class Writing(NamedTuple):
+    """A statement that writes a whole batch; it answers with the number of rows that each part changed."""
+
+    sql: str
+    values: Sequence[object]
+    parts: Sequence[Part]
+
+    def conflicts(self, changed: Sequence[int]) -> list[str]:
+        """Which parts found a row gone or changed, going by how many rows each of them changed."""
+        pairs = zip(self.parts, changed, strict=True)
+        return [
+            f"{part.operation} of {part.rows} {part.kind.name} changed {rows}"
+            for part, rows in pairs
+            if rows != part.rows
+        ]
+
+
 class Lock(StrEnum):
     """How rows are locked as they are loaded."""
 
     WAIT = " FOR UPDATE OF r"
     SKIP = " FOR UPDATE OF r SKIP LOCKED"
     NONE = ""
-
-
-@cache
-def within(query: str, bytes_max: int) -> str:
-    """A query that finds bodies, up to the first row that comes after so many bytes of them; with one column more."""
-    return _WITHIN.format(query=query, bytes_max=bytes_max)
 
 
 class Group(NamedTuple):
@@ -77,6 +101,12 @@ class Operation(StrEnum):
 
 
 @cache
+def within(query: str, bytes_max: int) -> str:
+    """A query that finds bodies, up to the first row that comes after so many bytes of them; with one column more."""
+    return _WITHIN.format(query=query, bytes_max=bytes_max)
+
+
+@cache
 def select_one(kind: Kind[Any]) -> str:
     return f"SELECT body FROM {kind.table} WHERE tenant = $1 AND id = $2"
 
@@ -86,53 +116,37 @@ def grouped(own: Iterable[Key], see: Iterable[Key], lock: Lock) -> list[Group]:
     return [*_by_kind(own, lock), *_by_kind(see, Lock.NONE)]
 
 
-def load(groups: Sequence[Group]) -> Asked:
+def load(groups: Sequence[Group]) -> Statement:
     """Lock and load every key: a row a group with (how many, their bodies as one JSON array), the last has the clock
     and the store's state.
 
     The clock is read after the last lock was taken: the parts of a UNION ALL run in order.
     """
-    shape: list[tuple[Kind[Any], Lock, Form, Form]] = []
-    values: list[Value] = []
-    for kind, keys, lock in groups:
-        tenants, tenant_text = formed([key.tenant for key in keys], constant=False)
-        ids, id_text = formed([key.id for key in keys], constant=False)
-        shape.append((kind, lock, tenants, ids))
-        values += (tenant_text, id_text)
-    return Asked(_load_sql(tuple(shape)), values)
+    shape = tuple((kind, lock) for kind, _, lock in groups)
+    return Statement(_load_sql(shape), [column for _, keys, _ in groups for column in _key_columns(keys)])
 
 
-def each(keys: Iterable[Key], lock: Lock) -> Asked:
+def each(keys: Iterable[Key], lock: Lock) -> Statement:
     """Lock and load these keys row by row, whatever is in them: rows are (kind, tenant, id, body)."""
     parts: list[str] = []
-    values: list[Value] = []
-    for kind, keys_of_kind, _ in _by_kind(keys, lock):
-        n = len(values)
-        parts.append(
-            f"SELECT * FROM (SELECT '{kind.name}', r.tenant, r.id, r.body "
-            f"FROM unnest(${n + 1}::text[], ${n + 2}::text[]) AS k(tenant, id) "
-            f"JOIN {kind.table} r ON r.tenant = k.tenant AND r.id = k.id ORDER BY r.tenant, r.id{lock}) AS p{n}"
-        )
-        values += (array([key.tenant for key in keys_of_kind]), array([key.id for key in keys_of_kind]))
-    return Asked(" UNION ALL ".join(parts), values)
+    values: list[Column] = []
+    for n, (kind, keys_of_kind, _) in enumerate(_by_kind(keys, lock)):
+        found = _found(kind, 2 * n, f"'{kind.name}' AS kind, r.tenant, r.id, r.body", lock)
+        parts.append(f"SELECT * FROM ({found}) AS p{n}")
+        values += _key_columns(keys_of_kind)
+    return Statement(" UNION ALL ".join(parts), values)
 
 
-def write(batch_id: str, changes: Changes, types: ColumnTypes) -> Asked:
-    """Write the whole batch; fails with `MISCOUNTED` if a row that it changes is not there as it was."""
-    shape: list[tuple[Operation, Kind[Any], tuple[tuple[str, Form], ...]]] = []
-    values: list[Value] = [batch_id, str(_rows_expected(changes))]
-    for operation, kind, columns in _by_operation(changes):
-        may_travel_once = _write_sql.cache_info().currsize < _WORDINGS_MAX
-        keys = 0 if operation is Operation.INSERT else 2
-        forms = [formed(column, constant=may_travel_once and n >= keys) for n, column in enumerate(columns)]
-        values += [value for _, value in forms]
-        casts = _casts(operation, kind, types)
-        shape.append((operation, kind, tuple(zip(casts, (form for form, _ in forms), strict=True))))
-    return Asked(_write_sql(tuple(shape)), values)
+def write(batch_id: str, changes: Changes, types: ColumnTypes) -> Writing:
+    """Write the whole batch, and its id, by which a lost COMMIT is settled."""
+    found = _by_operation(changes)
+    shape = tuple((operation, kind, _casts(operation, kind, types)) for operation, kind, _ in found)
+    values = [batch_id, *(column for _, _, columns in found for column in columns)]
+    parts = [Part(operation, kind, len(columns[0])) for operation, kind, columns in found]
+    return Writing(_write_sql(shape), values, parts)
 
 
-def _rows_expected(changes: Changes) -> int:
-    return len(changes.inserts) + len(changes.updates) + len(changes.deletes)
+# Loading.
 
 
 def _by_kind(keys: Iterable[Key], lock: Lock) -> list[Group]:
@@ -142,19 +156,31 @@ def _by_kind(keys: Iterable[Key], lock: Lock) -> list[Group]:
     return [Group(kind, found[kind], lock) for kind in sorted(found, key=lambda kind: kind.name)]
 
 
-@lru_cache(maxsize=2 * _WORDINGS_MAX)
-def _load_sql(shape: tuple[tuple[Kind[Any], Lock, Form, Form], ...]) -> str:
-    parts: list[str] = []
-    for n, (kind, lock, tenants, ids) in enumerate(shape):
-        rows = rows_of([("tenant", "text", tenants), ("id", "text", ids)], 2 * n)
-        parts.append(
-            f"p{n} AS MATERIALIZED (SELECT r.body AS body FROM ({rows}) AS k "
-            f"JOIN {kind.table} r ON r.tenant = k.tenant AND r.id = k.id ORDER BY r.tenant, r.id{lock})"
-        )
+def _key_columns(keys: Sequence[Key]) -> tuple[Column, Column]:
+    return [key.tenant for key in keys], [key.id for key in keys]
+
+
+def _found(kind: Kind[Any], used: int, selected: str, lock: Lock) -> str:
+    """The rows of the keys in the two parameters that come after `used` others, locked in the order of their keys."""
+    return (
+        f"SELECT {selected} FROM unnest(${used + 1}::text[], ${used + 2}::text[]) AS k(tenant, id) "
+        f"JOIN {kind.table} r ON r.tenant = k.tenant AND r.id = k.id ORDER BY r.tenant, r.id{lock}"
+    )
+
+
+@lru_cache(maxsize=_SHAPES_KEPT)
+def _load_sql(shape: tuple[tuple[Kind[Any], Lock], ...]) -> str:
+    parts = [
+        f"p{n} AS MATERIALIZED ({_found(kind, 2 * n, 'r.body AS body', lock)})"
+        for n, (kind, lock) in enumerate(shape)
+    ]
     unions = [f"SELECT count(*), '[' || string_agg(body, ',') || ']' FROM p{n}" for n in range(len(shape))]
     unions.append(f"SELECT {CLOCK}, {READ_AS_TEXT}")
     head = f"WITH {', '.join(parts)} " if parts else ""
     return head + " UNION ALL ".join(unions)
+
+
+# Writing.
 
 
 def _by_operation(changes: Changes) -> list[tuple[Operation, Kind[Any], list[Column]]]:
@@ -177,13 +203,7 @@ def _by_operation(changes: Changes) -> list[tuple[Operation, Kind[Any], list[Col
 
 def _columns(kind: Kind[Any], records: Sequence[Record]) -> list[Column]:
     """The columns of these records, in the order of `statements.columns`."""
-    return [
-        [record.tenant for record in records],
-        [record.id for record in records],
-        [record.version for record in records],
-        [kind.encode(record) for record in records],
-        *zip(*map(kind.values, records), strict=True),
-    ]
+    return list(zip(*map(kind.row, records), strict=True))
 
 
 def _updated(kind: Kind[Any], updates: Sequence[Update]) -> list[Column]:
@@ -192,7 +212,7 @@ def _updated(kind: Kind[Any], updates: Sequence[Update]) -> list[Column]:
 
 
 def _deleted(gone: Sequence[tuple[Key, int]]) -> list[Column]:
-    return [[key.tenant for key, _ in gone], [key.id for key, _ in gone], [version for _, version in gone]]
+    return [*_key_columns([key for key, _ in gone]), [version for _, version in gone]]
 
 
 def _casts(operation: Operation, kind: Kind[Any], types: ColumnTypes) -> tuple[str, ...]:
@@ -202,22 +222,21 @@ def _casts(operation: Operation, kind: Kind[Any], types: ColumnTypes) -> tuple[s
     return (*columns, "bigint") if operation is Operation.UPDATE else columns
 
 
-@lru_cache(maxsize=2 * _WORDINGS_MAX)
-def _write_sql(shape: tuple[tuple[Operation, Kind[Any], tuple[tuple[str, Form], ...]], ...]) -> str:
+@lru_cache(maxsize=_SHAPES_KEPT)
+def _write_sql(shape: tuple[tuple[Operation, Kind[Any], tuple[str, ...]], ...]) -> str:
     parts = [f"b AS ({BATCH_INSERT})"]
-    used = 2
-    for n, (operation, kind, forms) in enumerate(shape):
-        names = _NAMES[operation](kind)
-        columns = [(name, *form) for name, form in zip(names, forms, strict=True)]
-        parts.append(f"w{n} AS ({_WORDING[operation](kind, rows_of(columns, used))} RETURNING 1)")
-        used += len(forms)
-    counts = " + ".join(f"(SELECT count(*) FROM w{n})" for n in range(len(shape))) or "0"
-    # One divided by none is an error, which keeps the COMMIT behind it from happening.
-    return f"WITH {', '.join(parts)} SELECT 1 / ({counts} = $2::bigint)::int"
+    used = 1
+    for n, (operation, kind, casts) in enumerate(shape):
+        arrays = ", ".join(f"${used + m}::{cast}[]" for m, cast in enumerate(casts, start=1))
+        rows = f"unnest({arrays}) AS n({', '.join(_NAMES[operation](kind))})"
+        parts.append(f"w{n} AS ({_WORDING[operation](kind, rows)} RETURNING 1)")
+        used += len(casts)
+    counts = ", ".join(f"(SELECT count(*) FROM w{n})" for n in range(len(shape)))
+    return f"WITH {', '.join(parts)} SELECT {counts}"
 
 
 def _insert(kind: Kind[Any], rows: str) -> str:
-    return f"INSERT INTO {kind.table} ({', '.join(statements.columns(kind))}) {rows}"
+    return f"INSERT INTO {kind.table} ({', '.join(statements.columns(kind))}) SELECT * FROM {rows}"
 
 
 def _update(kind: Kind[Any], rows: str) -> str:
@@ -225,14 +244,14 @@ def _update(kind: Kind[Any], rows: str) -> str:
         f"{name} = n.{name}" for name in statements.columns(kind) if name not in ("tenant", "id")
     )
     return (
-        f"UPDATE {kind.table} r SET {sets} FROM ({rows}) AS n "
+        f"UPDATE {kind.table} r SET {sets} FROM {rows} "
         "WHERE r.tenant = n.tenant AND r.id = n.id AND r.version = n.version_before"
     )
 
 
 def _delete(kind: Kind[Any], rows: str) -> str:
     return (
-        f"DELETE FROM {kind.table} r USING ({rows}) AS n "
+        f"DELETE FROM {kind.table} r USING {rows} "
         "WHERE r.tenant = n.tenant AND r.id = n.id AND r.version = n.version"
     )
 

@@ -1,9 +1,7 @@
-"""PostgreSQL: any number of servers on one database. READ COMMITTED, explicit row locks, unique keys.
+"""The store contract on PostgreSQL.
 
-A batch is two or three round trips (docs/decisions/0032): BEGIN with one statement that locks and loads
-everything, a second load if commands ask for more, and one that writes everything with COMMIT. Locks are
-taken in one global order under a short `lock_timeout`; if one outlasts it the batch loads again with SKIP
-LOCKED, and only the commands whose records are held go back to the queue.
+A batch is four or five statements (docs/decisions/0032): BEGIN, one that locks and loads everything, a second load if
+commands ask for more, one that writes everything, COMMIT. `batch.py` runs it.
 
 A COMMIT whose answer is lost is settled by the batch id: each batch inserts it with its writes, and
 `committed` inserts it again, marked abandoned. That insert waits for the old transaction; then either it
@@ -18,31 +16,22 @@ from typing import TypeVar
 
 from interlock.kernel.record import Kind, Params, Record, micros
 from interlock.kernel.refusal import LockBusy
-from interlock.kernel.storage import (
-    CommitUnconfirmed,
-    CommitUnknown,
-    LockTimeout,
-    StoreDown,
-    Transaction,
-    WriteConflict,
-)
+from interlock.kernel.storage import LockTimeout, StoreDown, Transaction
 from interlock.kernel.store_state import StoreState
-from interlock.kernel.world import Changes
-from interlock.store import postgres_epoch, pruning
-from interlock.store import postgres_sql as sql
+from interlock.store import pruning
 from interlock.store.clock import utc_now
 from interlock.store.contract import Row
 from interlock.store.migrations import pending
 from interlock.store.named_sql import named_sql
-from interlock.store.postgres_batch import Held, PostgresBatches
-from interlock.store.postgres_driver import LOCKED, MISCOUNTED, SERVER_SAID_NO, Session
-from interlock.store.postgres_hints import Hints
-from interlock.store.postgres_pipeline import COMMIT, ROLLBACK, Asked, Lost, NotSent, Pipeline
-from interlock.store.postgres_wire import Connections, Deadline
+from interlock.store.postgres import epoch
+from interlock.store.postgres import statements as sql
+from interlock.store.postgres.batch import Batches
+from interlock.store.postgres.connections import Connections, Deadline
+from interlock.store.postgres.driver import LOCKED, SERVER_SAID_NO, Session
+from interlock.store.postgres.hints import Hints
 
 R = TypeVar("R", bound=Record)
 
-_COMMIT_SECONDS_MIN = 1.0
 _OPENING_SECONDS = 30.0
 # To build an index of a large table takes as long as it takes.
 _MIGRATION_SECONDS = 3600.0
@@ -59,16 +48,17 @@ class PostgresStore:
         self._io_seconds = io_seconds
         self._connections = Connections(url, lanes=lanes, io_seconds=io_seconds)
         self._hints = Hints(self._connections)
-        self._batches = PostgresBatches()
+        self._batches = Batches()
 
     async def open(self) -> None:
         self._connections.open()
         try:
             async with self._connections.fresh(_OPENING_SECONDS) as session:
+                await self._connections.expect_own_backend(session)
                 await _expect_every_text(session)
                 await self._migrate(session)
                 await self._batches.learn_columns(session)
-                await postgres_epoch.notice_another_origin(session)
+                await epoch.notice_another_origin(session)
         except SERVER_SAID_NO as error:
             raise StoreDown(f"PostgreSQL does not let the store be opened: {error}") from error
 
@@ -79,14 +69,9 @@ class PostgresStore:
     async def transact(self, transaction: Transaction) -> None:
         deadline = Deadline(self._io_seconds)
         async with self._connections.writer() as writer:
-            try:
-                changes = await self._batches.attempt(writer, transaction, sql.Lock.WAIT, deadline)
-            except Held:
-                changes = await self._try_skipping(writer, transaction, deadline)
-            if changes:
-                writing = self._batches.writing(transaction.batch_id, changes)
-                await _commit(writer, writing, max(_COMMIT_SECONDS_MIN, deadline.left))
-                self._hints.tell(changes.wakes)
+            changes = await self._batches.carry(writer, transaction, deadline)
+        if changes:
+            self._hints.tell(changes.wakes)
 
     async def committed(self, batch_id: str, within_seconds: float) -> bool:
         async with asyncio.timeout(within_seconds), self._connections.fresh(within_seconds) as session:
@@ -99,7 +84,7 @@ class PostgresStore:
 
     async def raise_epoch(self, why: str) -> StoreState:
         async with self._connections.fresh(_OPENING_SECONDS) as session:
-            return await postgres_epoch.raise_epoch(session, why)
+            return await epoch.raise_epoch(session, why)
 
     async def get(self, kind: Kind[R], tenant: str, record_id: str) -> R | None:
         rows = await self._connections.read(sql.select_one(kind), (tenant, record_id))
@@ -134,15 +119,6 @@ class PostgresStore:
                 raise LockTimeout("somebody uses a row that could go; prune again later") from held
         return gone
 
-    async def _try_skipping(self, writer: Pipeline, transaction: Transaction, deadline: Deadline) -> Changes:
-        if writer.is_busy:
-            await self._connections.interrupt(writer, deadline)
-        await writer.ask(ROLLBACK, seconds=deadline.left)
-        try:
-            return await self._batches.attempt(writer, transaction, sql.Lock.SKIP, deadline)
-        except Held as held:
-            raise LockTimeout("somebody holds a whole table that this batch reads") from held
-
     async def _migrate(self, session: Session) -> None:
         await session.execute("BEGIN")
         # Whoever comes first migrates; the others wait for it here, longer than for a row.
@@ -157,34 +133,6 @@ class PostgresStore:
                 micros(utc_now()),
             )
         await session.execute("COMMIT", timeout=_MIGRATION_SECONDS)
-
-
-async def _commit(writer: Pipeline, writing: Asked, seconds: float) -> None:
-    """Write and COMMIT in one go.
-
-    Nothing asks the server to cancel it: a COMMIT that is cancelled while it waits for a standby counts as done on
-    this side only. It failed for certain if nothing was sent, or if its transaction can only be rolled back.
-    """
-    try:
-        answers = await writer.ask(writing, COMMIT, seconds=seconds)
-    except (NotSent, ValueError):
-        raise
-    except Exception as error:
-        # A warning that came behind the writes is COMMIT's: it happened, and a standby did not confirm it.
-        if isinstance(error, Lost) and error.answered and error.warning:
-            raise CommitUnconfirmed(error.warning) from error
-        if not writer.has_failed:
-            raise CommitUnknown(f"{type(error).__name__}: {error}") from error
-        if isinstance(error, MISCOUNTED):
-            raise WriteConflict("a record changed under its owner") from error
-        raise
-    *_, committed = answers
-    if committed.tag == "ROLLBACK":
-        raise StoreDown("COMMIT was answered with ROLLBACK")
-    if committed.tag != "COMMIT" or writer.is_in_transaction:
-        raise CommitUnknown(f"COMMIT was answered with {committed.tag}")
-    if committed.warning:
-        raise CommitUnconfirmed(committed.warning)
 
 
 async def _expect_every_text(session: Session) -> None:
