@@ -165,11 +165,11 @@ def _line_of(claimant: subprocess.Popen[str]) -> str:
 def _store_with(here: Path, history: int) -> str:
     """A store with so many spent grants, each with its use."""
     store = f"sqlite:///{here}/{history}.db"
-    direct = LocalKernel(store)
-    direct.run(IssueGrant(caller=direct.caller, grant_id=new_id("gnt"), task=TASK))
-    claim = ClaimGrant(caller=direct.caller, task=TASK, args=msgspec.Raw(b"{}"), execution_id="first")
-    use = direct.run(claim)
-    direct.close()
+    kernel = LocalKernel(store)
+    kernel.run(IssueGrant(caller=kernel.caller, grant_id=new_id("gnt"), task=TASK))
+    claim = ClaimGrant(caller=kernel.caller, task=TASK, args=msgspec.Raw(b"{}"), execution_id="first")
+    use = kernel.run(claim)
+    kernel.close()
     if not isinstance(use, GrantUse):
         raise SystemExit("the grant that was just issued is not there")
     _copy(store, use.grant_id, history - 1, use)
@@ -178,9 +178,9 @@ def _store_with(here: Path, history: int) -> str:
 
 def _supply(store: str) -> None:
     """So many open one-shot grants, as many as no contest can use up."""
-    direct = LocalKernel(store)
-    issued = direct.run(IssueGrant(caller=direct.caller, grant_id=new_id("gnt"), task=TASK))
-    direct.close()
+    kernel = LocalKernel(store)
+    issued = kernel.run(IssueGrant(caller=kernel.caller, grant_id=new_id("gnt"), task=TASK))
+    kernel.close()
     _copy(store, issued.id, SUPPLY)
 
 
