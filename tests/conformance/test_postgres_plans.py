@@ -86,6 +86,7 @@ async def test_a_key_is_found_by_its_own_index_however_few_rows_there_were(
             # Entries are only ever added, and read by their numbers.
             looked_up = [kind for kind in kinds().values() if kind.table != "audit_entries"]
             used = {name for kind in looked_up for name in await _indexes_used(session, kind)}
+            used -= {"store_state_pkey"}  # Every load reads the one row of it.
             unique = await session.fetch("SELECT indexrelid::regclass::text FROM pg_index WHERE indisunique")
         finally:
             session.terminate()

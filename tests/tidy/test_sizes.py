@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.tidy.source import everything, files, functions
 
 FUNCTION_LINES_MAX = 40
-FILE_LINES_MAX = 300
+FILE_LINES_MAX = 500
 RATCHET = Path(__file__).parent / "ratchet.json"
 COUNTED = {".py", ".sql"}
 

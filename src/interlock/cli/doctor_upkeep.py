@@ -9,7 +9,7 @@ from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import given, wants_json
 
 if TYPE_CHECKING:
-    from interlock.store.clock_repair import Repaired
+    from interlock.kernel.store_state import Repaired
 
 _EXPLAINED = """\
 The store's clock is {ahead} ahead of this machine's. Time in a store never goes back by itself.

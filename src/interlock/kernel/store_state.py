@@ -8,7 +8,7 @@ its fences are 1, 2, 3.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -51,3 +51,11 @@ def raised_floor(floor: int, now_micros: int) -> int:
     of the raise in microseconds is ahead of all of them, also of epochs that the copy knows nothing of.
     """
     return max(floor + _STEP, clock_fence(now_micros))
+
+
+class Repaired(msgspec.Struct, frozen=True, kw_only=True):
+    """What a repair did: how far ahead the clock was, since which moment of its own, and how many records it moved."""
+
+    ahead: timedelta
+    since: datetime
+    records: int

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from interlock.audit.upkeep import NoteStoreState
-from interlock.kernel.store_state import StoreState
+from interlock.kernel.store_state import Repaired, StoreState
 from interlock.runtime.local_kernel import local_user
 from interlock.runtime.service import Service
 from interlock.runtime.settings import TENANT_DEFAULT
-from interlock.store.clock_repair import Repaired
 
 
 class NothingToRepair(Exception):

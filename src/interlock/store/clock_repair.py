@@ -19,6 +19,7 @@ import msgspec
 
 from interlock.kernel.record import Kind, Record, from_micros, micros
 from interlock.kernel.refusal import Unreadable
+from interlock.kernel.store_state import Repaired
 from interlock.store import statements
 from interlock.store.clock import TOLERANCE
 from interlock.store.rooms import kinds
@@ -35,14 +36,6 @@ _REPAIRED = (
     "UPDATE store_state SET clock_repairs = clock_repairs + 1, clock_repaired_at = ?, "
     "ids_ahead = ids_ahead + ?, ahead_from = NULL WHERE id = 1"
 )
-
-
-class Repaired(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done: how far ahead the clock was, since which moment of its own, and how many records were moved."""
-
-    ahead: timedelta
-    since: datetime
-    records: int
 
 
 def ahead_from(cursor: Cursor, wall: datetime) -> int | None:

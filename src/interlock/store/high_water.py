@@ -54,7 +54,7 @@ class HighWater:
             if not is_first and (self._read() or 0) > number:
                 return
         with contextlib.suppress(OSError):
-            file = self._opened(shares=is_first)
+            file = self._opened(is_first=is_first)
             try:
                 for _ in range(_ATTEMPTS_MAX):
                     written = time.time_ns()
@@ -75,22 +75,15 @@ class HighWater:
         finally:
             os.close(file)
 
-    def _opened(self, *, shares: bool) -> int:
-        try:
-            file = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            file = os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-            shares = True
-        if shares:
+    def _opened(self, *, is_first: bool) -> int:
+        """The file, for whoever may use the database, which may have changed since it was made."""
+        file = os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        if is_first:
+            database = self._database.stat()
             with contextlib.suppress(OSError):
-                self._share(file)
+                os.fchown(file, database.st_uid if os.geteuid() == 0 else -1, database.st_gid)
+                os.fchmod(file, stat.S_IMODE(database.st_mode))
         return file
-
-    def _share(self, file: int) -> None:
-        """Give the note to whoever may use the database, as that is shared now."""
-        database = self._database.stat()
-        os.fchown(file, database.st_uid if os.geteuid() == 0 else -1, database.st_gid)
-        os.fchmod(file, stat.S_IMODE(database.st_mode))
 
 
 def _agrees(file: int, written_ns: int) -> bool:

@@ -27,8 +27,8 @@ ANYBODYS = {
     "acquire_lease", "begin_effect", "cancel_job", "cancel_run", "check_lease", "checkpoint_lease", "claim_grant",
     "claim_job", "claim_jobs", "clear_limit", "commit_effect", "complete_job", "complete_run", "define_workflow",
     "delete_run", "delete_workflow", "evaluate_policy", "fail_effect", "fail_job", "fail_run", "handoff_lease",
-    "redeliver_dead_letter", "refresh_approval", "release_job", "release_lease", "renew_job", "renew_lease",
-    "renew_run", "rerun_run", "resolve_conflict", "resume_lease", "retry_job", "revoke_grant",
+    "reconcile_job", "redeliver_dead_letter", "refresh_approval", "release_job", "release_lease", "renew_job",
+    "renew_lease", "renew_run", "rerun_run", "resolve_conflict", "resume_lease", "retry_job", "revoke_grant",
     "set_lease_terms", "set_limit", "simulate_policy", "start_run", "submit_job", "suspend_lease", "test_webhook",
     "touch_target", "touch_targets",
 }  # fmt: skip

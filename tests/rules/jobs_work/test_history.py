@@ -46,17 +46,17 @@ async def test_every_attempt_and_every_end_of_one_is_told(shift: Shift) -> None:
     ]  # fmt: skip
     assert await told(shift, job) == [
         ("submit", "bot", {"state": "PENDING"}),
-        ("claim", "worker", {"state": "RUNNING", "attempt": 1, "fence": 1}),
-        ("release", "worker", {"state": "PENDING", "attempt": 1, "fence": 1}),
-        ("claim", "worker", {"state": "RUNNING", "attempt": 1, "fence": 2}),
-        ("lose", "interlock", {"state": "PENDING", "attempt": 1, "fence": 2}),
-        ("claim", "worker", {"state": "RUNNING", "attempt": 2, "fence": 3}),
-        ("fail", "worker", {"state": "PENDING", "attempt": 2, "fence": 3}),
-        ("claim", "worker", {"state": "RUNNING", "attempt": 3, "fence": 4}),
-        ("fail", "worker", {"state": "FAILED", "attempt": 3, "fence": 4}),
+        ("claim", "worker", {"state": "RUNNING", "attempt": 1}),
+        ("release", "worker", {"state": "PENDING", "attempt": 1}),
+        ("claim", "worker", {"state": "RUNNING", "attempt": 1}),
+        ("lose", "interlock", {"state": "PENDING", "attempt": 1}),
+        ("claim", "worker", {"state": "RUNNING", "attempt": 2}),
+        ("fail", "worker", {"state": "PENDING", "attempt": 2}),
+        ("claim", "worker", {"state": "RUNNING", "attempt": 3}),
+        ("fail", "worker", {"state": "FAILED", "attempt": 3}),
         ("retry", "bot", {"state": "PENDING", "reason": "it is back"}),
-        ("claim", "worker", {"state": "RUNNING", "attempt": 1, "fence": 5}),
-        ("complete", "worker", {"state": "SUCCEEDED", "attempt": 1, "fence": 5}),
+        ("claim", "worker", {"state": "RUNNING", "attempt": 1}),
+        ("complete", "worker", {"state": "SUCCEEDED", "attempt": 1}),
     ]
 
 

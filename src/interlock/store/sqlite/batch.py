@@ -10,7 +10,7 @@ from typing import Any
 from interlock.kernel.record import Key, Params, Pick, Reads, Record, from_micros, micros
 from interlock.kernel.refusal import Unreadable
 from interlock.kernel.storage import Loaded, Transaction, WriteConflict
-from interlock.kernel.store_state import FRESH, StoreState, raised_floor
+from interlock.kernel.store_state import FRESH, Repaired, StoreState, raised_floor
 from interlock.kernel.world import Changes, Update
 from interlock.store import clock_repair, state, statements
 from interlock.store.clock import TOLERANCE, Clock, OnwardClock
@@ -77,7 +77,7 @@ class SqliteBatches:
         self._begin_batch(batch_id, now)
         return self._state
 
-    def repair_clock(self) -> clock_repair.Repaired | None:
+    def repair_clock(self) -> Repaired | None:
         """Set the store's clock back to the machine's, and what a wrong clock dated with it."""
         now, wall = self.now(), self._wall()
         if self._clock.ahead <= TOLERANCE:

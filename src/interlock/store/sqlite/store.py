@@ -19,10 +19,9 @@ from typing import TypeVar
 from interlock.kernel.ids import new_id
 from interlock.kernel.record import Kind, Params, Record, micros
 from interlock.kernel.storage import CommitUnknown, LockTimeout, StoreDown, StoreHeld, Transaction
-from interlock.kernel.store_state import StoreState
+from interlock.kernel.store_state import Repaired, StoreState
 from interlock.store import pruning
 from interlock.store.clock import Clock, SteadyClock
-from interlock.store.clock_repair import Repaired
 from interlock.store.contract import Row
 from interlock.store.migrations import pending
 from interlock.store.named_sql import named_sql
