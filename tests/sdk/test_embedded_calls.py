@@ -19,6 +19,7 @@ from interlock import NO_RETRIES, Forbidden, Interlock, InterlockError, Unavaila
 from interlock.api import jobs as job_routes
 from interlock.sdk import embedded
 from interlock.store.sqlite import SqliteStore
+from interlock.store.sqlite.driver import connect
 from tests.conformance.places import open_files_at
 from tests.harness.soak import dose
 from tests.sdk.house import House
@@ -45,8 +46,8 @@ def test_threads_together_share_batches(il: Interlock, path: Path) -> None:
             il.submit("a.b", {"n": n})
 
     in_threads([submit] * 8)
-    database = apsw.Connection(str(path))
-    (batches,) = database.execute("SELECT count(*) FROM batches").fetchall()[0]
+    database = connect(str(path))
+    batches: int = database.execute("SELECT count(*) FROM batches").get
     database.close()
     assert batches < 120
 
