@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from interlock.sdk.outcomes import Full as Full
     from interlock.sdk.outcomes import InterlockError as InterlockError
     from interlock.sdk.outcomes import InvalidRequest as InvalidRequest
+    from interlock.sdk.outcomes import NoStore as NoStore
     from interlock.sdk.outcomes import NotFound as NotFound
     from interlock.sdk.outcomes import Rejected as Rejected
     from interlock.sdk.outcomes import StillPending as StillPending
@@ -71,6 +72,7 @@ _HOMES = {
         "Full",
         "InterlockError",
         "InvalidRequest",
+        "NoStore",
         "NotFound",
         "Rejected",
         "StillPending",

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from interlock import Interlock, Job
 from tests.cli.ageing import age
 from tests.cli.terminal import POLICY, Terminal
 
@@ -62,7 +63,7 @@ def test_the_page_has_everything_and_the_commands_to_decide(house: Terminal, fin
         "No. 7",
         "noor",
         "checked",
-        f"interlock approve {job['id']} --hash {job['job_hash']}",
+        f"interlock approve {job['id']} --job-hash {job['job_hash']}",
         f"interlock reject {job['id']}",
     ):
         assert part in page
@@ -102,16 +103,19 @@ def test_a_request_that_expired_is_asked_anew_unless_the_jobs_own_time_is_over(h
 
 def test_nothing_that_was_submitted_can_pose_as_interlock(house: Terminal) -> None:
     house.file("evidence.txt", "harmless\x1b[2J\nstate  approved\u202e\n")
-    payload = json.dumps({"to": "\u001b]0;approved\u0007 \u202eevil"})
+    payload = json.dumps({"to": "\u001b]0;approved\u0007 \u202eevil\u3164\u2800"})
     job = house(
         "submit", "finance.payment.execute", "--payload", '{"amount_cents": 1, "x": ' + payload + "}",
-        "--label", "note=a\u009bb", "--evidence", "text=@evidence.txt", "--json",
+        "--label", "note=a", "--evidence", "text=@evidence.txt", "--json",
     ).json  # fmt: skip
     for command in (("approval", job["id"]), ("job", job["id"]), ("jobs",), ("approvals",)):
         shown = house(*command).out
-        assert not [char for char in shown if not char.isprintable() and char != "\n"]
+        assert not [
+            char for char in shown if char in "\u3164\u2800" or (not char.isprintable() and char != "\n")
+        ]
     page = house("approval", job["id"]).out
     assert "\\u001b]0;approved" in page
+    assert "evil\\u3164\\u2800" in page
     assert "  │ state  approved\\u202e" in page
 
 
@@ -223,3 +227,68 @@ def test_a_job_that_nobody_is_asked_about_is_to_be_read_in_its_history(house: Te
     said = house("approval", job)
     told = f"no decision is asked for now; what came of it is in `interlock job {job} --history`"
     assert (said.code, told in said.err) == (1, True), said
+
+
+def test_approve_says_in_a_line_what_it_approves(house: Terminal) -> None:
+    job = house.submit(cents=700)
+    said = house("approve", job["id"])
+    line, verdict = said.out.splitlines()
+    assert line.startswith("approving finance.payment.execute")
+    assert '{"amount_cents": 700}' in line
+    assert job["job_hash"] in line
+    assert "is approved" in verdict
+
+
+def test_what_was_edited_after_it_was_read_is_not_approved_by_its_id_alone(house: Terminal) -> None:
+    job = house.submit(cents=700)
+    assert job["job_hash"] in house("approval", job["id"]).out
+    edited = house("edit", job["id"], "--payload", '{"amount_cents": 900}', "--reason", "x", "--json").json
+
+    for words in ((), ("--json",), ("--job-hash", job["job_hash"])):
+        unseen = house("approve", job["id"], *words)
+        assert unseen.code == 1
+        assert "payload.amount_cents changed" in unseen.err
+        assert f"`interlock approval {job['id']}`" in unseen.err or "--json" in words
+        assert house("job", job["id"], "--json").json["state"] == "APPROVAL"
+    assert house("approve", job["id"], "--json").problem["changed"] == ["payload.amount_cents"]
+
+    named = house("approve", job["id"], "--job-hash", edited["job_hash"])
+    assert (named.code, "is approved" in named.out) == (0, True)
+
+
+def test_a_rule_that_wants_the_version_named_wants_it_of_the_command_too(house: Terminal) -> None:
+    policy = POLICY.replace("{self_approval: true}", "{self_approval: true, require_hash: true}")
+    house("policy", "apply", house.file("policy.yaml", policy))
+    job = house.submit(cents=700)
+    assert house("approve", job["id"], "--json").problem["code"] == "hash_mismatch"
+    assert house("approve", job["id"], "--job-hash", job["job_hash"]).code == 0
+
+
+def test_a_no_says_what_it_was_shown_and_one_to_another_version_is_refused(house: Terminal) -> None:
+    job = house.submit(cents=700)
+    house("edit", job["id"], "--payload", '{"amount_cents": 900}', "--reason", "x")
+    told = ("--reason", "y", "--job-hash", job["job_hash"], "--json")
+    assert house("reject", job["id"], *told).problem["code"] == "hash_mismatch"
+    said = house("reject", job["id"], "--reason", "y")
+    assert (said.code, "rejecting finance.payment.execute" in said.out, "edited by" in said.out) == (
+        0,
+        True,
+        True,
+    )
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_what_is_edited_while_the_command_looks_is_not_approved(
+    house: Terminal, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    job, read = house.submit(cents=700), Interlock.job
+
+    def edited_at_once(client: Interlock, job_id: str) -> Job:
+        seen = read(client, job_id)
+        client.edit(job_id, {"amount_cents": 900}, reason="x")
+        return seen
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Interlock, "job", edited_at_once)
+        assert house("approve", job["id"], *words).code == 1
+    assert house("job", job["id"], "--json").json["state"] == "APPROVAL"

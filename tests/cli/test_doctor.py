@@ -18,6 +18,7 @@ def test_a_healthy_house_is_said_to_be_healthy(house: Terminal) -> None:
 
 
 def test_a_store_without_a_policy_is_wrong(terminal: Terminal) -> None:
+    terminal("init")
     said = terminal("doctor")
     assert said.code == 1
     assert "everything is denied" in said.out

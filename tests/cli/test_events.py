@@ -38,6 +38,7 @@ def told(house: Terminal) -> Terminal:
 
 
 def test_a_store_where_nothing_happened_says_so(terminal: Terminal) -> None:
+    terminal("init")
     assert "no events yet" in terminal("events").out
     assert terminal("events", "--json").json == {"items": [], "next_after": 0}
 

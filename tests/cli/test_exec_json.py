@@ -104,8 +104,10 @@ def test_what_ran_before_is_told_as_json(yard: Terminal, code: int) -> None:
 
 
 def test_a_store_that_cannot_be_opened_is_told_as_a_server_tells_it(yard: Terminal) -> None:
-    (yard.folder / ".interlock").mkdir()
-    (yard.folder / ".interlock" / "interlock.db").write_text("not a database, whatever it is called " * 40)
+    yard("init")
+    with (yard.folder / ".interlock" / "interlock.db").open("r+b") as file:
+        file.seek(100)  # where the header ends and what the file holds begins
+        file.write(b"\xff" * 200)
 
     said = yard("exec", "mark", "--json", "--patience", "0s")
 

@@ -71,6 +71,7 @@ def test_a_claim_of_another_task_is_no_claim_of_this_one(yard: Terminal, claimed
 
 @pytest.mark.parametrize("words", [(), ("--", "ls")])
 def test_an_id_that_nothing_has_is_told_as_one(yard: Terminal, words: tuple[str, ...]) -> None:
+    yard("init")
     said = yard("exec", "--resume", "nonsense", *words)
     problem = yard("exec", "--resume", "nonsense", "--json", *words).problem
 

@@ -58,6 +58,7 @@ def test_what_a_command_says_goes_nowhere_if_stdout_was_closed(yard: Terminal, t
 
 
 def test_a_command_that_lists_with_stdout_closed_ends_well(yard: Terminal) -> None:
+    yard("init")
     words = ["sh", "-c", 'exec "$@" >&- 2>&- <&-', "sh", *EXEC[:-1], "grants"]
     assert subprocess.run(words, cwd=yard.folder, env=clean_env(), timeout=HANG_SECONDS).returncode == 0
 

@@ -123,9 +123,13 @@ def test_a_rule_that_cannot_be_evaluated_ends_with_six_and_does_not_blame_the_se
 
 
 def test_a_store_that_cannot_be_opened_ends_with_six(terminal: Terminal) -> None:
-    said = terminal("jobs", "--store", "sqlite:////proc/nowhere/interlock.db", "--patience", "0s")
-    assert said.code == 6
-    assert "/proc/nowhere" in said.err
+    for store, told in (
+        ("sqlite:////proc/nowhere/interlock.db", "/proc/nowhere"),
+        ("postgresql://nobody@127.0.0.1:1/x", "nothing listens for PostgreSQL at x at 127.0.0.1:1"),
+    ):
+        said = terminal("init", "--store", store)
+        assert said.code == 6
+        assert told in said.err
 
 
 def test_why_a_command_takes_a_while_is_said_once(terminal: Terminal) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from interlock.cli.output import Cell, Column, say_fields, say_table, text_width, warn
 from interlock.cli.wording import counted, lasting, pretty, safe, when
+from interlock.codec.visible import is_visible
 from tests.cli.terminal import Terminal
 from tests.harness.server import clean_env
 
@@ -125,11 +126,25 @@ def test_moments_are_told_from_now() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["\x1b[31m", "\u202e", "\u200b", "\x00", "\r", "\x9b", "\U000e0041", "\ud800"]
+    "text",
+    [
+        "\x1b[31m",
+        "\u202e",
+        "\u200b",
+        "\x00",
+        "\r",
+        "\x9b",
+        "\U000e0041",
+        "\ud800",
+        "\u3164",
+        "\u2800",
+        "\uffa0",
+        "\ufe0f",
+    ],
 )
 def test_what_cannot_be_seen_is_spelled_out(text: str) -> None:
     shown = safe(f"a{text}b")
-    assert shown.isprintable()
+    assert is_visible(shown)
     assert shown.startswith("a\\u")
     assert shown.endswith("b")
 
@@ -144,13 +159,13 @@ def test_no_text_in_a_payload_begins_a_line_of_its_own() -> None:
 
 
 def test_no_table_and_no_page_shows_what_cannot_be_seen(capsys: pytest.CaptureFixture[str]) -> None:
-    hostile = "a\x1b[2K\r\nb\u202e"
+    hostile = "a\x1b[2K\r\nb\u202e\u3164"
     say_table((Column("A"), Column("B")), [(hostile, Cell(hostile, "red"))])
     say_fields([("reason", hostile), ("state", Cell(hostile))])
     warn(hostile)
     said = capsys.readouterr()
-    assert [line.isprintable() for line in said.out.splitlines()] == [True] * 4
-    assert all(line.isprintable() for line in said.err.splitlines())
+    assert [is_visible(line) for line in said.out.splitlines()] == [True] * 4
+    assert all(map(is_visible, said.err.splitlines()))
 
 
 def test_json_stays_json_on_a_terminal_that_knows_no_other_alphabet(house: Terminal) -> None:

@@ -62,6 +62,7 @@ def test_what_is_shown_can_be_applied_again(house: Terminal) -> None:
 
 
 def test_no_policy_in_force_is_said_plainly(terminal: Terminal) -> None:
+    terminal("init")
     said = terminal("policy", "show")
     assert (said.code, said.out) == (0, "")
     assert "everything is denied" in said.err
@@ -150,3 +151,42 @@ def test_observed_lists_what_enforcement_would_have_stopped(house: Terminal) -> 
     assert job["id"] in listed
     assert "deny" in listed
     assert house("policy", "observed", "--json").json["items"][0]["decision"]["observed"] == "deny"
+
+
+BARE = """\
+version: v1
+rules:
+  - id: large
+    when: {topic: finance.payment.execute}
+    if: payload.amount_cents > 10000
+    decision: require_human
+"""
+
+
+def test_a_field_that_may_be_missing_is_warned_of_with_its_place(house: Terminal) -> None:
+    file = house.file("bare.yaml", BARE)
+    for verb in ("check", "apply"):
+        said = house("policy", verb, file)
+        assert said.code == 0
+        assert "warning: " in said.err
+        assert "bare.yaml:5:9: rules[0].if: payload.amount_cents may be missing" in said.err
+        assert "write has(payload.amount_cents) && …" in said.err
+    [warning] = house("policy", "check", file, "--json").json["warnings"]
+    assert (warning["line"], warning["column"]) == (5, 9)
+    [warning] = house("policy", "apply", file, "--json").json["warnings"]
+    assert (warning["line"], warning["column"]) == (5, 9)
+
+
+def test_a_request_that_a_rule_fails_on_is_denied_and_every_command_says_why(house: Terminal) -> None:
+    house("policy", "apply", house.file("bare.yaml", BARE))
+    topic = "finance.payment.execute"
+
+    submitted = house("submit", topic)
+    asked = house("policy", "evaluate", topic)
+    case = house.file("cases.yaml", f"cases:\n- {{given: {{topic: {topic}}}, expect: deny}}\n")
+    tested = house("policy", "test", case)
+
+    assert (submitted.code, asked.code, tested.code) == (3, 0, 0)
+    for told in (submitted.err, asked.out, tested.out):
+        assert "there is no field payload.amount_cents" in told
+    assert "  fail large: " in asked.out

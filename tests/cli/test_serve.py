@@ -178,19 +178,17 @@ def test_an_address_of_somebody_else_is_said_in_one_line(terminal: Terminal) -> 
 
 
 def test_a_store_that_cannot_be_opened_is_said_in_one_line(terminal: Terminal) -> None:
-    terminal.file("junk.db", "this is not a database, and long enough to be taken for one\n" * 100)
-    for store in (
-        "sqlite:////proc/nowhere/interlock.db",
-        "sqlite:///junk.db",
-        "postgresql://nobody@127.0.0.1:1/x",
+    for store, advice in (
+        ("sqlite:////proc/nowhere/interlock.db", "check the path"),
+        ("postgresql://nobody@127.0.0.1:1/x", "check host and port"),
     ):
         said = terminal.process("serve", "--port", "0", "--store", store)
         assert said.code == 6
-        _is_one_line(said.err, ["check the path or URL"])
+        _is_one_line(said.err, [advice])
 
 
 def test_a_store_of_a_newer_version_is_refused_in_one_line(terminal: Terminal) -> None:
-    terminal("jobs")
+    terminal("init")
     database = apsw.Connection(str(terminal.folder / ".interlock" / "interlock.db"))
     database.execute("PRAGMA user_version = 9999")
     database.close()
@@ -208,6 +206,9 @@ def test_a_store_of_a_newer_version_is_refused_in_one_line(terminal: Terminal) -
         ("--log-level", "loud"),
         ("--store", "file.db"),
         ("--lock-busy-status", "500"),
+        ("--metrics-address", "9700"),
+        ("--metrics-address", "127.0.0.1:99999"),
+        ("--metrics-address", "203.0.113.1:9700", "--port", "0", "--store", "memory:"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_wrong_usage(terminal: Terminal, words: Sequence[str]) -> None:

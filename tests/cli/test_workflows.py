@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from time import sleep
 
 import pytest
 
 from interlock.cli.main import main
 from interlock.cli.workflow_page import say_run_steps
 from tests.cli.terminal import Terminal
+from tests.harness.server import InterlockServer
 
 STEPS = "steps:\n  - {id: draft, topic: report.draft}\n  - {id: agree, kind: approval, depends_on: [draft]}\n"
 
@@ -17,7 +20,9 @@ STEPS = "steps:\n  - {id: draft, topic: report.draft}\n  - {id: agree, kind: app
 @pytest.fixture
 def store(tmp_path: Path) -> list[str]:
     (tmp_path / "steps.yaml").write_text(STEPS)
-    return ["--store", f"sqlite:///{tmp_path / 'interlock.db'}"]
+    words = ["--store", f"sqlite:///{tmp_path / 'interlock.db'}"]
+    assert main(["init", *words]) == 0
+    return words
 
 
 def test_a_workflow_is_defined_from_a_file_and_shown_and_forgotten(
@@ -99,3 +104,36 @@ def test_a_run_shows_how_it_ended_and_a_step_not_begun_cannot_be_answered(house:
     )
     assert house("runs", "cancel", run).out == f"{run} of nightly was stopped; its slot is free\n"
     assert f"{run} of nightly was stopped\n" in house("workflow", "run", run).out
+
+
+def test_a_step_is_approved_as_it_is_shown(
+    terminal: Terminal, serve: Callable[..., InterlockServer], sqlite_url: str
+) -> None:
+    server = serve(sqlite_url)
+    root = server.create_key("root", roles="admin,submit,review")
+    ann = server.create_key("ann")
+    terminal.use(INTERLOCK_URL=server.url, INTERLOCK_KEY=root.key)
+    terminal("policy", "apply", terminal.file("policy.yaml", "version: v1\ndefault: allow\n"))
+    steps = terminal.file("steps.yaml", "steps:\n  - {id: agree, kind: approval}\n")
+    assert terminal("workflow", "define", "nightly", steps).code == 0
+    run = terminal("runs", "start", "nightly", "--json").json["run_id"]
+    job = _job_of_the_step(terminal, run)
+    shown = terminal("job", job, "--json").json["job_hash"]
+
+    terminal.use(INTERLOCK_KEY=ann.key)
+    stale = terminal("workflow", "approve", run, "agree", "--job-hash", "sha256:0", "--json")
+    said = terminal("workflow", "approve", run, "agree")
+
+    assert (stale.code, stale.problem["code"]) == (1, "hash_mismatch")
+    assert (said.code, said.out.splitlines()[-1]) == (0, "agree: approved")
+    assert said.out.startswith("approving ")
+    assert shown in said.out
+
+
+def _job_of_the_step(terminal: Terminal, run: str) -> str:
+    for _ in range(600):
+        [step] = terminal("workflow", "run", run, "--json").json["steps"]
+        if step["job_id"]:
+            return step["job_id"]
+        sleep(0.05)
+    raise TimeoutError("the step was not begun")

@@ -18,8 +18,8 @@ from interlock.grants.model import GRANTS, Grant, GrantUse
 from interlock.grants.rules import IssueGrant
 from interlock.kernel.ids import new_id
 from interlock.kernel.refusal import LockBusy, OutcomeUnknown
-from interlock.kernel.storage import StoreDown
 from interlock.runtime.local_kernel import LocalKernel
+from interlock.store.contract import NotAStore
 from interlock.store.migrations import migrations, newest
 from interlock.store.sqlite import SqliteStore
 from interlock.store.sqlite.driver import connect, connect_durably, schema_of
@@ -61,7 +61,7 @@ def failing(kernel: LocalKernel, *, happened: bool, times: int = 1) -> None:
 
 
 def test_an_older_file_is_brought_to_the_current_schema_before_anything_is_decided(path: Path) -> None:
-    database = connect_durably(path)
+    database = connect(str(path))
     for migration in migrations("sqlite")[:-1]:
         database.execute(migration.sql)
         database.execute(f"PRAGMA user_version = {migration.number}")
@@ -108,8 +108,8 @@ def test_a_commit_that_the_file_may_have_forgotten_is_unknown(
 
 
 def test_a_file_held_past_the_budget_is_busy_and_nothing_was_written(path: Path) -> None:
-    holder = connect_durably(path)
     kernel = LocalKernel(f"sqlite:///{path}", acquire_seconds=0.1)
+    holder = connect_durably(path)
     holder.execute("BEGIN IMMEDIATE")
     with pytest.raises(LockBusy):
         issue(kernel)
@@ -123,7 +123,7 @@ def test_a_file_held_past_the_budget_is_busy_and_nothing_was_written(path: Path)
 
 def test_a_file_that_is_no_database_is_refused_and_leaves_nothing_behind(path: Path) -> None:
     path.write_text("these are notes, and long enough to be seen as such " * 100)
-    with pytest.raises(StoreDown, match=r"interlock\.db"):
+    with pytest.raises(NotAStore, match=r"interlock\.db"):
         LocalKernel(f"sqlite:///{path}")
     assert not open_files_at(path)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith(("interlock", "sqlite"))]

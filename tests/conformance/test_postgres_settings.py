@@ -74,7 +74,7 @@ async def test_a_role_without_the_right_to_make_tables_is_told_so(postgres_place
     await postgres_place.rows("DROP ROLE IF EXISTS weak")
     await postgres_place.rows("CREATE ROLE weak LOGIN")
     user = f"{urlsplit(postgres_place.url).username}@"
-    with pytest.raises(StoreDown, match="does not let the store be opened: "):
+    with pytest.raises(StoreDown, match=r"weak (may not do this|has no schema to make tables in)"):
         await postgres_place.store(url=postgres_place.url.replace(user, "weak@")).open()
 
 

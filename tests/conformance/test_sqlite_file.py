@@ -18,6 +18,7 @@ from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.refusal import LockBusy, OutcomeUnknown, StoreUnavailable
 from interlock.kernel.storage import StoreDown
 from interlock.runtime.embedded import open_embedded
+from interlock.store.contract import NotAStore
 from interlock.store.sqlite import SqliteStore
 from tests.conformance.places import SqlitePlace, serving
 from tests.conformance.test_pruning import once
@@ -77,7 +78,9 @@ async def test_reads_queries_and_batches_at_once_never_share_a_connection(sqlite
         assert await server.counts("a") == [101]
 
 
-async def test_a_full_disk_is_an_outage_and_loses_nothing(sqlite_place: SqlitePlace) -> None:
+async def test_a_full_disk_is_an_outage_told_once_and_loses_nothing(
+    sqlite_place: SqlitePlace, caplog: pytest.LogCaptureFixture
+) -> None:
     store = sqlite_place.store()
     async with serving(store, SHORT) as server:
         await server.kernel.run(Raise(name="a"))
@@ -87,8 +90,13 @@ async def test_a_full_disk_is_an_outage_and_loses_nothing(sqlite_place: SqlitePl
         filling = [Raise(name=f"{n:0500d}") for n in range(200)]
         outcomes = await server.outcomes(*filling)
         assert {type(outcome) for outcome in outcomes} == {StoreUnavailable}
+        assert all("the disk is full" in str(outcome) for outcome in outcomes)
+        outcomes = await server.outcomes(*filling)
         store._writer.execute("PRAGMA max_page_count = 1000000")
         assert (await server.kernel.run(Raise(name="a"), acquire_seconds=10)).count == 2
+    told = [record.message for record in caplog.records if record.name == "interlock.kernel.lane"]
+    assert ["the disk is full" in line for line in told] == [True, False]
+    assert told[1] == "the store takes writes again"
 
 
 class FailingCommit:
@@ -221,7 +229,7 @@ async def test_a_folder_that_is_missing_is_made(tmp_path: Path) -> None:
 async def test_a_file_that_is_no_database_is_refused_with_its_name(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("these are notes, and long enough to be seen as such " * 100)
-    with pytest.raises(StoreDown, match=r"notes\.txt"):
+    with pytest.raises(NotAStore, match=r"notes\.txt"):
         await SqliteStore(path).open()
 
 

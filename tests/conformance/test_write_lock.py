@@ -18,6 +18,7 @@ from interlock.kernel.refusal import LockBusy
 from interlock.runtime.local_kernel import LocalKernel
 from interlock.store.sqlite import SqliteStore, write_lock
 from interlock.store.sqlite.driver import BUSY, Database, connect_durably, try_to_begin
+from interlock.store.sqlite.private_file import make_private
 from tests.conformance.places import Server, SqlitePlace, serving
 from tests.kernel.counters import Raise
 
@@ -170,6 +171,7 @@ class Recorder:
 
 
 def test_the_lock_is_asked_for_without_waiting_in_sqlite_and_reads_may_wait_again(tmp_path: Path) -> None:
+    make_private(tmp_path / "a.db")
     holder = connect_durably(tmp_path / "a.db")
     try_to_begin(holder)
     other = Recorder(connect_durably(tmp_path / "a.db"))

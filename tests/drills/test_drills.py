@@ -16,6 +16,7 @@ from interlock.cli.drill_page import say_report
 from interlock.drills.outage import drill_outage
 from interlock.drills.report import Answer, Check, phase, report
 from interlock.drills.retries import drill_retries
+from interlock.store.urls import store_for
 from tests.harness.postgres import PostgresServer
 from tests.harness.server import InterlockServer, clean_env
 
@@ -126,6 +127,7 @@ async def test_a_blocked_file_is_503_and_every_key_one_run() -> None:
 
 
 async def test_a_locked_postgresql_is_503_and_every_key_one_run(postgres_url: str) -> None:
+    await make(postgres_url)
     found = await drill_outage(postgres_url, clients=4, seconds=4)
     assert (found.verdict, found.left_behind) == ("passed", [])
     assert await principals(postgres_url) == []
@@ -136,6 +138,7 @@ def test_a_stopped_postgresql_is_503_and_every_key_one_run(
     private_postgres: PostgresServer, tmp_path: Path
 ) -> None:
     store = private_postgres.create_database()
+    asyncio.run(make(store))
     pid = str(private_postgres.pid)
     options = ("--clients", "4", "--lasting", "4s", "--json")
 
@@ -148,9 +151,17 @@ def test_a_stopped_postgresql_is_503_and_every_key_one_run(
 
 
 def test_a_process_that_is_not_there_is_not_stopped(postgres_url: str, tmp_path: Path) -> None:
+    asyncio.run(make(postgres_url))
     said = drill("outage", "--store", postgres_url, "--pid", "4194304", folder=tmp_path)
     assert said.returncode == 1
     assert "check --pid" in said.stderr
+
+
+async def make(store: str) -> None:
+    """A drill plays on a store that is there."""
+    made = store_for(store)
+    await made.open()
+    await made.close()
 
 
 async def principals(store: str) -> list[str]:
@@ -166,6 +177,7 @@ async def principals(store: str) -> list[str]:
 
 
 def test_a_store_is_found_in_this_folder_and_more_clients_than_a_page_are_counted(tmp_path: Path) -> None:
+    asyncio.run(make(f"sqlite:///{tmp_path / 'here.db'}"))
     said = drill(
         *("outage", "--store", "sqlite:///here.db", "--clients", "210", "--lasting", "3s", "--json"),
         folder=tmp_path,
@@ -181,7 +193,7 @@ def test_a_store_is_found_in_this_folder_and_more_clients_than_a_page_are_counte
     [
         (("--lasting", "2s"), "at least 3s"),
         (("--store", "nonsense"), "cannot be blocked"),
-        (("--store", "sqlite:////dev/null/store.db"), "cannot open the database file"),
+        (("--store", "sqlite:////dev/null/store.db"), "there is no store at /dev/null/store.db"),
         (("--store", "memory:"), "cannot be blocked"),
     ],
 )

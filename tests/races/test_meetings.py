@@ -91,6 +91,34 @@ async def test_nobody_approves_an_edit_that_they_did_not_see(deployment: Deploym
             assert {answer.word for n, answer in enumerate(answers) if n != 10} == {"hash_mismatch"}
 
 
+async def test_an_edit_among_approvals_that_name_no_version_releases_only_what_was_submitted(
+    deployment: Deployment,
+) -> None:
+    for _ in range(5):
+        job = await deployment.submit()
+        seen = (await deployment.job(job))["job_hash"]
+        edit = post(
+            f"/api/v1/approvals/{job}/edit",
+            {"payload": {"amount": 1_000_000}, "reason": "more"},
+            headers=deployment.keys["bot"].headers,
+        )
+        approves = [
+            post(f"/api/v1/approvals/{job}/approve", {}, headers=key.headers) for key in deployment.reviewers
+        ]
+
+        answers = await deployment.ask(*approves[:10], edit, *approves[10:], connections=21)
+
+        after = await deployment.job(job)
+        if after["state"] == "PENDING":
+            assert (after["job_hash"], answers[10].word) == (seen, "not_actionable")
+        else:
+            assert (after["state"], answers[10].status) == ("APPROVAL", 200)
+            assert {answer.word for n, answer in enumerate(answers) if n != 10} <= {
+                "vote_recorded",
+                "hash_mismatch",
+            }
+
+
 async def test_a_throttle_gives_out_exactly_its_burst_over_all_servers(deployment: Deployment) -> None:
     request = post("/api/v1/jobs", {"topic": "mail", "payload": {}}, headers=deployment.keys["bot"].headers)
 

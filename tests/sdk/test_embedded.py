@@ -85,7 +85,7 @@ def test_without_any_setting_the_store_is_a_file_in_this_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with Interlock() as il:
-        il.jobs()
+        il.policy_put(ALLOW)
     assert (tmp_path / ".interlock" / "interlock.db").exists()
 
 
@@ -180,6 +180,7 @@ def test_a_clients_store_is_where_the_client_was_made(
     with here, there:
         here.policy_put(ALLOW)
         here.submit("a.b", {"n": 1})
+        there.policy_put(ALLOW)
         assert (len(here.jobs().items), len(there.jobs().items)) == (1, 0)
     for name in ("here", "there"):
         assert (tmp_path / name / ".interlock" / "interlock.db").exists()

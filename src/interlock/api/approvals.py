@@ -33,7 +33,10 @@ Hash = Annotated[str, msgspec.Meta(max_length=100)]
 
 
 class ApproveBody(Body, frozen=True, kw_only=True):
-    """`job_hash` is what the reviewer saw; if it is given, it must be what is stored."""
+    """`job_hash` is what the reviewer saw, and must be what is stored.
+
+    It may be left out while the request is as it was submitted, unless the rule has `require_hash`.
+    """
 
     reason: Reason = ""
     note: Reason = ""
@@ -41,11 +44,12 @@ class ApproveBody(Body, frozen=True, kw_only=True):
 
 
 class RejectBody(Body, frozen=True, kw_only=True):
-    """`code` is a word for machines, such as `wrong_amount`."""
+    """`code` is a word for machines, such as `wrong_amount`. With `job_hash`, it is a no to exactly that version."""
 
     reason: GivenReason
     note: Reason = ""
     code: Annotated[str, msgspec.Meta(max_length=100, pattern=r"^[A-Za-z0-9_.\-]+$(?!\n)")] | None = None
+    job_hash: Hash | None = None
 
 
 class EditBody(Body, frozen=True, kw_only=True):
@@ -127,7 +131,12 @@ async def approve_by_id(call: Asked[None, ApproveBody], job_id: str) -> Answer:
 async def reject(call: Asked[None, RejectBody]) -> Answer:
     body = call.body
     command = RejectJob(
-        caller=caller_of(call), job_id=call.path["job_id"], reason=body.reason, note=body.note, code=body.code
+        caller=caller_of(call),
+        job_id=call.path["job_id"],
+        reason=body.reason,
+        note=body.note,
+        code=body.code,
+        job_hash=body.job_hash,
     )
     return await _counted(call, "reject", command)
 
@@ -238,7 +247,8 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="reject_job", method="POST", path="/api/v1/approvals/{job_id}/reject", tag=_TAG,
         parameters=JOB_ID, summary="Say no, with a reason",
-        body=RejectBody, answers={200: DecidedView}, answer=reject, problems=_DECISIONS,
+        body=RejectBody, answers={200: DecidedView}, answer=reject,
+        problems=(*_DECISIONS, "hash_mismatch"),
     ),
     Operation(
         id="refresh_approval", method="POST", path="/api/v1/approvals/{job_id}/refresh", tag=_TAG,

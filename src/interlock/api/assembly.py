@@ -21,6 +21,7 @@ from interlock.api import (
     permits,
     policy,
     signers,
+    store_check,
     targets,
     webhooks,
     workers,
@@ -32,6 +33,7 @@ from interlock.api.codes import codes_with
 from interlock.api.describing import describing
 from interlock.api.http import Request
 from interlock.api.logs import Log
+from interlock.api.metrics import Registry
 from interlock.api.operations import Operation
 from interlock.api.problems import translator
 from interlock.runtime.keyring import Known
@@ -57,6 +59,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     *events.OPERATIONS,
     *webhooks.OPERATIONS,
     *health.OPERATIONS,
+    *store_check.OPERATIONS,
 )
 
 Authenticate = Callable[[Request, Service], Awaitable[Known]]
@@ -72,4 +75,16 @@ def assemble(service: Service, log: Log, *, who: Authenticate = authenticate) ->
         translate=translator(service.settings.lock_busy_status),
         log=log,
         metrics=service.registry,
+    )
+
+
+def assemble_metrics(service: Service, log: Log) -> App[Known, Service]:
+    """An app for whoever watches the place: the figures of every tenant, and nothing else."""
+    return App(
+        operations=health.WATCHING,
+        services=service,
+        authenticate=authenticate,
+        translate=translator(service.settings.lock_busy_status),
+        log=log,
+        metrics=Registry(),
     )

@@ -24,11 +24,17 @@ async def authenticate(request: Request, service: Service) -> Known:
 
 def presented_key(request: Request) -> str:
     """The key that came with a request; two different ones are as good as none."""
+    keys = presented_keys(request)
+    if len(keys) != 1:
+        raise Unauthenticated("two different keys were sent" if keys else "no key was sent")
+    return keys.pop()
+
+
+def presented_keys(request: Request) -> set[str]:
+    """Every key that came with a request."""
     scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
     keys = {request.headers.get("x-api-key", "").strip()}
     if scheme.lower() == "bearer":
         keys.add(bearer.strip())
     keys.discard("")
-    if len(keys) != 1:
-        raise Unauthenticated("two different keys were sent" if keys else "no key was sent")
-    return keys.pop()
+    return keys

@@ -148,7 +148,7 @@ _RETRYABLE = (
         "policy_unavailable",
         503,
         "Policy unavailable",
-        "The policy could not be evaluated; nothing was released.",
+        "The policy could not be evaluated within its budget of 5 s, or not be read; nothing was released.",
         "Repeat the call after `Retry-After`; if it stays, check the rule named in the answer.",
         retryable=True,
     ),

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from interlock.api.authentication import presented_keys
 from interlock.api.http import Response
 from interlock.api.metrics import MEDIA_TYPE
 from interlock.api.operations import Media, Operation, Reply
@@ -17,8 +18,10 @@ from interlock.kernel.refusal import Fault
 from interlock.runtime.keyring import Known
 from interlock.runtime.measures import unreadable_records
 from interlock.runtime.service import Service
+from interlock.runtime.settings import TENANT_DEFAULT
 
 _READY_SECONDS = 1.0
+_TENANT_ROLES = frozenset({"operate", "audit", "admin"})
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -68,8 +71,25 @@ def _clock_trouble(ahead_seconds: float) -> str:
 
 
 async def metrics(call: Asked[None, None]) -> Response:
-    body = call.services.registry.exposition().encode()
+    return _exposed(call, tenants=await _may_see_tenants(call))
+
+
+async def metrics_of_all(call: Asked[None, None]) -> Response:
+    return _exposed(call, tenants=True)
+
+
+def _exposed(call: Asked[None, None], *, tenants: bool) -> Response:
+    body = call.services.registry.exposition(tenants=tenants).encode()
     return Response(status=200, headers=(("content-type", MEDIA_TYPE),), body=body)
+
+
+async def _may_see_tenants(call: Asked[None, None]) -> bool:
+    """Whether whoever asks runs the place. The figures are told to anybody, also while no key can be looked up."""
+    keys = presented_keys(call.request)
+    known = await call.services.keyring.known_or_nobody(keys.pop()) if len(keys) == 1 else None
+    if known is None or known.tenant != TENANT_DEFAULT:
+        return False
+    return not _TENANT_ROLES.isdisjoint(known.roles)
 
 
 _OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
@@ -83,11 +103,21 @@ _OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="metrics", method="GET", path="/metrics", tag="Health", public=True,
-        summary="Figures in Prometheus' text format", answers={200: Media(MEDIA_TYPE)}, answer=metrics,
+        summary="Figures in Prometheus' text format",
+        description="Needs no key. Tenants, and what they have named, are told apart only for a key of the tenant "
+        "`default` with the role `operate`, `audit` or `admin`, and on the `metrics_address` of `interlock serve`; for "
+        "everybody else they are added up.",
+        answers={200: Media(MEDIA_TYPE)}, answer=metrics,
     ),
 )  # fmt: skip
 
 # Where orchestrators look for them, and beside everything else.
 OPERATIONS = _OPERATIONS + tuple(
     msgspec.structs.replace(each, id=f"api_{each.id}", path=f"/api/v1{each.path}") for each in _OPERATIONS
+)
+
+# What an address of its own shows: who can reach it is the operator's to say, so it asks for no key.
+WATCHING: tuple[Operation[Known, Service, Any, Any], ...] = (
+    *_OPERATIONS[:2],
+    msgspec.structs.replace(_OPERATIONS[2], answer=metrics_of_all),
 )

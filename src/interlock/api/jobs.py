@@ -15,7 +15,17 @@ from interlock.api.naming import LINE, TargetKey
 from interlock.api.operations import Answer, Body, Operation, Query, Reply
 from interlock.api.problem import MEDIA_TYPE, invalid, problem
 from interlock.api.service_calls import JOB_ID, Asked, caller_of, decide
-from interlock.api.texts import Label, Number, Reason, Text, TextOrList, Topic, version_text
+from interlock.api.texts import (
+    Label,
+    Number,
+    Reason,
+    Text,
+    TextOrList,
+    Topic,
+    link_fault,
+    unseen_fault,
+    version_text,
+)
 from interlock.api.views import JobView, job_view, whole_view
 from interlock.approvals.model import PeopleAsked
 from interlock.codec.canonical import canonical
@@ -76,7 +86,7 @@ class SubmitBody(Body, frozen=True, kw_only=True):
     """
 
     topic: Topic
-    payload: Any
+    payload: Any = msgspec.field(default_factory=dict[str, Any])
     env: Text = ""
     channel: Text = ""
     labels: Annotated[dict[Label, Text], msgspec.Meta(max_length=64)] = msgspec.field(
@@ -114,7 +124,12 @@ class JobsQuery(PageQuery, frozen=True, kw_only=True):
 
 
 def action_of(body: SubmitBody) -> Action:
-    """The action that a submitted body proposes, its payload spelled canonically."""
+    """The action that a submitted body proposes, its payload spelled canonically.
+
+    Where it says where that happens, people must be able to see what it says.
+    """
+    if faults := _unseen_faults(body):
+        raise invalid(*faults)
     return Action(
         topic=body.topic,
         payload=msgspec.Raw(canonical(body.payload)),
@@ -134,17 +149,30 @@ def _line_of(text: str) -> str:
     return text
 
 
+def _unseen_faults(body: SubmitBody) -> list[Fault]:
+    """The fields that tell people where an action happens, if they hold what people cannot see."""
+    named = {"/env": body.env, "/channel": body.channel} | {
+        f"/labels/{name.replace('/', '~1')}": text for name, text in body.labels.items()
+    }
+    return [Fault(place, reason) for place, text in named.items() if (reason := unseen_fault(text))]
+
+
 def _target_of(target: TargetBody) -> TargetRef:
     version = target.version
     return TargetRef(key=target.key, version=None if version is None else version_text(version))
 
 
 def _check(body: SubmitBody) -> None:
-    """Refuse evidence that shows nothing, and a job that would be over before it began."""
+    """Refuse evidence that shows nothing or misleads, and a job that would be over before it began."""
     faults = [
         Fault(f"/evidence/{place}", "needs content or url; without either there is nothing to look at")
         for place, each in enumerate(body.evidence)
         if each.content is None and each.url is None
+    ]
+    faults += [
+        Fault(f"/evidence/{place}/url", reason)
+        for place, each in enumerate(body.evidence)
+        if each.url is not None and (reason := link_fault(each.url))
     ]
     if body.expires_in is not None and duration_seconds(body.expires_in) == 0:
         faults.append(
@@ -212,6 +240,8 @@ def denied(job: Job) -> Answer:
         "job_hash": job.job_hash,
         "policy_snapshot": job.policy_snapshot,
     }
+    if (failure := job.verdict.failure) is not None:
+        members |= {"expression": failure.expression, "field": failure.field, "cause": failure.why}
     refused = problem("policy_denied", said, members=members)
     return Answer(403, msgspec.json.encode(refused.document()), content_type=MEDIA_TYPE)
 

@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from interlock.api.http import Request
+from interlock.codec.visible import is_visible, spelled_out
 
 Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 Form: TypeAlias = Literal["json", "text"]
@@ -157,7 +158,7 @@ def _write_to_stderr(line: str) -> None:
 
 
 def _as_json(line: Line) -> str:
-    return _encode(line).decode()
+    return spelled_out(_encode(line).decode())
 
 
 def _as_text(line: Line) -> str:
@@ -173,7 +174,7 @@ def _as_text(line: Line) -> str:
 
 def _flat(value: object) -> str:
     text = value if isinstance(value, str) else _encode(value).decode()
-    return text if text.isprintable() else repr(text)
+    return text if is_visible(text) else spelled_out(repr(text))
 
 
 def _described(error: BaseException, said: str) -> Iterator[dict[str, object]]:

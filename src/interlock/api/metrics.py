@@ -16,6 +16,8 @@ from typing import TypeVar
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SERIES_MAX = 500
 OTHER = "other"
+# Labels whose values are tenants, or are named by them.
+TENANT_LABELS = frozenset({"tenant", "workflow"})
 SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -48,9 +50,9 @@ class Registry:
         """Add a family of numbers that are read when someone looks, by label values."""
         self._add(_Gauge(name, about, labels, read))
 
-    def exposition(self) -> str:
-        """Write every metric in Prometheus' text format."""
-        lines = [line for metric in self._metrics.values() for line in metric.lines()]
+    def exposition(self, *, tenants: bool = True) -> str:
+        """Write every metric in Prometheus' text format; without `tenants`, summed over what would name one."""
+        lines = [line for metric in self._metrics.values() for line in metric.lines(tenants=tenants)]
         return "\n".join(lines) + "\n"
 
     def _add(self, metric: _M) -> _M:
@@ -72,13 +74,20 @@ class _Metric:
         self._labels = tuple(labels)
         self._lock = Lock()
 
-    def lines(self) -> Iterator[str]:
+    def lines(self, *, tenants: bool) -> Iterator[str]:
         yield f"# HELP {self.name} {_escaped_help(self._about)}"
         yield f"# TYPE {self.name} {self.kind}"
-        yield from self.samples()
+        if tenants or not TENANT_LABELS & set(self._labels):
+            yield from self.samples()
+        else:
+            yield from self.sums()
 
     def samples(self) -> Iterator[str]:
         raise NotImplementedError
+
+    def sums(self) -> Iterator[str]:
+        """Write what can be told without naming a tenant: nothing, unless a metric knows how to add up."""
+        yield from ()
 
     def _series(self, known: Mapping[Labels, object], values: Labels) -> Labels:
         if len(values) != len(self._labels):
@@ -122,6 +131,14 @@ class Counter(_Metric):
         """Write one line for each combination of label values."""
         for values, count in sorted(self._counts.copy().items()):
             yield self._sample("", values, count)
+
+    def sums(self) -> Iterator[str]:
+        """Write one line for each combination of the label values that tell nothing of a tenant."""
+        kept = [place for place, label in enumerate(self._labels) if label not in TENANT_LABELS]
+        summed = Counter(self.name, self._about, [self._labels[place] for place in kept])
+        for values, count in self._counts.copy().items():
+            summed.add(*(values[place] for place in kept), amount=count)
+        yield from summed.samples()
 
 
 class Histogram(_Metric):

@@ -12,7 +12,7 @@ import msgspec
 from interlock.api.jobs import READERS, SubmitBody, action_of
 from interlock.api.listing import LIMIT_MAX, Page, PageQuery, id_cursor, position
 from interlock.api.operations import Answer, Body, Operation, RawBody, Reply
-from interlock.api.policy_reading import read_candidate, read_policy
+from interlock.api.policy_reading import Remark, read_candidate, read_policy, remark
 from interlock.api.service_calls import Asked, answer_once, caller_of, decide
 from interlock.api.texts import Text
 from interlock.api.views import JobView, job_view
@@ -50,6 +50,12 @@ class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
     previous: str | None
 
 
+class ActivatedView(PolicyView, frozen=True, kw_only=True):
+    """The policy that was put in force. `warnings`: what is allowed in it but may not be meant, and where."""
+
+    warnings: list[Remark] = []
+
+
 class SnapshotView(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: str
     document: msgspec.Raw
@@ -77,7 +83,6 @@ class ActorBody(Body, frozen=True, kw_only=True):
 class EvaluateBody(SubmitBody, frozen=True, kw_only=True):
     """A job that might be submitted. With `policy`, that policy is asked instead of the one in force."""
 
-    payload: Any = msgspec.field(default_factory=dict[str, Any])
     actor: ActorBody | None = None
     policy: Any = None
 
@@ -100,10 +105,11 @@ class SimulatedView(msgspec.Struct, frozen=True, kw_only=True):
 
 async def activate(call: Asked[None, bytes]) -> Answer:
     text = call.body
-    document = await read_policy(text)
+    document, found = await read_policy(text)
+    warnings = [remark(each) for each in found]
     command = ActivatePolicy.of(document, text.decode(), tenant=call.caller.tenant, by=caller_of(call))
     source = command.source
-    return await decide(call, command, lambda head: Reply(200, _head_view(head, source)))
+    return await decide(call, command, lambda head: Reply(200, _activated_view(head, source, warnings)))
 
 
 async def in_force(call: Asked[None, None]) -> Reply:
@@ -216,6 +222,10 @@ async def _actor(call: Asked[None, EvaluateBody], given: ActorBody | None) -> Pr
     return msgspec.structs.replace(known or nobody, **told)
 
 
+def _activated_view(head: PolicyHead, source: str, warnings: list[Remark]) -> ActivatedView:
+    return ActivatedView(**msgspec.structs.asdict(_head_view(head, source)), warnings=warnings)
+
+
 def _head_view(head: PolicyHead, source: str) -> PolicyView:
     return PolicyView(
         snapshot=head.snapshot,
@@ -250,8 +260,8 @@ _TAG = "Policy"
 OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="put_policy", method="PUT", path="/api/v1/policy", tag=_TAG, roles=("admin",),
-        summary="Put a policy in force", description="YAML or JSON. Errors name line and column.",
-        body=RawBody(_TEXTS), answers={200: PolicyView}, answer=activate, problems=("people_only",),
+        summary="Put a policy in force", description="YAML or JSON. Errors and warnings name line and column.",
+        body=RawBody(_TEXTS), answers={200: ActivatedView}, answer=activate, problems=("people_only",),
     ),
     Operation(
         id="get_policy", method="GET", path="/api/v1/policy", tag=_TAG, roles=READERS,

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from interlock.api.problem import ProblemError, problem
-from interlock.codec.located import SourceInvalid
+from interlock.codec.located import LocatedFault, SourceInvalid
 from interlock.policy.language import PolicyDocument
-from interlock.policy.parsing import parse_policy
+from interlock.policy.parsing import Checked, check_policy
 
 # What takes so little time that a thread would not spare any.
 _SHORT_BYTES = 4096
@@ -23,31 +23,42 @@ _SHORT_BYTES = 4096
 _candidates = ThreadPoolExecutor(1, thread_name_prefix="policy-candidates")
 
 
-async def read_policy(text: bytes) -> PolicyDocument:
-    """The policy to be put in force, or the problem that lists what is wrong with it."""
+class Remark(msgspec.Struct, frozen=True, kw_only=True):
+    """Something about a policy's text, and where it stands."""
+
+    path: str
+    reason: str
+    line: int
+    column: int
+
+
+async def read_policy(text: bytes) -> Checked:
+    """The policy to be put in force with its warnings, or the problem that lists what is wrong with it."""
     return await _read(text, None)
 
 
 async def read_candidate(policy: Any) -> PolicyDocument:
     """A policy that is only asked about, as text or as an object."""
     text = policy.encode() if isinstance(policy, str) else msgspec.json.encode(policy)
-    return await _read(text, _candidates)
+    return (await _read(text, _candidates)).document
 
 
-async def _read(text: bytes, where: Executor | None) -> PolicyDocument:
+def remark(found: LocatedFault) -> Remark:
+    """An error or a warning as it goes over the wire."""
+    return Remark(path=found.path, reason=found.message, line=found.line, column=found.column)
+
+
+async def _read(text: bytes, where: Executor | None) -> Checked:
     if len(text) <= _SHORT_BYTES:
         return _parsed(text)
     return await asyncio.get_running_loop().run_in_executor(where, _parsed, text)
 
 
-def _parsed(text: bytes) -> PolicyDocument:
+def _parsed(text: bytes) -> Checked:
     try:
-        return parse_policy(text)
+        return check_policy(text)
     except SourceInvalid as wrong:
-        errors = [
-            {"path": each.path, "reason": each.message, "line": each.line, "column": each.column}
-            for each in wrong.errors
-        ]
+        errors = [remark(each) for each in wrong.errors]
         first = wrong.errors[0]
         detail = f"line {first.line}, column {first.column}: {first.message}"
         raise ProblemError(problem("invalid_request", detail, members={"errors": errors})) from None

@@ -139,6 +139,7 @@ _MEMBERS: Mapping[str, str] = {
     "expected": "expected",
     "found": "found",
     "stored": "job_hash",
+    "changed": "changed",
     "target": "target",
     "conflict_id": "conflict_id",
     "scope": "scope",

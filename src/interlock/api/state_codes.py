@@ -23,8 +23,10 @@ STATE_CODES = (
         "policy_denied",
         403,
         "Denied by policy",
-        "A policy rule denies this action; the job is kept as DENIED.",
-        "Read `rule`; `interlock policy evaluate` explains each rule.",
+        "A policy rule denies this action, or its expression fails on this request (a missing field, a wrong type); "
+        "the job is kept as DENIED.",
+        "Read `rule` and `reason`; `interlock policy evaluate` explains each rule. Where `expression`, `field` and "
+        "`cause` are given, send the field as the rule expects it, or have the rule test it with `has()`.",
     ),
     CodeInfo(
         "self_approval",
@@ -86,8 +88,9 @@ STATE_CODES = (
         "hash_mismatch",
         409,
         "Hash mismatch",
-        "The `job_hash` you decided on is not that of the stored job.",
-        "Load the approval again, review what is there now, then decide.",
+        "The `job_hash` you decided on is not that of the stored job, or is missing although the request was edited "
+        "or its rule has `require_hash`. `changed` names what is different.",
+        "Load the approval again, review what is there now, then decide with its `job_hash`.",
     ),
     CodeInfo(
         "target_changed",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import msgspec
 
 from interlock.api.naming import LINE
 from interlock.codec.canonical import canonical
+from interlock.codec.visible import is_visible, unseen_in
 
 _CONTROLS = r"\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f"
 # Spaces, line breaks, and what only joins, parts or turns what stands beside it.
@@ -42,6 +44,30 @@ GivenReason = Annotated[
         description="Something that can be read, without control characters.",
     ),
 ]
+
+# What a reviewer's click may do: open a page or write a letter, never run a script or open a file.
+LINK_SCHEMES = ("http", "https", "mailto")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
+
+
+def link_fault(url: str) -> str | None:
+    """Why people may not be shown this link, if so."""
+    if unseen := unseen_in(url):
+        return f"holds {', '.join(unseen[:5])}, which cannot be seen; percent-encode it"
+    scheme = _SCHEME.match(url)
+    if scheme is None:
+        return "has no scheme; begin it with https://, http:// or mailto:"
+    if scheme[1].lower() not in LINK_SCHEMES:
+        return f"has the scheme {scheme[1][:50]!r}; send a link with http, https or mailto"
+    return None
+
+
+def unseen_fault(text: str) -> str | None:
+    """Why this text cannot name something for people, if so."""
+    if is_visible(text):
+        return None
+    unseen = ", ".join(unseen_in(text)[:5])
+    return f"holds {unseen}, which cannot be seen or turns the text around it; leave it out"
 
 
 def version_text(version: str | float) -> str:

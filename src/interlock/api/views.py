@@ -8,16 +8,20 @@ from typing import Any
 import msgspec
 
 from interlock.approvals.model import Approval
-from interlock.jobs.model import GRANTED_LABEL, Evidence, Job, TargetRef
+from interlock.jobs.model import GRANTED_LABEL, Evidence, Failure, Job, TargetRef
 
 
 class VerdictView(msgspec.Struct, frozen=True, kw_only=True):
-    """What the policy said. `observed` is what it would have done, had it not only been observing."""
+    """What the policy said. `observed` is what it would have done, had it not only been observing.
+
+    With `failure`, the rule's expression could not be answered about this job, which denies it.
+    """
 
     rule: str | None
     decision: str
     reason: str
     observed: str | None = None
+    failure: Failure | None = None
 
 
 class VoteView(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +46,7 @@ class ApprovalView(msgspec.Struct, frozen=True, kw_only=True):
     groups: list[str]
     self_approval: bool
     binding: str
+    require_hash: bool
     on_expiry: str
     escalate: list[StepView]
     votes: list[VoteView]
@@ -135,6 +140,7 @@ def approval_view(approval: Approval, now: datetime | None = None) -> ApprovalVi
         groups=list(approval.groups_at(now) if now else asked.groups),
         self_approval=asked.self_approval,
         binding=asked.binding,
+        require_hash=asked.require_hash,
         on_expiry=asked.on_expiry,
         escalate=[
             StepView(after_seconds=step.after_seconds, groups=list(step.groups)) for step in asked.escalate
@@ -231,7 +237,11 @@ def _grant_use(job: Job) -> GrantUseView | None:
 def verdict_view(job: Job) -> VerdictView:
     verdict = job.verdict
     return VerdictView(
-        rule=verdict.rule, decision=verdict.decision, reason=verdict.reason, observed=verdict.observed
+        rule=verdict.rule,
+        decision=verdict.decision,
+        reason=verdict.reason,
+        observed=verdict.observed,
+        failure=verdict.failure,
     )
 
 

@@ -10,7 +10,9 @@ import msgspec
 from interlock.api.admission_views import RunView
 from interlock.api.audit import EntryView
 from interlock.api.operations import Body
-from interlock.api.texts import Text, Topic
+from interlock.api.problem import invalid
+from interlock.api.texts import Text, Topic, unseen_fault
+from interlock.codec.strict import Fault
 from interlock.workflows.model import Progress, Step, StepKind
 from interlock.workflows.model import Workflow as Definition
 
@@ -74,6 +76,8 @@ class TimelineView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def step_of(body: StepBody) -> Step:
+    if reason := unseen_fault(body.env):
+        raise invalid(Fault("/steps", f"the env of step {body.id} {reason}"))
     return Step(
         id=body.id,
         kind=body.kind,

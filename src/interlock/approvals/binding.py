@@ -14,6 +14,7 @@ from interlock.approvals.refusals import (
     JobExpired,
     SnapshotChanged,
 )
+from interlock.approvals.revising import changes_since
 from interlock.identity.model import PRINCIPALS
 from interlock.jobs.model import Job, JobState
 from interlock.kernel.world import World
@@ -32,14 +33,25 @@ def check_time(job: Job, approval: Approval, now: datetime) -> None:
 def check_seen(job: Job, seen_hash: str | None) -> None:
     """What the reviewer saw, if they say so, must be what is stored: another version is another question."""
     if seen_hash is not None and seen_hash != job.job_hash:
-        raise HashMismatch(job.id, job.state.value, job.job_hash)
+        raise HashMismatch(job.id, job.state.value, job.job_hash, changes_since(job, seen_hash))
+
+
+def check_said(job: Job, approval: Approval, seen_hash: str | None) -> None:
+    """As `check_seen`; and once it was another request, or where the rule says so, they must say what they saw."""
+    check_seen(job, seen_hash)
+    if seen_hash is not None:
+        return
+    if any(old.job_hash != job.job_hash for old in job.revisions):
+        raise HashMismatch(job.id, job.state.value, job.job_hash, changes_since(job, None), is_missing=True)
+    if approval.requirement.require_hash:
+        raise HashMismatch(job.id, job.state.value, job.job_hash, is_missing=True)
 
 
 def check_binding(world: World, job: Job, approval: Approval, seen_hash: str | None) -> None:
     """What is approved must be what was stored, what was seen, for what is there now, and still be asked about."""
     if not is_whole(job, approval):
         raise JobChanged(job.id, job.state.value, approval.job_hash, job.action.hash(job.tenant))
-    check_seen(job, seen_hash)
+    check_said(job, approval, seen_hash)
     check_target(world, job)
     if not still_asks(world, job, approval):
         current = snapshot_in_force(world, job.tenant)

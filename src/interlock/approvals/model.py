@@ -49,6 +49,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     on_expiry: str = "deny"
     escalate: tuple[Step, ...] = ()
     binding: str = "strict"
+    require_hash: bool = False
 
 
 class PeopleAsked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -58,7 +58,12 @@ def place(
     if isinstance(evaluation, Verdict):
         return _observed(evaluation, policy.snapshot)
     decision = _settle_throttle(world, proposal.tenant, evaluation, observing=policy.observing)
-    verdict = Verdict(decision=decision.value, rule=evaluation.rule, reason=evaluation.reason)
+    verdict = Verdict(
+        decision=decision.value,
+        rule=evaluation.rule,
+        reason=evaluation.reason,
+        failure=evaluation.failure,
+    )
     if policy.observing and proposal.action.people is None:
         return _observed(verdict, policy.snapshot)
     match decision:
@@ -115,11 +120,12 @@ def requirement_of(asked: ApprovalRequirement | None) -> Requirement:
             for step in sorted(asked.escalate, key=lambda step: step.after)
         ),
         binding=asked.binding,
+        require_hash=asked.require_hash,
     )
 
 
 def _ask(world: World, proposal: Proposal, *, observing: bool) -> Evaluation | Verdict:
-    """What the policy says. One that only observes stops nothing by failing, so that is what it is seen to do."""
+    """What the policy says. One that only observes stops nothing by taking too long, which is what it is seen to do."""
     try:
         return judge(world, proposal.tenant, proposal.action, proposal.actor, proposal.priority)
     except PolicyUnavailable as failed:

@@ -47,9 +47,21 @@ class JobChanged(DecisionRefused):
 
 
 class HashMismatch(DecisionRefused):
-    def __init__(self, job_id: str, state: str, stored: str) -> None:
-        super().__init__(f"you saw another version of {job_id}; read it again and decide on {stored}")
-        self.state, self.stored = state, stored
+    """`changed` names what is another in the request by now than in the version that was seen, or in any before."""
+
+    def __init__(
+        self, job_id: str, state: str, stored: str, changed: tuple[str, ...] = (), *, is_missing: bool = False
+    ) -> None:
+        what = f" ({', '.join(changed)} changed)" if changed else ""
+        if not is_missing:
+            said = f"you saw another version of {job_id}{what}"
+        elif changed:
+            said = f"{job_id} was edited since it was submitted{what}, so say which version you approve"
+        else:
+            said = f"the rule that asks about {job_id} wants to know which version you approve"
+        again = f"read it again with GET /api/v1/approvals/{job_id}"
+        super().__init__(f"{said}; {again} and decide with job_hash {stored}")
+        self.state, self.stored, self.changed = state, stored, changed
 
 
 class TargetChanged(DecisionRefused):

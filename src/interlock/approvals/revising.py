@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import cast
+
+import msgspec
 
 from interlock.approvals.refusals import EditedTooOften
 from interlock.jobs.model import Action, Job, Revision
@@ -11,6 +14,8 @@ from interlock.kernel.world import World
 
 REVISIONS_MAX = 20
 _BYTES_MAX = 4 * 1024 * 1024
+_CHANGES_MAX = 10
+_NAME_MAX = 100
 
 
 def revised(world: World, job: Job, by: str, why: str, action: Action) -> tuple[Revision, ...]:
@@ -35,6 +40,45 @@ def revised(world: World, job: Job, by: str, why: str, action: Action) -> tuple[
             raise EditedTooOften(job.id, job.state_at(world.now).value)
         del kept[edited.index(False)]
     return tuple(kept)
+
+
+def changes_since(job: Job, seen_hash: str | None) -> tuple[str, ...]:
+    """The places in which the request is another than in the version with this hash, or than in any before it.
+
+    Of a hash that no version had, nothing can be said.
+    """
+    others = [old for old in job.revisions if old.job_hash != job.job_hash]
+    before = [old.action for old in others if seen_hash is None or old.job_hash == seen_hash]
+    places = dict.fromkeys(place for action in before for place in _differing(action, job.action))
+    more = len(places) - _CHANGES_MAX
+    return (*list(places)[:_CHANGES_MAX], *([f"{more} more"] if more > 0 else ()))
+
+
+def _differing(before: Action, after: Action) -> list[str]:
+    fields = [
+        name
+        for name in ("topic", "env", "channel", "labels", "risk", "target")
+        if getattr(before, name) != getattr(after, name)
+    ]
+    if bytes(before.payload) == bytes(after.payload):
+        return fields
+    return fields + _differing_members(
+        msgspec.json.decode(before.payload), msgspec.json.decode(after.payload)
+    )
+
+
+def _differing_members(before: object, after: object) -> list[str]:
+    """The payload's members that differ, or the payload where it is no object."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return ["payload"]
+    old, new = cast("dict[str, object]", before), cast("dict[str, object]", after)
+    names = sorted({*old, *new})
+    # 1, 1.0 and true are equal here, but not as a request spells them.
+    return [
+        f"payload.{name[:_NAME_MAX]}"
+        for name in names
+        if (name in old) != (name in new) or msgspec.json.encode(old[name]) != msgspec.json.encode(new[name])
+    ]
 
 
 def _is_too_much(revisions: Sequence[Revision]) -> bool:

@@ -1,9 +1,9 @@
 """People's decisions: approve, reject, refresh, edit, and what time does to a request.
 
 An approval is bound to what the reviewer saw: the stored request must still match its hash, the hash the
-reviewer names must be the stored one, and the policy must be the one that asked (strict) or must still
-ask for the same (semantic). A gate asks for permission present: only a counted quorum of people who may
-decide *now* releases a job.
+reviewer names must be the stored one (and must be named once the request was edited), and the policy must be
+the one that asked (strict) or must still ask for the same (semantic). A gate asks for permission present: only
+a counted quorum of people who may decide *now* releases a job.
 """
 
 from __future__ import annotations
@@ -153,13 +153,17 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
 
 
 class RejectJob(Command[Decided], frozen=True, kw_only=True):
-    """One person's no, which decides at once. It holds whatever the policy or the hash have become."""
+    """One person's no, which decides at once, whatever the policy has become.
+
+    Who says which version they saw says no to that one alone; without a hash, it is a no to any.
+    """
 
     caller: Caller
     job_id: str
     reason: str
     note: str = ""
     code: str | None = None
+    job_hash: str | None = None
 
     def reads(self) -> Reads:
         return caller_reads(self.caller) | Reads(own=(JOBS.key(self.caller.tenant, self.job_id),))
@@ -170,6 +174,7 @@ class RejectJob(Command[Decided], frozen=True, kw_only=True):
 
     def decide(self, world: World) -> Decided:
         _, job, approval = _open_request(world, self.caller, self.job_id, "reject")
+        check_seen(job, self.job_hash)
         if approval.state is ApprovalState.REJECTED:
             return _already(job, approval, Outcome.ALREADY_REJECTED)
         if approval.state is ApprovalState.APPROVED:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 from interlock.cli.job_page import decision_text, say_payload, target_text, waiting_for
 from interlock.cli.output import Cell, Column, painted, say, say_fields, say_table, state_cell
-from interlock.cli.wording import counted, exactly, listed, pretty, safe, safe_lines, when
+from interlock.cli.wording import counted, exactly, listed, one_line, pretty, safe, safe_lines, when
 
 if TYPE_CHECKING:
     from interlock.sdk.approval_models import ApprovalItem, ApprovalRequest
     from interlock.sdk.models import Approval, Evidence, Job, Revision, Vote
+
+_SUMMARY_MAX = 300
 
 
 def say_approvals(jobs: Sequence[ApprovalItem]) -> None:
@@ -114,6 +116,26 @@ def _whom(approval: Approval) -> str:
     return f" of {listed(approval.groups)}" if approval.groups else " with the role review"
 
 
+def summary(job: Job) -> str:
+    """A request in one line: what it is, for whom, and whether it is another than it was."""
+    edit = _last_edit(job)
+    what = one_line(job.payload)
+    if len(what) > _SUMMARY_MAX:
+        what = (
+            f"{what[:_SUMMARY_MAX]}… ({len(what)} characters; see it all with: interlock approval {job.id})"
+        )
+    env = f" in {safe(job.env)}" if job.env else ""
+    target = f" on {safe(job.target.key)}" if job.target else ""
+    edited = f"; edited {_edited(edit)}" if edit else ""
+    return f"{job.topic}{env}{target} for {safe(job.submitted_by or '-')}: {what}; {job.job_hash}{edited}"
+
+
+def is_to_be_named(job: Job) -> bool:
+    """Whether a yes must say which version it is for: it was another, or the rule wants it said."""
+    is_other = any(old.job_hash != job.job_hash for old in job.revisions or ())
+    return is_other or (job.approval is not None and job.approval.require_hash)
+
+
 def _last_edit(job: Job) -> Revision | None:
     """What it was before somebody last changed the payload."""
     revisions = job.revisions or ()
@@ -209,7 +231,7 @@ def _say_next(request: ApprovalRequest) -> None:
     say(
         f"  interlock refresh {job_id}"
         if is_stale
-        else f"  interlock approve {job_id} --hash {request.job.job_hash}",
+        else f"  interlock approve {job_id} --job-hash {request.job.job_hash}",
         f"  interlock reject {job_id} --reason '…'",
         f"  interlock edit {job_id} --payload '…' --reason '…'",
     )

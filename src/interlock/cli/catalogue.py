@@ -82,6 +82,7 @@ SECTIONS: tuple[Section, ...] = (
     Section(
         "Run",
         (
+            Entry("init", "init", "make a store in this folder"),
             Entry("serve", "serve", "run the server"),
             Entry("exec", "exec", "run a command once, under a grant or an approval"),
             Entry("claim", "claiming", "take one use of a grant, for what you do yourself"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from interlock.cli.exits import Exit, Failed, exit_of
-from interlock.cli.options import LIMIT_DEFAULT, Untold, given, wants_json
+from interlock.cli.options import LIMIT_DEFAULT, Untold, given, makes_store, wants_json
 from interlock.cli.spelling import as_commands
 from interlock.cli.wording import without_password
 from interlock.sdk.models import Page
@@ -118,6 +118,7 @@ def _client(args: Namespace) -> Interlock:
             store=store,
             retry=_patience(args.patience),
             on_retry=None if wants_json(args) else _tell_retry,
+            make_store=makes_store(args),
             on_wait=_tell_wait,
         )
     except InvalidRequest as refused:
@@ -189,8 +190,8 @@ def _paragraph(outcome: InterlockError, args: Namespace) -> str:
         return f"{wrong}; pass one with INTERLOCK_KEY; an admin makes it with `interlock key create`"
     if isinstance(outcome, Denied) and outcome.job_id:
         return f"{text}. The request is kept as {outcome.job_id}"
-    if isinstance(outcome, Unavailable) and outcome.code != "policy_unavailable":
-        return f"{text}. {_where(args)}"
+    if isinstance(outcome, Unavailable) and outcome.problem.status == 0 and _url(args):
+        return f"{text}. Is `interlock serve` running at {_url(args)}? Check --url or INTERLOCK_URL"
     if isinstance(outcome, Ambiguous) and outcome.key:
         return _doubtful(outcome, outcome.key, args)
     if isinstance(outcome, InvalidRequest):
@@ -217,8 +218,6 @@ def _fault(fault: Fault) -> str:
     return f"{place}{' ' if fault.reason.startswith(('is ', 'must ')) else ': '}{fault.reason}"
 
 
-def _where(args: Namespace) -> str:
-    url = given(args, "url") or os.environ.get("INTERLOCK_URL")
-    if url and not given(args, "store"):
-        return f"Is `interlock serve` running at {url}? Check --url or INTERLOCK_URL"
-    return "Check --store or INTERLOCK_STORE, that you may write there, and that the database runs"
+def _url(args: Namespace) -> str | None:
+    """The server that was asked, if one was."""
+    return given(args, "url") or (None if given(args, "store") else os.environ.get("INTERLOCK_URL"))

@@ -11,6 +11,7 @@ from interlock.cli.values import json_value
 
 if TYPE_CHECKING:
     from interlock.sdk.approval_models import Review
+    from interlock.sdk.client import Interlock
     from interlock.sdk.models import Job
 
 
@@ -18,19 +19,14 @@ def declare_approve() -> Parser:
     """The options of `interlock approve`."""
     parser = Parser(
         "interlock approve",
-        description="Say yes to one request. With --hash, only to exactly what you looked at.",
-        examples=("interlock approve job_… --hash sha256:… --reason 'matches the invoice'",),
+        description="Say yes to one request, exactly as it is shown in the line that this prints.\n"
+        "With --job-hash, only to exactly what you looked at before; once it was edited, that is needed.",
+        examples=("interlock approve job_… --job-hash sha256:… --reason 'matches the invoice'",),
     )
     parser.add_argument("id", metavar="ID", help="the job's id")
     parser.add_argument("--reason", help="why; the submitter sees it")
     parser.add_argument("--note", help="a note for other reviewers")
-    parser.add_argument(
-        "--hash",
-        "--job-hash",
-        dest="hash",
-        metavar="SHA256",
-        help="the hash that `interlock approval ID` showed",
-    )
+    binding(parser)
     return _finished(parser, run_approve)
 
 
@@ -45,6 +41,7 @@ def declare_reject() -> Parser:
     parser.add_argument("--reason", required=True, help="why; the submitter sees it")
     parser.add_argument("--note", help="a note for other reviewers")
     parser.add_argument("--code", metavar="WORD", help="a word for programs, such as wrong_amount")
+    binding(parser)
     return _finished(parser, run_reject)
 
 
@@ -81,7 +78,8 @@ def run_approve(args: Namespace) -> int:
     from interlock.cli.connection import connected
 
     with connected(args) as client:
-        review = client.approve(args.id, reason=args.reason, note=args.note, job_hash=args.hash)
+        seen = args.hash or shown_hash(client, args, args.id, "approving")
+        review = client.approve(args.id, reason=args.reason, note=args.note, job_hash=seen)
     return _reviewed(args, review)
 
 
@@ -90,7 +88,8 @@ def run_reject(args: Namespace) -> int:
     from interlock.cli.connection import connected
 
     with connected(args) as client:
-        review = client.reject(args.id, reason=args.reason, note=args.note, code=args.code)
+        seen = args.hash or shown_hash(client, args, args.id, "rejecting")
+        review = client.reject(args.id, args.reason, note=args.note, code=args.code, job_hash=seen)
     return _reviewed(args, review)
 
 
@@ -127,6 +126,32 @@ def review_text(job_id: str, review: Review) -> str:
             return f"{job_id} was rejected before{by}; nothing changed"
         case other:
             return f"{job_id}: {other}"
+
+
+def shown_hash(client: Interlock, args: Namespace, job_id: str, doing: str) -> str | None:
+    """Say in a line what is decided on, and return its hash: the decision is about that and nothing else.
+
+    None for a yes to what was edited, or whose rule wants to know the version: who looked at it before may have seen
+    another one, so the service asks which.
+    """
+    from interlock.cli.approval_page import is_to_be_named, summary
+    from interlock.cli.output import say
+
+    job = client.job(job_id)
+    if not wants_json(args):
+        say(f"{doing} {summary(job)}")
+    return None if doing == "approving" and is_to_be_named(job) else job.job_hash
+
+
+def binding(parser: Parser) -> None:
+    """The option that says which version is meant."""
+    parser.add_argument(
+        "--job-hash",
+        "--hash",
+        dest="hash",
+        metavar="SHA256",
+        help="the hash that `interlock approval ID` showed; needed to approve what was edited",
+    )
 
 
 def _finished(parser: Parser, run: object) -> Parser:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from interlock.cli.exec_ending import begun_or_not, exit_code_of
 from interlock.cli.exits import Failed
-from interlock.cli.options import acquire_seconds, given
+from interlock.cli.options import acquire_seconds, given, makes_store
 from interlock.execution.gate import MaybeBegun
 from interlock.execution.running import NotStarted
 
@@ -40,7 +40,9 @@ def _attempted(args: Namespace, prepared: Prepared) -> tuple[Ended | None, str |
     from interlock.execution.allowed import run_here, submit_here
     from interlock.runtime.local_kernel import LocalKernel
 
-    kernel = LocalKernel(given(args, "store"), acquire_seconds=acquire_seconds(args.patience))
+    kernel = LocalKernel(
+        given(args, "store"), acquire_seconds=acquire_seconds(args.patience), makes_store=makes_store(args)
+    )
     try:
         job = submit_here(kernel, prepared.command)
         if job is None:

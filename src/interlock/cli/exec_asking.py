@@ -86,4 +86,4 @@ def _tell_waiting(job: Job) -> None:
     from interlock.cli.output import warn
 
     groups = f" of {', '.join(job.approval.groups)}" if job.approval and job.approval.groups else ""
-    warn(f"{job.id} waits for a person{groups}: interlock approve {job.id}")
+    warn(f"{job.id} waits for a person{groups}: interlock approve {job.id} --job-hash {job.job_hash}")

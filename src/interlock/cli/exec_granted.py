@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from interlock.cli.exec_ending import begun_or_not, exit_code_of
 from interlock.cli.exec_preparing import Prepared, embedded_folder
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import acquire_seconds, given, wants_json
+from interlock.cli.options import acquire_seconds, given, makes_store, wants_json
 from interlock.execution.gate import MaybeBegun, Needed, NotGranted
 from interlock.execution.once import Ended, begin, replayed, run_begun
 
@@ -91,7 +91,11 @@ def opened_gate(args: Namespace) -> Generator[Gate]:
         from interlock.execution.local_gate import LocalGate
         from interlock.runtime.local_kernel import LocalKernel
 
-        kernel = LocalKernel(given(args, "store"), acquire_seconds=acquire_seconds(args.patience))
+        kernel = LocalKernel(
+            given(args, "store"),
+            acquire_seconds=acquire_seconds(args.patience),
+            makes_store=makes_store(args),
+        )
         try:
             yield LocalGate(kernel)
         finally:

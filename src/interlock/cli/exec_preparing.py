@@ -17,7 +17,7 @@ from interlock.execution.effective import Effective
 from interlock.execution.preparing import is_silent_pipe, prepare_command, prepare_task, read_stdin
 from interlock.execution.task_file import NAME, find_task_file, read_task_file
 from interlock.execution.tasks import TIMEOUT_SECONDS_DEFAULT, TIMEOUT_SECONDS_MAX, BadTask, TaskApproval
-from interlock.runtime.places import EMBEDDED_STORE
+from interlock.runtime.places import embedded_store, store_named
 
 
 class Prepared(NamedTuple):
@@ -142,7 +142,7 @@ def embedded_folder(args: Namespace) -> Path | None:
     """The folder of the embedded store's file, if it is opened here as its own user; else None."""
     environ = os.environ
     has_server = given(args, "url") or (environ.get("INTERLOCK_URL") and not given(args, "store"))
-    store = given(args, "store") or environ.get("INTERLOCK_STORE") or EMBEDDED_STORE
+    store = store_named(given(args, "store")) or embedded_store()
     has_key = given(args, "api_key") or environ.get("INTERLOCK_KEY")
     if has_server or has_key or not store.startswith("sqlite:///"):
         return None

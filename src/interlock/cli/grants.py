@@ -146,9 +146,10 @@ def _ending(client: Interlock, args: Namespace, pins: dict[str, Any]) -> dict[st
     from interlock.cli.grant_signing import load_private_key, sign_grant
     from interlock.codec.durations import seconds_of
 
+    key = load_private_key(args.sign_with)
     terms = client.grant_terms()
     signed = sign_grant(
-        load_private_key(args.sign_with),
+        key,
         terms,
         task=args.task,
         pins=pins,

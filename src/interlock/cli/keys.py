@@ -56,7 +56,12 @@ def run_create(args: Namespace) -> int:
         "groups": list(args.groups) if args.groups is not None else None,
         "owner": args.owner,
     }
-    issued = _issued_by_server(args, body) if _through_server(args) else on_store(args, _issue(args))
+    # The first key is how a server is set up, often before it first runs; so this makes the store, as `serve` does.
+    issued = (
+        _issued_by_server(args, body)
+        if _through_server(args)
+        else on_store(args, _issue(args), makes_store=True)
+    )
     if wants_json(args):
         say_json(issued)
         return Exit.DONE

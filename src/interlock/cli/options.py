@@ -177,6 +177,11 @@ def wants_json(args: argparse.Namespace) -> bool:
     return bool(getattr(args, "json", False))
 
 
+def makes_store(args: argparse.Namespace) -> bool:
+    """Whether the first write may make the store: one that `--store` names has to be there."""
+    return given(args, "store") is None
+
+
 def given(args: argparse.Namespace, name: str) -> str | None:
     """A shared option's value, before or after the command's name; None if it was left out."""
     value: object = getattr(args, name, None)

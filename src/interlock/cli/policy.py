@@ -10,7 +10,7 @@ from typing import Any
 from interlock.cli.describing import described, describing
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, as_json, connecting, paging, told, wants_json
-from interlock.cli.policy_files import read_policy, read_text
+from interlock.cli.policy_files import check_policy_file, located, read_policy, read_text, warn_of
 from interlock.cli.values import is_topic, json_value, topic
 
 _VERBS = "check|apply|show|evaluate|simulate|test|observed|snapshots|rollback"
@@ -57,12 +57,14 @@ def run_check(args: Namespace) -> int:
     from interlock.cli.wording import counted
     from interlock.policy.language import snapshot_id
 
-    _, document = read_policy(args.file)
+    _, (document, warnings) = check_policy_file(args.file)
     snapshot, rules = snapshot_id(document), len(document.rules)
     if wants_json(args):
         mode, default = document.mode.value, document.default.value
-        say_json({"snapshot": snapshot, "mode": mode, "default": default, "rules": rules})
+        told = {"snapshot": snapshot, "mode": mode, "default": default, "rules": rules}
+        say_json(told | {"warnings": located(warnings)})
     else:
+        warn_of(args.file, warnings)
         say(
             f"{args.file} is a policy: {counted(rules, 'rule')}, default {document.default.value}, "
             f"mode {document.mode.value}",
@@ -76,7 +78,9 @@ def run_apply(args: Namespace) -> int:
     from interlock.cli.connection import connected
     from interlock.cli.policy_page import say_in_force
 
-    text, _ = read_policy(args.file)
+    text, (_, warnings) = check_policy_file(args.file)
+    if not wants_json(args):
+        warn_of(args.file, warnings)
     with connected(args) as client:
         say_in_force(client.policy_put(text), as_json=wants_json(args))
     return Exit.DONE

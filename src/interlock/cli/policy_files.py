@@ -13,6 +13,7 @@ from interlock.cli.wording import counted, safe
 if TYPE_CHECKING:
     from interlock.codec.located import LocatedFault
     from interlock.policy.language import PolicyDocument
+    from interlock.policy.parsing import Checked
 
 
 def read_text(path: str) -> str:
@@ -27,12 +28,18 @@ def read_text(path: str) -> str:
 
 def read_policy(path: str) -> tuple[str, PolicyDocument]:
     """The text and the policy in it."""
+    text, checked = check_policy_file(path)
+    return text, checked.document
+
+
+def check_policy_file(path: str) -> tuple[str, Checked]:
+    """The text, and the policy in it with its warnings."""
     from interlock.codec.located import SourceInvalid
-    from interlock.policy.parsing import parse_policy
+    from interlock.policy.parsing import check_policy
 
     text = read_text(path)
     try:
-        return text, parse_policy(text)
+        return text, check_policy(text)
     except SourceInvalid as invalid:
         raise refused(path, invalid.errors, "policy") from invalid
 
@@ -42,8 +49,21 @@ def refused(path: str, errors: Iterable[LocatedFault], what: str) -> Failed:
     found = tuple(errors)
     lines = [f"{path} is not a {what} ({counted(len(found), 'error')}):"]
     lines += [f"{path}:{safe(str(error))}" for error in found]
-    listed = [
-        {"path": error.path, "reason": error.message, "line": error.line, "column": error.column}
-        for error in found
+    problem = {"file": path, "errors": located(found)}
+    return Failed("\n  ".join(lines), name="invalid_policy", problem=problem)
+
+
+def located(found: Iterable[LocatedFault]) -> list[dict[str, object]]:
+    """Errors or warnings as the API spells them."""
+    return [
+        {"path": each.path, "reason": each.message, "line": each.line, "column": each.column}
+        for each in found
     ]
-    return Failed("\n  ".join(lines), name="invalid_policy", problem={"file": path, "errors": listed})
+
+
+def warn_of(path: str, warnings: Iterable[LocatedFault]) -> None:
+    """Print what is allowed in a policy but may not be meant, on stderr."""
+    from interlock.cli.output import warn
+
+    for each in warnings:
+        warn(f"warning: {path}:{each}")

@@ -74,7 +74,7 @@ def say_evaluation(evaluation: Evaluation, *, as_json: bool) -> None:
     said = evaluation.reason if evaluation.reason != f"rule {evaluation.rule!r} matched" else None
     reason = safe(said) if said else "" if evaluation.rule else "no rule matched"
     deciding = ": ".join(filter(None, [safe(evaluation.rule or ""), reason]))
-    say(f"  yes  {deciding}", "", f"{word}{_afterwards(evaluation)}")
+    say(f"  {'fail' if evaluation.failure else 'yes '} {deciding}", "", f"{word}{_afterwards(evaluation)}")
     if evaluation.approval:
         _say_requirement(evaluation.approval)
     if evaluation.mode == "observe":
@@ -98,9 +98,20 @@ def say_simulation(simulation: Simulation, *, as_json: bool) -> None:
             Column("DIFFERS IN", flexible=True),
         )
         say_table(columns, [_change(change) for change in simulation.changes])
+        _say_failures(simulation)
         say("")
     jobs = counted(simulation.examined, "job")
     say(f"{jobs} examined: {len(simulation.changes)} would change, {simulation.unchanged} would not")
+
+
+def _say_failures(simulation: Simulation) -> None:
+    """Which rules cannot be asked about some of the jobs, and why; each once."""
+    failing: dict[tuple[str, str], str] = {}
+    for change in simulation.changes:
+        if change.after.failure is not None:
+            failing.setdefault((change.after.rule or "", change.after.failure.why), change.job_id)
+    for (rule, why), job_id in failing.items():
+        say(painted(f"rule {safe(rule)} fails, which denies (first on {job_id}): {safe(why)}", "yellow"))
 
 
 def say_observed(page: Mapping[str, Any], args: Namespace) -> None:

@@ -59,11 +59,24 @@ def _say_result(path: str, result: CaseResult) -> None:
     name = safe(result.case.name)
     if result.outcome == "passed":
         say(f"{painted('✓', 'green')} {name}")
+        _say_failure(result)
         return
     say(f"{painted('✗', 'red')} {name}  {painted(f'{path}:{result.case.line}', 'dim')}")
     say(*(f"    {safe(difference)}" for difference in result.differences))
+    _say_failure(result)
     for missed in result.evaluation.trail if result.evaluation else ():
         say(painted(f"    {safe(missed.rule)} did not match: {safe(missed.why)}", "dim"))
+
+
+def _say_failure(result: CaseResult) -> None:
+    """Say where a rule could not be asked: also a case that expects a denial may expect it for another reason."""
+    said = result.evaluation
+    if said is not None and said.failure is not None:
+        say(
+            painted(
+                f"    denied because rule {safe(said.rule or '')} failed: {safe(said.failure.why)}", "yellow"
+            )
+        )
 
 
 def _say_count(results: Sequence[CaseResult]) -> None:
@@ -71,6 +84,13 @@ def _say_count(results: Sequence[CaseResult]) -> None:
     broken = len(results) - passed
     verdict = painted(f"{broken} failed", "red") if broken else painted("all as expected", "green")
     say("", f"{counted(len(results), 'case')}: {passed} passed, {verdict}")
+
+
+def _failure(result: CaseResult) -> dict[str, object] | None:
+    from msgspec.structs import asdict
+
+    failure = result.evaluation.failure if result.evaluation else None
+    return asdict(failure) if failure else None
 
 
 def _summary(results: Sequence[CaseResult]) -> dict[str, object]:
@@ -84,6 +104,7 @@ def _summary(results: Sequence[CaseResult]) -> dict[str, object]:
                 "line": result.case.line,
                 "outcome": result.outcome,
                 "differences": list(result.differences),
+                "failure": _failure(result),
             }
             for result in results
         ],

@@ -18,6 +18,7 @@ _METAVARS = {
     "host": "HOST",
     "log_format": "json|text",
     "log_level": "LEVEL",
+    "metrics_address": "HOST:PORT",
     "nats_url": "URL",
     "policy": "FILE",
     "secret": "SECRET",

@@ -9,6 +9,7 @@ _ID = r"([A-Za-z0-9_:.\-]*[A-Za-z0-9])"
 # What an id or a route may go on with: a shorter one must not be taken for it.
 _END = r"(?:\?[\w=&]+)?(?![:.\-]*[\w/])"
 _PHRASES = (
+    ("and decide with job_hash ", "and decide with --job-hash "),
     ("wait with wait_seconds", "wait in line with --wait"),
     (
         "this Idempotency-Key was used for a different request; send a new key for a new request",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def on_store(args: Namespace, work: Callable[[Service], Awaitable[T]]) -> T:
+def on_store(args: Namespace, work: Callable[[Service], Awaitable[T]], *, makes_store: bool = False) -> T:
     """Do something on the store that the options or the environment name."""
     import asyncio
 
@@ -23,7 +23,8 @@ def on_store(args: Namespace, work: Callable[[Service], Awaitable[T]]) -> T:
     from interlock.runtime.settings import settings_from
 
     async def opened() -> T:
-        async with open_service(settings_from(store=given(args, "store")), sweeping=False) as service:
+        settings = settings_from(store=given(args, "store"))
+        async with open_service(settings, sweeping=False, makes_store=makes_store) as service:
             return await work(service)
 
     with translated(args):

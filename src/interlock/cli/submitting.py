@@ -142,7 +142,7 @@ def _evidence(text: str) -> Evidence:
     from interlock.sdk.models import Evidence
 
     title, content = pair(text)
-    if content.startswith(("http://", "https://")):
+    if content.startswith(("http://", "https://", "mailto:")):
         return Evidence(title=title, kind="link", url=content)
     if not content.startswith("@"):
         return Evidence(title=title, kind="text", content=content)

@@ -14,16 +14,19 @@ def explained(error: Exception) -> Failed | None:
     from interlock.kernel.refusal import Fault, LockBusy, Refusal
     from interlock.kernel.storage import LockTimeout, StoreDown
     from interlock.runtime.settings import BadSetting
-    from interlock.store.contract import SchemaTooNew
+    from interlock.store.contract import NotAStore, SchemaTooNew, StoreMissing
 
     match error:
         case BadSetting():
             return Failed(str(error), Exit.USAGE, name="bad_setting")
         case SchemaTooNew():
             return Failed(str(error), name="schema_too_new")
+        case StoreMissing():
+            return Failed(str(error), name="no_store")
+        case NotAStore():
+            return Failed(str(error), name="not_a_store")
         case StoreDown():
-            advice = "check the path or URL, its permissions, and that the database runs"
-            return _told(error, f"{error}; {advice}", Exit.UNAVAILABLE, "store_unavailable")
+            return _told(error, str(error), Exit.UNAVAILABLE, "store_unavailable")
         case LockBusy() | LockTimeout():
             return _told(error, str(error), Exit.BUSY, "lock_busy")
         case Refusal() | Fault():

@@ -10,14 +10,14 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from interlock.codec.visible import spelled_out
+
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
 def safe(text: str) -> str:
     """One line in which every character can be seen; the others are written as `\\u…`."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else _spelled(char) for char in text)
+    return spelled_out(text)
 
 
 def safe_lines(text: str) -> list[str]:
@@ -86,11 +86,3 @@ def without_password(url: str) -> str:
 
     password = urlsplit(url).password if "@" in url else None
     return url.replace(f":{password}@", ":…@") if password else url
-
-
-def _spelled(char: str) -> str:
-    number = ord(char)
-    if number > 0xFFFF:
-        high, low = divmod(number - 0x10000, 0x400)
-        return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
-    return f"\\u{number:04x}"

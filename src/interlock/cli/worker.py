@@ -12,7 +12,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, given, wants_json
+from interlock.cli.options import Parser, as_json, connecting, given, makes_store, wants_json
 
 if TYPE_CHECKING:
     from interlock.sdk.models import HeldJob
@@ -85,6 +85,7 @@ def run_worker(args: Namespace) -> int:
                 given(args, "url"),
                 given(args, "api_key"),
                 store=given(args, "store"),
+                make_store=makes_store(args),
                 concurrency=1 if args.once else args.concurrency,
                 lease_seconds=args.lease_seconds,
                 drain_seconds=args.drain_seconds,

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from interlock.cli.deciding import binding, shown_hash
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
+
+if TYPE_CHECKING:
+    from interlock.sdk.client import Interlock
 
 _EXAMPLE = "steps: [{id: draft, topic: report.draft}, {id: agree, kind: approval, depends_on: [draft]}]"
 _VERBS_AND_FILE = f"""\
@@ -60,6 +64,7 @@ def declare_workflow() -> Parser:
     )
     parser.add_argument("--from", dest="from_step", metavar="STEP", help="where to begin again")
     parser.add_argument("--reason", default="", help="why you approve; it is kept")
+    binding(parser)
     as_json(parser)
     connecting(parser)
     parser.set_defaults(run=run_workflow)
@@ -106,15 +111,7 @@ def run_workflow(args: Namespace) -> int:
         elif args.verb == "timeline":
             found = client.run_timeline(args.id)
         elif args.verb == "approve":
-            found = client.call(
-                "POST",
-                "workflow-runs",
-                args.id,
-                "steps",
-                _step(args),
-                "approve",
-                body={"reason": args.reason},
-            )
+            found = _approve(client, args)
         else:
             found = client.call("POST", "workflow-runs", args.id, "rerun", body={"from_step": args.from_step})
     if wants_json(args):
@@ -141,6 +138,16 @@ def _tell(args: Namespace, found: dict[str, Any]) -> None:
             say(f"{args.file}: {found['outcome']}")
         case _:
             say(f"{found['run_id']} runs again from {args.from_step}")
+
+
+def _approve(client: Interlock, args: Namespace) -> dict[str, Any]:
+    """Say yes to a step's job as it is shown here, or as `--job-hash` names it."""
+    step = _step(args)
+    run = client.call("GET", "workflow-runs", args.id)
+    job_id = next((each.get("job_id") for each in run.get("steps") or () if each["id"] == step), None)
+    seen = args.hash or (shown_hash(client, args, job_id, "approving") if job_id else None)
+    body = {"reason": args.reason, "job_hash": seen}
+    return client.call("POST", "workflow-runs", args.id, "steps", step, "approve", body=body)
 
 
 def _step(args: Namespace) -> str:

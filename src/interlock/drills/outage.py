@@ -162,7 +162,10 @@ async def _staged(store: str | None, url: str | None) -> AsyncGenerator[tuple[Pl
     folder = Path(tempfile.mkdtemp(prefix="interlock-drill-"))
     named = _by_whole_path(store) if store else f"{SQLITE}{folder}/interlock.db"
     try:
-        async with _tenant_key(named) as issued, contextlib.AsyncExitStack() as stack:
+        async with (
+            _tenant_key(named, makes_store=store is None) as issued,
+            contextlib.AsyncExitStack() as stack,
+        ):
             address = url or stack.enter_context(serving(named, folder))["url"]
             async with deployed(address, issued.key) as place:
                 limit = "limits/tenant"
@@ -178,11 +181,11 @@ def _by_whole_path(store: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def _tenant_key(store: str) -> AsyncGenerator[IssuedKey]:
+async def _tenant_key(store: str, *, makes_store: bool) -> AsyncGenerator[IssuedKey]:
     """The admin's key of a throw-away tenant; whoever it belongs to is forgotten at the end."""
     tenant, name = f"drill-{secrets.token_hex(4)}", "drill"
     settings = settings_from({}, store=store)
-    async with open_service(settings, sweeping=False) as service:
+    async with open_service(settings, sweeping=False, makes_store=makes_store) as service:
         issued = await issue_key(
             service, name, kind=PrincipalKind.PERSON, roles=(Role.ADMIN, Role.OPERATE), tenant=tenant
         )

@@ -1,7 +1,8 @@
 """Running one command: output passed through as it comes, digests kept, signals forwarded, time bounded.
 
 The command gets a process group of its own, so that a signal or the timeout reaches all that it started; and a session
-of its own, so that asking at the terminal fails at once: in the background of ours it would be stopped.
+of its own, so that asking at the terminal fails at once: in the background of ours it would be stopped. It ends with
+us, also if we are killed (orphans.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import msgspec
 
 from interlock.codec.canonical import digest
 from interlock.execution.effective import Effective
+from interlock.execution.orphans import dying_with_parent, watched
 from interlock.execution.pumping import Pump
 from interlock.execution.signals import Signals, signal_group
 
@@ -46,14 +48,16 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 def run(command: Effective, signals: Signals, *, stdout: int = 1, stderr: int = 2) -> Ran:
     """Run it to its end, writing what it says to these descriptors. Raises `NotStarted`."""
     started = time.monotonic()
-    child = _start(command)
-    signals.pass_on_to(child.pid)
-    pump = Pump(child, command.stdin, (stdout, stderr))
-    timed_out = _await(child, pump, started + command.timeout_seconds)
-    ended = time.monotonic()  # how slowly what it said is taken is not its time
-    heard = signals.passed_on
-    pump.drain(lambda: timed_out or signals.passed_on > heard)
-    code = child.wait()
+    with watched() as watch:
+        child = _start(command)
+        watch(child.pid)
+        signals.pass_on_to(child.pid)
+        pump = Pump(child, command.stdin, (stdout, stderr))
+        timed_out = _await(child, pump, started + command.timeout_seconds)
+        ended = time.monotonic()  # how slowly what it said is taken is not its time
+        heard = signals.passed_on
+        pump.drain(lambda: timed_out or signals.passed_on > heard)
+        code = child.wait()
     out, err = pump.streams
     return Ran(
         exit_code=TIMED_OUT if timed_out else code if code >= 0 else 128 - code,
@@ -78,8 +82,9 @@ def _start(command: Effective) -> subprocess.Popen[bytes]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
+            preexec_fn=dying_with_parent(),  # noqa: PLW1509 - one call into the kernel, which takes no lock
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise NotStarted(f"{command.argv[0]} could not be started: {error}") from error
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlock.execution.tasks import BadTask, Task, read_tasks
+from interlock.runtime.places import nearest
 
 if TYPE_CHECKING:
     from interlock.codec.located import LocatedFault, Source
@@ -17,8 +18,7 @@ _BYTES_MAX = 256 * 1024
 
 def find_task_file(start: Path) -> Path | None:
     """The nearest `interlock.yaml` in a folder or above it."""
-    folders = (start, *start.parents)
-    return next((path for folder in folders if (path := folder / NAME).is_file()), None)
+    return nearest(NAME, start)
 
 
 def read_task_file(path: Path) -> dict[str, Task]:

@@ -107,16 +107,26 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     url: str | None = None
 
 
+class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a rule's expression gave no answer about a request. `field` is what it could not read, if that is known."""
+
+    expression: str
+    why: str
+    field: str | None = None
+
+
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the policy said: the rule that matched (None: the default) and its decision.
 
-    Under `mode: observe` the job is released whatever the policy says, and `observed` is what it said.
+    Under `mode: observe` the job is released whatever the policy says, and `observed` is what it said. With
+    `failure`, the rule's expression could not be answered, which denies.
     """
 
     decision: str
     rule: str | None = None
     reason: str = ""
     observed: str | None = None
+    failure: Failure | None = None
 
 
 class GrantRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

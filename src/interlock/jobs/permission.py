@@ -117,7 +117,12 @@ def _weigh(job: Job, evaluation: Evaluation, snapshot: str) -> Standing:
         case Decision.ALLOW:
             return Granted()
         case Decision.DENY:
-            verdict = Verdict(decision="deny", rule=evaluation.rule, reason=evaluation.reason)
+            verdict = Verdict(
+                decision="deny",
+                rule=evaluation.rule,
+                reason=evaluation.reason,
+                failure=evaluation.failure,
+            )
             why = f"the policy now denies it ({because(verdict.rule, verdict.reason)})"
             return Withdrawn(why=why, verdict=verdict, snapshot=snapshot)
         case Decision.THROTTLE:

@@ -28,6 +28,7 @@ class Batch:
         self.early: list[Pending] = []
         self.blocked: list[Pending] = []
         self.wakes: frozenset[str] = frozenset()
+        self.wrote = False
         self._new_id = new_id
         self._world: World | None = None
         self._more: dict[Pending, Reads] = {}
@@ -73,7 +74,7 @@ class Batch:
             else:
                 self._decide_one(member, world)
         changes = world.changes()
-        self.wakes = changes.wakes
+        self.wakes, self.wrote = changes.wakes, bool(changes)
         return changes
 
     # One command after another.

@@ -33,6 +33,8 @@ from interlock.kernel.wakes import Wakes
 from interlock.kernel.world import NewId
 
 log = logging.getLogger(__name__)
+# Whoever has set up no log is told by the refusal, and not a second time on stderr.
+log.addHandler(logging.NullHandler())
 
 _PAUSE_SECONDS = 0.02
 # A command that collides even alone may wait in the store each time, and its lane with it.
@@ -167,7 +169,8 @@ class Lane:
 
     def _deliver(self, batch: Batch) -> None:
         loop = asyncio.get_running_loop()
-        self._shared.trouble.over()
+        if self._shared.trouble.over(wrote=batch.wrote):
+            log.warning("the store takes writes again")
         self._outage_pause = _PAUSE_SECONDS
         for member, outcome in batch.outcomes.items():
             member.answer(outcome)
@@ -203,9 +206,9 @@ class Lane:
 
     async def _outlast(self, members: Sequence[Pending], down: StoreDown) -> None:
         """Put the batch back and ask until the store answers; meanwhile budgets run out in the queue."""
-        log.warning("the store does not answer: %s", down)
+        if self._shared.trouble.down(asyncio.get_running_loop().time(), down):
+            log.warning("nothing can be decided: %s", down)
         self._shared.observer.reran("store_down")
-        self._shared.trouble.down(asyncio.get_running_loop().time())
         self._shared.waiting.put_back(members)
         answers = False
         while not answers and not self._shared.waiting.is_done:

@@ -69,6 +69,10 @@ class StoreHeld(StoreDown):
     """The store cannot be opened, because another process has it to itself. Nothing was written."""
 
 
+class StoreUnwritable(StoreDown):
+    """The store answers and takes no writes: its disk is full, or it is read-only. Nothing was written."""
+
+
 class CommitUnknown(Exception):
     """COMMIT was sent and its answer did not come back; `committed` can settle whether it happened."""
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, Callable, Iterator
 import msgspec
 
 from interlock.identity.model import PRINCIPALS, Principal
-from interlock.jobs.model import Action, Job, Priority
+from interlock.jobs.model import Action, Failure, Job, Priority
 from interlock.policy.evaluate import Budget, Evaluation, Missed, compile_policy, evaluate, past_throttle
 from interlock.policy.expressions import EVALUATION_SECONDS, ExpressionFailed
 from interlock.policy.language import (
@@ -35,7 +35,10 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
-    """What the policy says, and why: the rule that matched and every earlier one with why it did not."""
+    """What the policy says, and why: the rule that matched and every earlier one with why it did not.
+
+    With `failure`, the rule's expression could not be answered about this job, which denies it.
+    """
 
     decision: str
     rule: str | None
@@ -45,17 +48,22 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     approval: ApprovalRequirement | None
     then: str | None
     trail: list[Missed]
+    failure: Failure | None = None
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
+    """What was or would be decided. With `failure`, the rule's expression could not be answered, which denies."""
+
     decision: str
     rule: str | None
+    failure: Failure | None = None
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """A job that the candidate would have treated differently.
 
-    `differs` names in what: `decision`, `rule`, or what is asked of people, as a policy spells it (`quorum`, …).
+    `differs` names in what: `decision`, `rule`, what is asked of people, as a policy spells it (`quorum`, …), or
+    `failure` where the candidate denies it too, but because a rule's expression fails on it.
     """
 
     job_id: str
@@ -89,6 +97,7 @@ def explain(asking: Asking, head: PolicyHead | None, candidate: PolicyDocument |
         approval=said.approval,
         then=said.then.value if said.then else None,
         trail=list(said.trail),
+        failure=said.failure,
     )
 
 
@@ -130,7 +139,8 @@ def _change(active: ActivePolicy, job: Job, actor: Principal | None) -> Change |
     if job.is_question:
         return None
     said, after = _said(active, job, actor)
-    before = Said(decision=job.verdict.observed or job.verdict.decision, rule=job.verdict.rule)
+    verdict = job.verdict
+    before = Said(decision=verdict.observed or verdict.decision, rule=verdict.rule, failure=verdict.failure)
     differs = [*_differences(job, before, after, said)]
     if not differs:
         return None
@@ -142,6 +152,8 @@ def _differences(job: Job, before: Said, after: Said, said: Evaluation | None) -
         return  # Observed when its bucket was empty, and how full that is says nothing about the job.
     if before.decision != after.decision:
         yield "decision"
+    elif after.failure is not None and after != before:
+        yield "failure"
     elif before.decision == Decision.REQUIRE_HUMAN.value:
         if before.rule != after.rule:
             yield "rule"
@@ -175,7 +187,7 @@ def _said(active: ActivePolicy, job: Job, actor: Principal | None) -> tuple[Eval
         )
     except ExpressionFailed as failed:
         return None, Said(decision=UNAVAILABLE, rule=failed.rule)
-    return said, Said(decision=past_throttle(said).decision.value, rule=said.rule)
+    return said, Said(decision=past_throttle(said).decision.value, rule=said.rule, failure=said.failure)
 
 
 def _candidate(document: PolicyDocument) -> ActivePolicy:

@@ -1,8 +1,8 @@
 """What a policy says of a job, and why.
 
 The first rule whose `when` and `if` both hold decides; where none does, the default decides. Evaluation reads
-no clock and changes nothing. It fails closed: an expression that cannot be answered, or could outlast the
-budget, raises `ExpressionFailed`, and no later rule is tried.
+no clock and changes nothing. It fails closed: an expression that fails on the request (a missing field, a wrong
+type) denies it, and one that could outlast the budget raises `OverBudget`. No later rule is tried after either.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from interlock.codec.strict import JsonValue
+from interlock.jobs.model import Failure
 from interlock.policy.compilation import (
     CompiledPolicy,
     CompiledRule,
@@ -20,10 +21,10 @@ from interlock.policy.compilation import (
     compile_policy,
     compiled,
 )
-from interlock.policy.expressions import EVALUATION_SECONDS, ExpressionFailed, Facts, Program
-from interlock.policy.facts import Unanswered
+from interlock.policy.expressions import EVALUATION_SECONDS, ExpressionFailed, Facts, OverBudget, Program
+from interlock.policy.facts import TooDear, Unanswered
 from interlock.policy.language import ApprovalRequirement, Decision, Throttle
-from interlock.policy.reasons import matched
+from interlock.policy.reasons import failed_on, matched
 from interlock.policy.request import Actor, PolicyInput
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Evaluation",
     "ExpressionFailed",
     "Missed",
+    "OverBudget",
     "PolicyInput",
     "SnapshotAltered",
     "compile_policy",
@@ -78,7 +80,8 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
 
     `decision: throttle` without `throttle` always throttles. With it, the caller takes a token from that
     bucket (`buckets.take`): if there is one the decision is `then` (`past_throttle`), else it throttles.
-    `approval` says what people must do where the decision, or `then`, is to ask them.
+    `approval` says what people must do where the decision, or `then`, is to ask them. `failure` says why the rule's
+    expression could not be answered; the decision is then to deny, whatever the rule says.
     """
 
     decision: Decision
@@ -88,15 +91,28 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     throttle: Charge | None = None
     then: Decision | None = None
     trail: tuple[Missed, ...] = ()
+    failure: Failure | None = None
 
 
 def evaluate(
     policy: CompiledPolicy, request: PolicyInput, *, budget: Budget, explain: bool = False
 ) -> Evaluation:
-    """Ask the policy about a job. `explain` adds every earlier rule with the reason it did not match."""
+    """Ask the policy about a job. `explain` adds every earlier rule with the reason it did not match.
+
+    Raises `OverBudget` where that cannot be found out in time.
+    """
     asking = _Asking(policy, request, budget)
-    if explain:
-        return _explained(policy, request, asking)
+    trail: list[Missed] = []
+    try:
+        decided = _explained(policy, request, asking, trail) if explain else _asked(policy, request, asking)
+    except OverBudget:
+        raise
+    except ExpressionFailed as failed:
+        decided = _denied(failed)
+    return msgspec.structs.replace(decided, trail=tuple(trail)) if explain else decided
+
+
+def _asked(policy: CompiledPolicy, request: PolicyInput, asking: _Asking) -> Evaluation:
     for rule in policy.candidates(request.topic):
         if rule.applies(request) and (rule.program is None or asking.holds(rule, rule.program)):
             return _decided(rule, request)
@@ -146,8 +162,11 @@ class _Asking:
                 self._facts = Facts({name: _FACTS[name](self._request) for name in self._names})
             self._require_time(program, self._facts)
             return program.holds(self._facts)
+        except TooDear as dear:
+            raise OverBudget(rule=rule.id, expression=program.text, why=str(dear)) from None
         except Unanswered as unanswered:
-            raise ExpressionFailed(rule=rule.id, expression=program.text, why=str(unanswered)) from None
+            why, field = str(unanswered), unanswered.field
+            raise ExpressionFailed(rule=rule.id, expression=program.text, why=why, field=field) from None
 
     def _require_time(self, program: Program, facts: Facts) -> None:
         spent = self._spent if self._clock is None else self._clock() - self._begun
@@ -155,7 +174,7 @@ class _Asking:
         needed = program.seconds_at_most(facts, left=left)
         self._spent = spent + needed
         if needed > left:
-            raise Unanswered(
+            raise TooDear(
                 f"it could take {needed:.1f} s on a job of this size, more than is left of the"
                 f" {self._seconds:g} s for one evaluation; ask about less, or send less"
             )
@@ -179,16 +198,27 @@ _FACTS: dict[str, Callable[[PolicyInput], JsonValue]] = {
 }
 
 
-def _explained(policy: CompiledPolicy, request: PolicyInput, asking: _Asking) -> Evaluation:
-    trail: list[Missed] = []
+def _explained(
+    policy: CompiledPolicy, request: PolicyInput, asking: _Asking, trail: list[Missed]
+) -> Evaluation:
     for rule in policy.rules:
         why = rule.why_not(request)
         if why is None and rule.program is not None and not asking.holds(rule, rule.program):
             why = f"if: {rule.program.text} was false"
         if why is None:
-            return msgspec.structs.replace(_decided(rule, request), trail=tuple(trail))
+            return _decided(rule, request)
         trail.append(Missed(rule=rule.id, why=why))
-    return msgspec.structs.replace(_by_default(policy), trail=tuple(trail))
+    return _by_default(policy)
+
+
+def _denied(failed: ExpressionFailed) -> Evaluation:
+    """A request about which a rule cannot be asked is denied: what it lacks must not let it past that rule."""
+    return Evaluation(
+        decision=Decision.DENY,
+        rule=failed.rule,
+        reason=failed_on(failed.expression, failed.why),
+        failure=Failure(expression=failed.expression, why=failed.why, field=failed.field),
+    )
 
 
 def _decided(rule: CompiledRule, request: PolicyInput) -> Evaluation:

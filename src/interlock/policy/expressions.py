@@ -16,7 +16,7 @@ not, and `double(x)` converts.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Any, NamedTuple, Protocol, cast
@@ -26,7 +26,8 @@ from cel_expr_python import cel  # pyright: ignore[reportMissingTypeStubs]
 from interlock.codec.strict import JsonValue
 from interlock.policy.actors import compared_with_null, with_actors_named
 from interlock.policy.cost import Known, literal_patterns, seconds_at_most, unpriced
-from interlock.policy.facts import Extent, Unanswered, checked, extent_of
+from interlock.policy.facts import Extent, TooDear, Unanswered, checked, extent_of
+from interlock.policy.presence import culprit, unguarded
 from interlock.policy.syntax import Tree, names_in, read_tree
 
 EXPRESSION_MAX = 4096
@@ -56,14 +57,19 @@ class ExpressionInvalid(ValueError):
 
 
 class ExpressionFailed(Exception):
-    """A rule's expression could not be answered, so neither can the request: nothing may be released."""
+    """A rule's expression could not be answered about a request: nothing may be released."""
 
-    def __init__(self, *, rule: str, expression: str, why: str) -> None:
-        """Name the rule, its expression and the reason."""
+    def __init__(self, *, rule: str, expression: str, why: str, field: str | None = None) -> None:
+        """Name the rule, its expression, the reason and the field that it stumbled over."""
         super().__init__(f"rule {rule!r} could not be evaluated: {why} (in {expression!r})")
         self.rule = rule
         self.expression = expression
         self.why = why
+        self.field = field
+
+
+class OverBudget(ExpressionFailed):
+    """It could outlast the budget, so that it is not known what the policy says of this request."""
 
 
 class Facts:
@@ -79,9 +85,10 @@ class Facts:
 class Program:
     """A compiled expression."""
 
-    def __init__(self, text: str, tree: Tree, compiled: _Compiled) -> None:
-        """Keep what `compile_expression` made."""
+    def __init__(self, text: str, tree: Tree, compiled: _Compiled, warnings: Iterable[Problem]) -> None:
+        """Keep what `compile_expression` made. `warnings`: what a request may lack that this reads."""
         self.text = text
+        self.warnings = tuple(warnings)
         self.names = names_in(tree.root).intersection(NAMES)
         self._tree = tree
         self._compiled = compiled
@@ -109,21 +116,28 @@ class Program:
 
     def holds(self, facts: Facts) -> bool:
         """The answer, or `Unanswered`. The caller has made sure that there is time for it."""
-        return self._answer(facts.activation)
+        try:
+            return self._answer(facts.activation)
+        except _Reported as reported:
+            if any(sign in reported.report for sign in _OUT_OF_MEMORY):
+                raise TooDear(_explained(reported.report)) from None
+            stumbled = culprit(self._tree, facts.values, reported.report)
+            why = stumbled.why or _explained(reported.report)
+            raise Unanswered(why, stumbled.field) from None
 
     def prepare(self) -> None:
         """Build what the library builds at first use, by asking once about nothing."""
-        with suppress(Unanswered):
+        with suppress(_Reported):
             self._answer(_environment().Activation({}))
 
     def _answer(self, activation: object) -> bool:
         try:
             answer = self._compiled.eval(activation).value()
         except (RuntimeError, MemoryError) as error:
-            raise Unanswered(_explained(str(error))) from None
+            raise _Reported(str(error) or "bad_alloc") from None
         if answer is True or answer is False:
             return answer
-        raise Unanswered(_explained(str(answer)))
+        raise _Reported(str(answer))
 
 
 @lru_cache(maxsize=2 * 1024)  # a policy is checked, then compiled: its expressions need be built only once
@@ -139,15 +153,24 @@ def compile_expression(text: str) -> Program:
     tree = read_tree(checked.serialize())
     if problems := [*_unfit(checked, tree)]:
         raise ExpressionInvalid(problems)
+    warnings = [Problem(message, offset) for offset, message in unguarded(tree)]
     named = with_actors_named(text, tree)
     if named != text:
         tree = read_tree(_compiled(named).serialize())
-    program = Program(text, tree, _compiled(f"({named}\n) ? true : false"))
+    program = Program(text, tree, _compiled(f"({named}\n) ? true : false"), warnings)
     if program.roughly(_SMALL_JOB) > EVALUATION_SECONDS:
         message = "this could take longer than the evaluation budget even on a small job; simplify it"
         raise ExpressionInvalid([Problem(message, 0)])
     program.prepare()
     return program
+
+
+class _Reported(Exception):
+    """What the library says in place of an answer."""
+
+    def __init__(self, report: str) -> None:
+        super().__init__(report)
+        self.report = report
 
 
 class _Value(Protocol):
@@ -223,8 +246,9 @@ def _pattern_problem(pattern: str) -> str | None:
     return None if isinstance(answer, bool) else str(answer).partition(": ")[2][:_WHY_MAX]
 
 
+_OUT_OF_MEMORY = ("bad_alloc", "Cannot allocate", "RESOURCE_EXHAUSTED")
 _EXPLAINED = (
-    ("Key not found in map : ", "there is no field {}; test it with has() first"),
+    ("Key not found in map : ", "there is no field {}; send it, or have the rule test it with has() first"),
     ("<jump_condition>", "it gave something other than true or false"),
     ("No matching overloads", "the types do not fit: {}; convert with int(), double() or string()"),
     ("Iteration budget exceeded", "it looped more than 10,000 times; ask about less"),

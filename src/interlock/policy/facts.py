@@ -22,7 +22,16 @@ class Extent(NamedTuple):
 
 
 class Unanswered(Exception):
-    """An expression gave neither true nor false; the text says why and what to do."""
+    """An expression gave neither true nor false; the text says why and what to do. `field` is what it stumbled over."""
+
+    def __init__(self, why: str, field: str | None = None) -> None:
+        """Say why, and name the field if it is known."""
+        super().__init__(why)
+        self.field = field
+
+
+class TooDear(Unanswered):
+    """It could take more time, or took more memory, than there is for one evaluation."""
 
 
 def checked(value: object) -> tuple[object, Extent]:

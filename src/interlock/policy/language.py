@@ -57,6 +57,7 @@ class ApprovalRequirement(msgspec.Struct, frozen=True, kw_only=True):
     on_expiry: OnExpiry = "deny"
     escalate: tuple[Escalation, ...] = ()
     binding: Binding = "strict"
+    require_hash: bool = False
 
 
 class Throttle(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,7 +154,7 @@ def _when(when: When) -> JsonLike:
 
 
 def _approval(approval: ApprovalRequirement) -> JsonLike:
-    return {
+    spelled: dict[str, JsonLike] = {
         "quorum": approval.quorum,
         "groups": list(approval.groups),
         "self_approval": approval.self_approval,
@@ -164,3 +165,5 @@ def _approval(approval: ApprovalRequirement) -> JsonLike:
         ],
         "binding": approval.binding,
     }
+    # Spelled only where it is asked for, so that a policy without it keeps the name that it had.
+    return spelled | ({"require_hash": True} if approval.require_hash else {})

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from interlock.codec.located import Entry, Mapping, Node, Scalar, Sequence, SourceInvalid, decoded
+from interlock.codec.located import (
+    ERRORS_MAX,
+    Entry,
+    LocatedFault,
+    Mapping,
+    Node,
+    Scalar,
+    Sequence,
+    SourceInvalid,
+    decoded,
+)
 from interlock.policy.expressions import EXPRESSION_MAX, ExpressionInvalid, compile_expression
 from interlock.policy.language import (
     ApprovalRequirement,
@@ -38,14 +48,27 @@ _OUTCOMES = tuple(decision.value for decision in Decision if decision is not Dec
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 
 
+class Checked(NamedTuple):
+    """A policy, and what in its text is allowed but may not be meant, in the order of the text."""
+
+    document: PolicyDocument
+    warnings: tuple[LocatedFault, ...]
+
+
 def parse_policy(text: str | bytes, *, syntax: Syntax = "auto") -> PolicyDocument:
     """Read a policy in YAML or JSON; raise `SourceInvalid` with every error. `auto` tells them apart."""
+    return check_policy(text, syntax=syntax).document
+
+
+def check_policy(text: str | bytes, *, syntax: Syntax = "auto") -> Checked:
+    """Read a policy as `parse_policy` does, with its warnings."""
     source = read_source(decoded(text), is_json=None if syntax == "auto" else syntax == "json")
     reading = Reading(source)
     document = _read_document(reading, source.root)
     if reading.errors:
         raise SourceInvalid(reading.errors)
-    return document
+    warnings = sorted(reading.warnings, key=lambda each: (each.line, each.column))
+    return Checked(document, tuple(warnings[:ERRORS_MAX]))
 
 
 def _read_document(reading: Reading, node: Node) -> PolicyDocument:
@@ -133,11 +156,13 @@ def _read_condition(reading: Reading, node: Node, path: str) -> str | None:
     text = reading.text(node, path, longest=EXPRESSION_MAX)
     if text is None or not isinstance(node, Scalar):
         return None
+    inside = partial(reading.source.offset_inside, node)
     try:
-        compile_expression(text)
+        for warning in compile_expression(text).warnings:
+            reading.warn(inside(warning.offset), path, warning.message)
     except ExpressionInvalid as invalid:
         for problem in invalid.problems:
-            reading.refuse(reading.source.offset_inside(node, problem.offset), path, problem.message)
+            reading.refuse(inside(problem.offset), path, problem.message)
     return text.strip()
 
 

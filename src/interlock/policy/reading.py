@@ -51,11 +51,16 @@ class Reading:
         """Begin with the faults of the text itself."""
         self.source = source
         self.errors: list[LocatedFault] = list(source.faults)
+        self.warnings: list[LocatedFault] = []
 
     def refuse(self, at: Node | int, path: str, message: str) -> None:
         """Note what is wrong with a node, or at a character."""
         offset = at if isinstance(at, int) else at.start
         self.errors.append(self.source.error(offset, path, message))
+
+    def warn(self, offset: int, path: str, message: str) -> None:
+        """Note what is allowed at a character but may not be meant."""
+        self.warnings.append(self.source.error(offset, path, message))
 
     def fields(
         self,

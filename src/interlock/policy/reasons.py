@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+_EXPRESSION_SHOWN_MAX = 200
+
 
 def matched(rule: str) -> str:
     """The reason of a rule that gives none."""
     return f"rule {rule!r} matched"
+
+
+def failed_on(expression: str, why: str) -> str:
+    """The reason of a denial where a rule's expression could not be answered about the request."""
+    shown = (
+        expression if len(expression) <= _EXPRESSION_SHOWN_MAX else expression[:_EXPRESSION_SHOWN_MAX] + "…"
+    )
+    return f"its expression {shown!r} failed on this request: {why}"
 
 
 def because(rule: str | None, reason: str | None) -> str:

@@ -6,7 +6,7 @@ from interlock.kernel.refusal import Refusal
 
 
 class PolicyUnavailable(Refusal):
-    """The policy could not be evaluated, so nothing is released."""
+    """The policy could not be evaluated within its budget, or not be read, so nothing is released."""
 
     def __init__(self, rule: str, why: str) -> None:
         super().__init__(

@@ -14,7 +14,16 @@ QUORUM_MAX = 50
 ESCALATIONS_MAX = 10
 EXPIRY_SECONDS_MAX = 366 * DAY_SECONDS
 
-_APPROVAL = ("quorum", "groups", "self_approval", "expires_in", "on_expiry", "escalate", "binding")
+_APPROVAL = (
+    "quorum",
+    "groups",
+    "self_approval",
+    "expires_in",
+    "on_expiry",
+    "escalate",
+    "binding",
+    "require_hash",
+)
 _ESCALATION = ("after", "groups")
 _DEFAULT = ApprovalRequirement()
 
@@ -41,6 +50,7 @@ def read_requirement(reading: Reading, node: Node, path: str) -> ApprovalRequire
         on_expiry=cast("OnExpiry", on_expiry),
         escalate=escalate,
         binding=cast("Binding", binding),
+        require_hash=field("require_hash", reading.flag, _DEFAULT.require_hash),
     )
 
 

@@ -28,11 +28,12 @@ class Name(msgspec.Struct, frozen=True):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """`operand.name`, or `has(operand.name)`."""
+    """`operand.name`, or with `is_test` `has(operand.name)`."""
 
     id: int
     operand: Expression
     name: str
+    is_test: bool = False
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -131,7 +132,7 @@ def _name(node: int, fields: _Fields) -> Expression:
 
 
 def _field(node: int, fields: _Fields) -> Expression:
-    return Field(node, _expression(_bytes(fields, 1)), _text(fields, 2))
+    return Field(node, _expression(_bytes(fields, 1)), _text(fields, 2), is_test=_number(fields, 3) == 1)
 
 
 def _call(node: int, fields: _Fields) -> Expression:

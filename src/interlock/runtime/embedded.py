@@ -6,8 +6,6 @@ Whoever can open the store's file is trusted with it. Without a key they act as 
 
 from __future__ import annotations
 
-import os
-
 from interlock.api.app import App
 from interlock.api.assembly import assemble
 from interlock.api.authentication import authenticate
@@ -21,7 +19,7 @@ from interlock.kernel.refusal import Fault
 from interlock.kernel.storage import StoreDown
 from interlock.runtime.keyring import Known
 from interlock.runtime.local_kernel import local_user
-from interlock.runtime.places import EMBEDDED_STORE
+from interlock.runtime.places import embedded_store, store_named
 from interlock.runtime.service import Service
 from interlock.runtime.settings import TENANT_DEFAULT, settings_from
 from interlock.store.urls import store_for
@@ -54,10 +52,11 @@ def _has_key(request: Request) -> bool:
     return "authorization" in request.headers or "x-api-key" in request.headers
 
 
-async def open_embedded(store_url: str | None = None) -> EmbeddedService:
-    """Open the embedded store (`INTERLOCK_STORE`, or `.interlock/interlock.db` in this folder)."""
-    settings = settings_from(store=store_url or os.environ.get("INTERLOCK_STORE") or EMBEDDED_STORE)
-    service = Service(store_for(settings.store, lanes=1, opening_seconds=settings.acquire_seconds), settings)
+async def open_embedded(store_url: str | None = None, *, makes_store: bool = True) -> EmbeddedService:
+    """Open the embedded store (`INTERLOCK_STORE`, or `.interlock/interlock.db` in this folder or above it)."""
+    settings = settings_from(store=store_named(store_url) or embedded_store())
+    store = store_for(settings.store, lanes=1, opening_seconds=settings.acquire_seconds, makes=makes_store)
+    service = Service(store, settings)
     await service.open()
     try:
         return EmbeddedService(service, await _local_person(service))

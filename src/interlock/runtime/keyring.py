@@ -17,6 +17,8 @@ from interlock.identity.keys import digest_of, id_of
 from interlock.identity.model import API_KEYS, PRINCIPALS, Caller, Principal
 from interlock.identity.refusals import Unauthenticated
 from interlock.identity.rules import check_key
+from interlock.kernel.refusal import StoreUnavailable
+from interlock.kernel.storage import StoreDown
 from interlock.store.contract import Store
 
 _RECENT_SECONDS = 1.0
@@ -69,6 +71,13 @@ class Keyring:
         if kept and time.monotonic() - kept[0] < _RECENT_SECONDS:
             return kept[1]
         return await asyncio.shield(self._asking.get(digest) or self._ask(key, digest))
+
+    async def known_or_nobody(self, key: str) -> Known | None:
+        """Who presents this key; nobody, if it is none or the store cannot be asked."""
+        try:
+            return await self.known(key, recent_will_do=True)
+        except (Unauthenticated, StoreUnavailable, StoreDown):
+            return None
 
     def _ask(self, key: str, digest: str) -> asyncio.Task[Known]:
         """A look-up that whoever comes with the same key meanwhile joins."""

@@ -18,7 +18,7 @@ from interlock.kernel.kernel import Kernel, KernelLimits
 from interlock.kernel.refusal import LockBusy
 from interlock.kernel.storage import StoreHeld
 from interlock.runtime.loop_thread import LoopThread
-from interlock.runtime.places import EMBEDDED_STORE
+from interlock.runtime.places import embedded_store, store_named
 from interlock.store.urls import store_for
 
 T = TypeVar("T")
@@ -30,11 +30,13 @@ _ANSWER_SECONDS = 10.0
 class LocalKernel:
     """Decides commands as the embedded store's own user. Blocking; any thread may call."""
 
-    def __init__(self, store_url: str | None = None, *, acquire_seconds: float = 2.0) -> None:
-        url = store_url or os.environ.get("INTERLOCK_STORE") or EMBEDDED_STORE
+    def __init__(
+        self, store_url: str | None = None, *, acquire_seconds: float = 2.0, makes_store: bool = True
+    ) -> None:
+        url = store_named(store_url) or embedded_store()
         seconds = max(acquire_seconds, 0.1)
         self.caller = Caller(tenant=TENANT, principal=f"local:{local_user()}")
-        self._store = store_for(url, lanes=1, opening_seconds=seconds)
+        self._store = store_for(url, lanes=1, opening_seconds=seconds, makes=makes_store)
         self._limits = KernelLimits(acquire_seconds=seconds, answer_seconds=max(_ANSWER_SECONDS, seconds))
         self._loop = LoopThread("interlock-kernel")
         try:

@@ -17,13 +17,13 @@ from typing import Any, cast
 
 import uvloop
 
-from interlock.api.assembly import assemble
+from interlock.api.assembly import assemble, assemble_metrics
 from interlock.api.logs import Form, Level, Log, taking_standard_logs
 from interlock.runtime.listening import Listening
 from interlock.runtime.memory import settle_memory
 from interlock.runtime.operating import IssuedKey, activate_policy_file, bootstrap
 from interlock.runtime.service import Service, open_service
-from interlock.runtime.settings import Settings
+from interlock.runtime.settings import BadSetting, Settings, host_and_port
 
 Announce = Callable[[str, IssuedKey | None], None]
 
@@ -35,14 +35,19 @@ def serve(settings: Settings, announce: Announce) -> None:
 
     Raises what kept the server from starting: a port in use, a store that cannot be opened, a bad policy.
     """
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listening = socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
+    listening = _socket(settings.host, settings.port)
+    watching = _watching_socket(settings.metrics_address)
     _allow_files()
     level = cast("Level", settings.log_level)
     log = Log(form=cast("Form", settings.log_format), level=level)
     runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
-    with listening, taking_standard_logs(log, level), runner:
-        runner.run(_serve(settings, log, listening, announce))
+    with listening, watching or contextlib.nullcontext(), taking_standard_logs(log, level), runner:
+        runner.run(_serve(settings, log, listening, watching, announce))
+
+
+def _socket(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=_BACKLOG)
 
 
 def _allow_files() -> None:
@@ -52,7 +57,13 @@ def _allow_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-async def _serve(settings: Settings, log: Log, listening: socket.socket, announce: Announce) -> None:
+async def _serve(
+    settings: Settings,
+    log: Log,
+    listening: socket.socket,
+    watching: socket.socket | None,
+    announce: Announce,
+) -> None:
     asked = _Asked()
     async with _opened(settings) as (service, admin):
         clients = Listening(
@@ -64,10 +75,36 @@ async def _serve(settings: Settings, log: Log, listening: socket.socket, announc
         accepting = await clients.loop.create_server(clients.connection, sock=listening, backlog=_BACKLOG)
         announce(_address(listening), admin)
         settle_memory()
-        await asked.to_stop.wait()
+        async with _watched(service, log, watching):
+            await asked.to_stop.wait()
         accepting.close()
         service.stop_waiting()
         await asked.unless_hurried(clients.drain(settings.drain_seconds))
+
+
+def _watching_socket(address: str) -> socket.socket | None:
+    watched = host_and_port(address)
+    try:
+        return _socket(*watched) if watched else None
+    except OSError as error:
+        why = (error.strerror or str(error)).partition(" (")[0]
+        raise BadSetting(f"cannot listen on the metrics_address {address}: {why}; choose another") from error
+
+
+@contextlib.asynccontextmanager
+async def _watched(service: Service, log: Log, watching: socket.socket | None) -> AsyncGenerator[None]:
+    """Show the figures of all tenants on an address of their own, if there is one."""
+    if watching is None:
+        yield
+        return
+    clients = Listening(assemble_metrics(service, log))
+    accepting = await clients.loop.create_server(clients.connection, sock=watching, backlog=_BACKLOG)
+    log.event("info", "metrics_listening", address=_address(watching))
+    try:
+        yield
+    finally:
+        accepting.close()
+        await clients.drain(0)
 
 
 def _address(listening: socket.socket) -> str:

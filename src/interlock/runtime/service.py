@@ -114,10 +114,10 @@ class Service:
 
 @contextlib.asynccontextmanager
 async def open_service(
-    settings: Settings, *, sweeping: bool = True, relaying: bool = False
+    settings: Settings, *, sweeping: bool = True, relaying: bool = False, makes_store: bool = True
 ) -> AsyncGenerator[Service]:
     """A service that is open inside the block."""
-    service = Service(store_for(settings.store, lanes=settings.lanes), settings)
+    service = Service(store_for(settings.store, lanes=settings.lanes, makes=makes_store), settings)
     await service.open(sweeping=sweeping, relaying=relaying)
     try:
         yield service

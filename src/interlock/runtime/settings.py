@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from interlock.kernel.kernel import KernelLimits
-from interlock.runtime.places import EMBEDDED_STORE
+from interlock.runtime.places import EMBEDDED_STORE, embedded_store
 
 if TYPE_CHECKING:
     from interlock.jobs.leasing import Backoff
@@ -22,6 +22,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     host: Annotated[str, msgspec.Meta(description="address to listen on")] = "127.0.0.1"
     port: Annotated[int, msgspec.Meta(description="port to listen on; 0 picks a free one")] = 8700
+    metrics_address: Annotated[
+        str,
+        msgspec.Meta(
+            description="HOST:PORT that shows /metrics with its tenants to whoever reaches it, without a key"
+        ),
+    ] = ""
     store: Annotated[str, msgspec.Meta(description="sqlite:///path, postgresql://… or memory:")] = (
         EMBEDDED_STORE
     )
@@ -143,6 +149,7 @@ def settings_from(environ: dict[str, str] | None = None, **given: object) -> Set
             values[name] = given[name]
         elif environ.get(variable):
             values[name] = environ[variable]
+    values.setdefault("store", embedded_store())
     try:
         settings = msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
@@ -184,6 +191,16 @@ def _mistakes(values: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name} must be more than 0 and at most {other}"
     if not _are_networks(values["webhook_allow_private"]):
         yield "webhook_allow_private must be like 10.1.0.0/16,fd00::/8"
+    if values["metrics_address"] and host_and_port(values["metrics_address"]) is None:
+        yield "metrics_address must be HOST:PORT, like 127.0.0.1:9700"
+
+
+def host_and_port(address: str) -> tuple[str, int] | None:
+    """The two parts of `HOST:PORT` or `[HOST]:PORT`; None for anything else."""
+    host, _, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535
+    return (host, int(port)) if host and is_port else None
 
 
 def _are_networks(text: str) -> bool:

@@ -153,17 +153,17 @@ class AsyncInterlock(ClientBase):
         await self.close()
 
     def _connect(self) -> None:
-        self.transport = _async_transport(self.url, self.store)
+        self.transport = _async_transport(self.url, self.store, makes_store=self.make_store)
 
     def _drivers(self) -> Drivers:
         return Drivers(None, self.run)
 
 
-def _async_transport(url: str | None, store: str | None) -> AsyncTransport:
+def _async_transport(url: str | None, store: str | None, *, makes_store: bool) -> AsyncTransport:
     if url is not None:
         from interlock.sdk.transports import AsyncHttpTransport
 
         return AsyncHttpTransport(url)
     from interlock.sdk.embedded import AsyncEmbeddedTransport
 
-    return AsyncEmbeddedTransport(store)
+    return AsyncEmbeddedTransport(store, makes_store=makes_store)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from interlock.runtime.places import store_named
 from interlock.sdk.calls import invalid
 from interlock.sdk.gate import Gate, Said
 from interlock.sdk.gating import Drivers, gated
@@ -34,17 +35,21 @@ class ClientBase:
         on_retry: OnRetry | None = None,
         on_wait: Callable[[str], object] | None = None,
         timeout: float = 10.0,
+        make_store: bool = True,
     ) -> None:
         """Talk to the server at `url`, or without one run the service in this process on `store`.
 
-        What is left out comes from `INTERLOCK_URL`, `INTERLOCK_KEY` and `INTERLOCK_STORE`. `timeout` is
-        what one attempt may take, in seconds; `retry` says how patient a call is beyond that. `on_wait` is told in
-        one line of whatever has been waited for longer than a second; without it the log `interlock` is.
+        What is left out comes from `INTERLOCK_URL`, `INTERLOCK_KEY` and `INTERLOCK_STORE`. Without any of them the
+        store is `.interlock/interlock.db` in the current folder or the nearest one above that has it. The first
+        write makes a store that is not there, unless `make_store` is False; to read makes none and raises `NoStore`.
+        `timeout` is what one attempt may take, in seconds; `retry` says how patient a call is beyond that. `on_wait`
+        is told in one line of whatever has been waited for longer than a second; without it the log `interlock` is.
         """
         if url is not None and store is not None:
             raise invalid("pass a url (a server) or a store (this process), not both")
         self.url = url or (os.environ.get("INTERLOCK_URL") if store is None else None) or None
-        self.store = store or os.environ.get("INTERLOCK_STORE") or None
+        self.store = store_named(store)
+        self.make_store = make_store
         self.session = Session(
             key=_checked_key(key or os.environ.get("INTERLOCK_KEY") or None),
             retry=retry,

@@ -157,7 +157,7 @@ class Interlock(ClientBase):
         self.close()
 
     def _connect(self) -> None:
-        self.transport = _blocking_transport(self.url, self.store)
+        self.transport = _blocking_transport(self.url, self.store, makes_store=self.make_store)
         self._in_loops = self.transport.in_loop()
 
     def _drivers(self) -> Drivers:
@@ -168,11 +168,11 @@ class Interlock(ClientBase):
         return await drive_async(flow, self._in_loops.send)
 
 
-def _blocking_transport(url: str | None, store: str | None) -> Transport:
+def _blocking_transport(url: str | None, store: str | None, *, makes_store: bool) -> Transport:
     if url is not None:
         from interlock.sdk.transports import HttpTransport
 
         return HttpTransport(url)
     from interlock.sdk.embedded import EmbeddedTransport
 
-    return EmbeddedTransport(store)
+    return EmbeddedTransport(store, makes_store=makes_store)

@@ -14,13 +14,14 @@ import contextlib
 import os
 import threading
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from interlock.runtime.loop_thread import LoopThread, in_daemon_thread
-from interlock.runtime.places import EMBEDDED_STORE
+from interlock.runtime.places import embedded_store
 from interlock.sdk.flow import Request, Response, TransportFailed
-from interlock.sdk.outcomes import Unavailable
-from interlock.sdk.problems import no_answer
+from interlock.sdk.outcomes import NoStore, Unavailable
+from interlock.sdk.problems import no_answer, no_store
 
 if TYPE_CHECKING:
     from interlock.api import http
@@ -40,12 +41,12 @@ class Service(Protocol):
 class EmbeddedTransport:
     """Calls the service on its loop and blocks until it answers."""
 
-    def __init__(self, store: str | None) -> None:
-        self._place = _Place(store)
+    def __init__(self, store: str | None, *, makes_store: bool = True) -> None:
+        self._place = _Place(store, makes_store=makes_store)
 
     def send(self, request: Request) -> Response:
         """Carry one request."""
-        host = self._place.opened()
+        host = self._place.opened(request)
         if host.is_here:
             # A finalizer runs on whichever thread finds the garbage.
             raise Unavailable(no_answer("the embedded service cannot be called from its own thread"))
@@ -68,12 +69,12 @@ class EmbeddedTransport:
 class AsyncEmbeddedTransport:
     """Calls the service on its loop while the program's own loop goes on."""
 
-    def __init__(self, store: str | None, place: _Place | None = None) -> None:
-        self._place = place or _Place(store)
+    def __init__(self, store: str | None, place: _Place | None = None, *, makes_store: bool = True) -> None:
+        self._place = place or _Place(store, makes_store=makes_store)
 
     async def send(self, request: Request) -> Response:
         """Carry one request."""
-        host = self._place.host or await in_daemon_thread(self._place.opened)
+        host = self._place.host or await in_daemon_thread(partial(self._place.opened, request))
         return await asyncio.wrap_future(host.submit(request))
 
     async def close(self) -> None:
@@ -88,12 +89,12 @@ class AsyncEmbeddedTransport:
 class _Host:
     """One open service and its loop."""
 
-    def __init__(self, store: str) -> None:
+    def __init__(self, store: str, *, makes_store: bool) -> None:
         self.places: set[_Place] = set()
         self.closed = False
         self._loop = LoopThread("interlock-embedded")
         try:
-            self._service = self._loop.run(_open(store))
+            self._service = self._loop.run(_open(store, makes_store))
         except BaseException:
             self._loop.stop()
             raise
@@ -116,10 +117,11 @@ class _Host:
 class _Place:
     """One client's place at the service of its store, taken with its first call."""
 
-    def __init__(self, store: str | None, beside: _Place | None = None) -> None:
+    def __init__(self, store: str | None, beside: _Place | None = None, *, makes_store: bool = True) -> None:
         """`beside` is another client's place; this one is at the same service."""
         # A client's store is where the client was made, whatever folder the program goes to later.
-        self.store = beside.store if beside else _from_here(store or EMBEDDED_STORE)
+        self.store = beside.store if beside else _from_here(store or embedded_store())
+        self.makes_store = beside.makes_store if beside else makes_store
         # Memory is nobody else's; a file or a database is the same for all.
         self.name: object = beside.name if beside else self if store in MEMORY else self.store
         self._host: _Host | None = None
@@ -131,8 +133,8 @@ class _Place:
         host = self._host if self._pid == os.getpid() else None
         return None if host is None or host.closed else host
 
-    def opened(self) -> _Host:
-        """The service, opened if need be; blocks while it opens."""
+    def opened(self, request: Request) -> _Host:
+        """The service, opened if need be; blocks while it opens. Whoever only asks makes no store."""
         host = self.host
         if host is not None:
             return host
@@ -143,7 +145,8 @@ class _Place:
                 )
             host = _registry.hosts.get(self.name)
             if host is None:
-                host = _registry.hosts[self.name] = _Host(self.store)
+                makes = self.makes_store and not request.only_asks
+                host = _registry.hosts[self.name] = _Host(self.store, makes_store=makes)
             host.places.add(self)
             self._host, self._pid = host, os.getpid()
             return host
@@ -196,12 +199,17 @@ def _from_here(store: str) -> str:
     return store
 
 
-async def _open(store: str) -> Service:
+async def _open(store: str, makes_store: bool) -> Service:
     from interlock.kernel.storage import StoreDown
     from interlock.runtime.embedded import open_embedded
+    from interlock.store.contract import NotAStore, StoreMissing
 
     try:
-        return await open_embedded(store)
+        return await open_embedded(store, makes_store=makes_store)
+    except StoreMissing as missing:
+        raise NoStore(no_store("no_store", str(missing))) from missing
+    except NotAStore as foreign:
+        raise NoStore(no_store("not_a_store", str(foreign))) from foreign
     except (StoreDown, OSError) as error:
         raise TransportFailed(
             f"the store could not be opened: {error}", may_have_been_received=False

@@ -44,6 +44,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
     body: bytes = b""
     timeout_seconds: float = 10.0
+    only_asks: bool = False  # changes nothing, by whatever method it is sent
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):

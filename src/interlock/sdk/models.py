@@ -25,16 +25,26 @@ class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a rule's expression could not be answered about a job; `field` is what it could not read, if known."""
+
+    expression: str = ""
+    why: str = ""
+    field: str | None = None
+
+
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What policy said of a job; `rule` is None where the policy's default decided.
 
-    Under `mode: observe` the job was released, and `observed` is what would have happened to it.
+    Under `mode: observe` the job was released, and `observed` is what would have happened to it. With `failure`, the
+    rule's expression could not be answered, which denies.
     """
 
     decision: str
     rule: str | None = None
     reason: str | None = None
     observed: str | None = None
+    failure: Failure | None = None
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -82,6 +92,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[str, ...] = ()
     self_approval: bool = False
     binding: str = "strict"
+    require_hash: bool = False
     on_expiry: str = "deny"
     escalate: tuple[Escalation, ...] = ()
     votes: tuple[Vote, ...] = ()
@@ -220,8 +231,20 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     details: dict[str, Any] = {}
 
 
+class PolicyWarning(msgspec.Struct, frozen=True, kw_only=True):
+    """What is allowed in a policy but may not be meant, and where."""
+
+    path: str = ""
+    reason: str = ""
+    line: int = 0
+    column: int = 0
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy, named by its content: `document` is its canonical form, `source` the text it came as."""
+    """A policy, named by its content: `document` is its canonical form, `source` the text it came as.
+
+    `warnings` are those of a policy that was just put in force.
+    """
 
     snapshot: str
     document: Any = None
@@ -231,6 +254,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     previous: str | None = None
     created_at: datetime | None = None
     created_by: str | None = None
+    warnings: tuple[PolicyWarning, ...] = ()
 
 
 class Missed(msgspec.Struct, frozen=True, kw_only=True):
@@ -251,6 +275,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     then: str | None = None
     approval: dict[str, Any] | None = None
     trail: tuple[Missed, ...] = ()
+    failure: Failure | None = None
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):

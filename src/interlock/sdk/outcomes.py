@@ -95,7 +95,7 @@ class NotFound(InterlockError):
 
 
 class Denied(InterlockError):
-    """Policy says no. `rule` names the rule; the job is kept as `DENIED`."""
+    """Policy says no, or cannot be asked about this request. `rule` names the rule; the job is kept as `DENIED`."""
 
     advice = "Do not try again or look for another way to do it; tell the person you work for."
 
@@ -103,6 +103,16 @@ class Denied(InterlockError):
     def rule(self) -> str | None:
         """The id of the rule that decided."""
         return self.problem.text("rule")
+
+    @property
+    def expression(self) -> str | None:
+        """The rule's expression, if it could not be answered about this request."""
+        return self.problem.text("expression")
+
+    @property
+    def field(self) -> str | None:
+        """What the expression could not read, if that is known."""
+        return self.problem.text("field")
 
 
 class Rejected(InterlockError):
@@ -186,6 +196,15 @@ class Unavailable(InterlockError):
     def retry_after_seconds(self) -> float | None:
         """When it makes sense to ask again: the service's own estimate, or the next probe's time."""
         return self.problem.retry_after_seconds
+
+
+class NoStore(InterlockError):
+    """The embedded store is not there, or what is there is not one of Interlock's. Nothing was made or changed.
+
+    `code` is `no_store` or `not_a_store`.
+    """
+
+    advice = "There is no approval service here; a person has to set one up. Do not go on without it."
 
 
 class Ambiguous(InterlockError):

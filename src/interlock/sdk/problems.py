@@ -61,6 +61,11 @@ def no_answer(reason: str) -> Problem:
     return Problem(status=0, code="no_answer", title="No answer", detail=f"no answer: {reason}")
 
 
+def no_store(code: str, detail: str) -> Problem:
+    """Nowhere to send it: there is no embedded store."""
+    return Problem(status=0, code=code, title="No store", detail=detail, retryable=False)
+
+
 def circuit_open(held_seconds: float) -> Problem:
     """Not sent at all."""
     detail = f"not sent: the service has been failing; the next probe goes out in {held_seconds:.1f} s"

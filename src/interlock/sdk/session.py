@@ -226,7 +226,9 @@ class _Trial:
         if self.attempts == 1:
             self.session.budget.earn()
         left = max(ATTEMPT_SECONDS_MIN, self.started + self.deadline_seconds - moment)
-        return msgspec.structs.replace(self.request, timeout_seconds=min(self.timeout_seconds, left))
+        return msgspec.structs.replace(
+            self.request, timeout_seconds=min(self.timeout_seconds, left), only_asks=self.is_read
+        )
 
     def delay_after(self, failure: _Failure, moment: float) -> float | None:
         """The wait before the next attempt, or None if there shall be none."""

@@ -30,6 +30,8 @@ NEVER_ARRIVED = (
     httpx2.PoolTimeout,
     httpx2.UnsupportedProtocol,
 )
+# What a server that wants TLS does with plain words: it hangs up, or says something that is not HTTP.
+CUT_OFF = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
 
 
 class HttpTransport:
@@ -52,7 +54,7 @@ class HttpTransport:
             finally:
                 answer.close()
         except (httpx2.HTTPError, OSError) as error:
-            raise _failed(error) from error
+            raise _failed(error, self._url) from error
         return incoming.response(answer)
 
     def close(self) -> None:
@@ -94,7 +96,7 @@ class AsyncHttpTransport:
             finally:
                 await answer.aclose()
         except (httpx2.HTTPError, OSError) as error:
-            raise _failed(error) from error
+            raise await asyncio.to_thread(_failed, error, self._url) from error
         return incoming.response(answer)
 
     async def close(self) -> None:
@@ -182,6 +184,12 @@ def _outgoing(url: str, request: Request) -> httpx2.Request:
     )
 
 
-def _failed(error: Exception) -> TransportFailed:
-    reason = str(error) or type(error).__name__
-    return TransportFailed(reason, may_have_been_received=not isinstance(error, NEVER_ARRIVED))
+def _failed(error: Exception, url: str) -> TransportFailed:
+    from interlock.sdk import transport_causes as causes  # only a client in trouble needs it
+
+    if isinstance(error, CUT_OFF) and causes.wants_tls(url):
+        # Nobody there has read what was asked.
+        return TransportFailed(causes.use_tls(url), may_have_been_received=False)
+    return TransportFailed(
+        causes.why(error, url), may_have_been_received=not isinstance(error, NEVER_ARRIVED)
+    )

@@ -69,6 +69,7 @@ class Worker:
         drain_seconds: float = 30.0,
         jobs_max: int | None = None,
         on_settled: Callable[[HeldJob, Settled], None] | None = None,
+        make_store: bool = True,
     ) -> None:
         """`client` is a client or a URL; without one, `INTERLOCK_URL` or the embedded store, as for clients.
 
@@ -77,7 +78,7 @@ class Worker:
         """
         if concurrency < 1 or lease_seconds < 1:
             raise ValueError("concurrency and lease_seconds must be at least 1")
-        self._client = async_client(client, key, store)
+        self._client = async_client(client, key, store, make_store=make_store)
         self._is_given = self._client is client
         self._concurrency = concurrency
         self._lease = lease_seconds

@@ -13,6 +13,7 @@ from interlock.sdk.outcomes import (
     Forbidden,
     InterlockError,
     InvalidRequest,
+    NoStore,
     NotFound,
     Unauthenticated,
 )
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 0.5
 # Said by the service, these do not pass by themselves.
-REFUSALS = (Forbidden, Unauthenticated, InvalidRequest)
+REFUSALS = (Forbidden, Unauthenticated, InvalidRequest, NoStore)
 
 
 class Settled(StrEnum):

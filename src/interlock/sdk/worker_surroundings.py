@@ -27,12 +27,16 @@ def calling(told: Callable[[], None], signals: Iterable[signal.Signals]) -> Gene
 
 
 def async_client(
-    client: Interlock | AsyncInterlock | str | None, key: str | None, store: str | None
+    client: Interlock | AsyncInterlock | str | None,
+    key: str | None,
+    store: str | None,
+    *,
+    make_store: bool = True,
 ) -> AsyncInterlock:
     if isinstance(client, AsyncInterlock):
         return client
     if not isinstance(client, Interlock):
-        return AsyncInterlock(client, key, store=store)
+        return AsyncInterlock(client, key, store=store, make_store=make_store)
     session = client.session
     twin = AsyncInterlock(
         client.url,
@@ -41,6 +45,7 @@ def async_client(
         retry=session.retry,
         on_retry=session.on_retry,
         timeout=session.timeout_seconds,
+        make_store=client.make_store,
     )
     twin.transport = client.transport.in_loop()
     return twin

@@ -19,16 +19,31 @@ R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 Row = Sequence[Any]
 
+# Tables of the first migration. No other program has all of them.
+OUR_TABLES = ("answers", "api_keys", "audit_entries", "batches", "events", "principals")
+
 
 class SchemaTooNew(Exception):
     """The store was written by a newer Interlock; upgrade this one instead of guessing."""
+
+
+class StoreMissing(Exception):
+    """There is no store at the place, and none may be made there now. Nothing was made."""
+
+
+class NotAStore(Exception):
+    """What is at the place belongs to something else; it was left as it was."""
 
 
 class Store(BatchStore, Protocol):
     """A place where records live."""
 
     async def open(self) -> None:
-        """Connect, and bring the schema up to date; refuse a schema newer than this program."""
+        """Connect, and bring the schema up to date; refuse a schema newer than this program.
+
+        `StoreMissing` if there is none and this one was not told to make it; `NotAStore` if the place is somebody
+        else's.
+        """
         ...
 
     async def get(self, kind: Kind[R], tenant: str, record_id: str) -> R | None:
@@ -67,6 +82,14 @@ class Store(BatchStore, Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+def refuse_foreign(place: object) -> NotAStore:
+    """How to refuse a database that holds somebody else's tables."""
+    return NotAStore(
+        f"{place} holds tables of another program and none of Interlock's; it was left as it is. "
+        "Name a database of its own for Interlock"
+    )
 
 
 def bytes_of(row: Row) -> int:

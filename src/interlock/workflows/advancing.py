@@ -22,6 +22,7 @@ from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.world import World
 from interlock.policy.model import HEAD_ID, HEADS
+from interlock.policy.reasons import because
 from interlock.policy.refusals import PolicyThrottled, PolicyUnavailable
 from interlock.policy.rules import bucket_keys, policy_in_force
 from interlock.workflows.ending import as_left, ended, job_reads, stopped
@@ -182,7 +183,8 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
 def _begun(world: World, step: StepRun, job: Job) -> StepRun:
     begun = msgspec.structs.replace(step, job_id=job.id, started_at=world.now, why="")
     if job.state is JobState.DENIED:
-        return ended(world, begun, "fail", "the policy denies it")
+        why = because(job.verdict.rule, job.verdict.reason)
+        return ended(world, begun, "fail", f"the policy denies it ({why})")
     return msgspec.structs.replace(begun, state=TRANSITIONS[step.state, "start"])
 
 

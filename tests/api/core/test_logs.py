@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from interlock.api.http import Request
 from interlock.api.logs import Log, StandardLogs, taking_standard_logs
+from interlock.codec.visible import is_visible
 from tests.api.core.shelf import Service
 from tests.harness.server import InterlockServer, Key
 
@@ -142,9 +143,12 @@ def test_a_level_hides_the_ones_below_it() -> None:
 def test_a_line_break_in_a_value_cannot_forge_a_line() -> None:
     for form in ("json", "text"):
         lines: list[str] = []
-        Log(write=lines.append, form=form).event("info", "a\nb", who="x\n12:00:00 info forged\x1b[2J")
+        Log(write=lines.append, form=form).event(
+            "info", "a\nb", who="x\n12:00:00 info forged\x1b[2J\u3164\u202e"
+        )
         assert lines[0].count("\n") == 1
-        assert "\x1b" not in lines[0]
+        assert is_visible(lines[0][:-1])
+        assert "\\u3164\\u202e" in lines[0]
 
 
 def test_records_of_the_standard_library_go_the_same_way() -> None:

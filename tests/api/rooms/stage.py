@@ -192,8 +192,8 @@ class Stage:
         return (await events_by_subject(self.service.store))[subject]
 
     async def metric(self, line: str) -> float:
-        """The value of one line of `/metrics`, 0 if it is not there."""
-        text = (await self.call("GET", "/metrics", "")).body.decode()
+        """The value of one line of `/metrics` as the operator sees it, 0 if it is not there."""
+        text = (await self.call("GET", "/metrics", self.admin)).body.decode()
         found = [row.rpartition(" ")[2] for row in text.splitlines() if row.rpartition(" ")[0] == line]
         return float(found[0]) if found else 0.0
 

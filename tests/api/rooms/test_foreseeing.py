@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.api.rooms.stage import ASK, Stage
+from tests.harness.costly import COSTLY, TOO_MUCH
 
 TWO = ASK.replace("decision: require_human", "decision: require_human\n    approval: {quorum: 2}")
 OTHER = "  - {id: other, when: {topic: other}, decision: allow}\n"
@@ -63,11 +64,23 @@ async def test_a_policy_that_asks_for_the_same_is_in_nobodys_way(stage: Stage) -
     assert (await stage.approve(job, ada)).word == "approved"
 
 
-async def test_a_policy_that_cannot_be_evaluated_is_in_the_way(stage: Stage) -> None:
+async def test_a_policy_that_fails_on_the_request_is_in_the_way(stage: Stage) -> None:
     await stage.policy(SEMANTIC)
     bot, ada = await stage.agent(), await stage.person("ada")
     job = await stage.submit(bot)
     await stage.policy(SEMANTIC.replace("when: {topic: pay}", "when: {topic: pay}\n    if: payload.absent"))
+
+    told = (await shown(stage, job, ada))["on_approve"]
+
+    assert told == "nothing: the policy changed since it was asked; refresh it first"
+    assert (await stage.approve(job, ada)).word == "snapshot_changed"
+
+
+async def test_a_policy_that_cannot_be_evaluated_is_in_the_way(stage: Stage) -> None:
+    await stage.policy(SEMANTIC)
+    bot, ada = await stage.agent(), await stage.person("ada")
+    job = await stage.submit(bot, TOO_MUCH)
+    await stage.policy(SEMANTIC.replace("when: {topic: pay}", f'when: {{topic: pay}}\n    if: "{COSTLY}"'))
 
     told = (await shown(stage, job, ada))["on_approve"]
 

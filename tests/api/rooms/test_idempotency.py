@@ -10,6 +10,7 @@ import pytest
 from interlock.store.sqlite import SqliteStore
 from interlock.store.urls import store_for
 from tests.api.rooms.stage import ASK, Stage, VirtualClock, open_stage
+from tests.harness.costly import COSTLY, TOO_MUCH
 
 FRAGILE = """
 version: v1
@@ -123,7 +124,7 @@ async def test_a_denied_submit_is_repeated_and_not_denied_twice(durable: Stage) 
 
 INVALID = (
     b"{",
-    b'{"topic":"pay"}',
+    b'{"payload":{}}',
     b'{"topic":"pay","payload":{},"x":1}',
     b'{"topic":"pay","payload":1e400}',
 )
@@ -142,9 +143,9 @@ async def test_an_invalid_request_leaves_its_key_unused(durable: Stage) -> None:
 
 
 async def test_a_submit_that_could_not_be_evaluated_leaves_its_key_unused(durable: Stage) -> None:
-    await durable.policy(FRAGILE)
+    await durable.policy(FRAGILE.replace("payload.amount > 5", f'"{COSTLY} || true"'))
     bot = await durable.agent()
-    refused = await durable.propose(bot, {"other": 1}, idempotency_key="k")
+    refused = await durable.propose(bot, TOO_MUCH, idempotency_key="k")
 
     accepted = await durable.propose(bot, {"amount": 9}, idempotency_key="k")
 

@@ -8,6 +8,7 @@ from typing import Any
 from interlock.kernel.storage import WriteConflict
 from interlock.kernel.world import Changes
 from tests.api.rooms.stage import ASK, Stage
+from tests.harness.costly import COSTLY, TOO_MUCH
 
 RICH = (
     ASK
@@ -15,6 +16,7 @@ RICH = (
   - {id: mail, when: {topic: mail}, decision: throttle, throttle: {rate: 1/h, burst: 1, key: tenant}, then: allow}
   - {id: odd, when: {topic: odd}, if: payload.missing, decision: allow}
 """
+    + f'  - {{id: dear, when: {{topic: dear}}, if: "{COSTLY}", decision: allow}}\n'
 )
 
 
@@ -23,13 +25,14 @@ async def test_submits_are_counted_by_what_the_policy_decided(stage: Stage) -> N
     bot = await stage.agent()
     for topic in ("pay", "pay", "read", "launch", "mail", "mail", "odd"):
         await stage.propose(bot, topic=topic)
+    await stage.propose(bot, TOO_MUCH, topic="dear")
 
     counted = {
         decision: await stage.metric(f'interlock_submits_total{{decision="{decision}"}}')
         for decision in ("require_human", "allow", "deny", "throttle")
     }
 
-    assert counted == {"require_human": 2, "allow": 2, "deny": 1, "throttle": 1}
+    assert counted == {"require_human": 2, "allow": 2, "deny": 2, "throttle": 1}
     assert await stage.metric('interlock_http_problems_total{code="policy_throttled",status="429"}') == 1
     assert await stage.metric('interlock_http_problems_total{code="policy_unavailable",status="503"}') == 1
 

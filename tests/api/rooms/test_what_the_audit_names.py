@@ -86,9 +86,9 @@ async def test_every_change_of_a_request_is_audited_in_full(stage: Stage) -> Non
     await say("refresh", bob)
     second = (await say("edit", bot, payload={"n": 2}, reason="a typo"))["job_hash"]
     stage.clock.advance(60)
-    await say("approve", ada, reason="fine", note="I called them")
+    await say("approve", ada, reason="fine", note="I called them", job_hash=second)
     voted = await stage.job(job)
-    decision = (await say("approve", bob, reason="so say I"))["decision_id"]
+    decision = (await say("approve", bob, reason="so say I", job_hash=second))["decision_id"]
 
     waits, runs = {"state": "APPROVAL"}, {"state": "PENDING"}
     assert (await entries_of(stage, job))[1:] == [

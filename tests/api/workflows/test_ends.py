@@ -176,15 +176,28 @@ async def test_a_throttle_may_hang_on_what_the_step_before_gave(stage: Stage) ->
     assert await states(stage, run_id) == {"run": "running", "draft": "succeeded", "send": "running"}
 
 
-FAILING = "version: v1\ndefault: allow\nrules: [{id: sum, when: {topic: t.a}, if: payload.sum > 5, decision: deny}]\n"
 NEVER = "version: v1\ndefault: allow\nrules: [{id: shut, when: {topic: t.a}, decision: throttle}]\n"
 
 
-@pytest.mark.parametrize(("policy", "rule"), [(FAILING, "sum"), (NEVER, "shut")])
-async def test_a_step_that_the_policy_has_wait_says_so(stage: Stage, policy: str, rule: str) -> None:
-    run_id = await set_up(stage, [{"id": "a", "topic": "t.a"}], policy)
+FAILING = "version: v1\ndefault: allow\nrules: [{id: sum, when: {topic: t.a}, if: payload.sum > 5, decision: allow}]\n"
+
+
+async def test_a_step_that_a_rule_fails_on_is_denied_and_says_why(stage: Stage) -> None:
+    run_id = await set_up(stage, [{"id": "a", "topic": "t.a"}], FAILING)
+
+    run = await stage.get(f"workflow-runs/{run_id}")
+
+    (step,) = run["steps"]
+    assert (run["state"], step["state"]) == ("failed", "failed")
+    assert "rule sum" in step["why"]
+    assert "there is no field payload.sum" in step["why"]
+    assert (await stage.job(step["job_id"]))["state"] == "DENIED"
+
+
+async def test_a_step_that_the_policy_has_wait_says_so(stage: Stage) -> None:
+    run_id = await set_up(stage, [{"id": "a", "topic": "t.a"}], NEVER)
     (step,) = (await stage.get(f"workflow-runs/{run_id}"))["steps"]
-    assert (step["state"], rule in step["why"]) == ("waiting", True)
+    assert (step["state"], "shut" in step["why"]) == ("waiting", True)
     await stage.policy(ALLOW)
     await stage.service.workflows.advance_all()
     (step,) = (await stage.get(f"workflow-runs/{run_id}"))["steps"]

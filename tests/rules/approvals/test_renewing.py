@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from tests.api.rooms.stage import ASK, Seen, Stage
+from tests.harness.costly import COSTLY, TOO_MUCH
 
 LIMIT = """
 version: v1
@@ -21,11 +22,13 @@ version: v1
 rules:
   - id: ration
     when: {topic: pay}
-    if: payload.absent > 1
+    if: %s
     decision: throttle
     throttle: {rate: 1/h}
     then: allow
 """
+COSTING = FAILING % f'"{COSTLY}"'
+LACKING = FAILING % "payload.absent > 1"
 
 
 async def refresh(stage: Stage, job: str, key: str) -> Seen:
@@ -150,11 +153,11 @@ async def test_whoever_edits_cannot_approve_what_they_wrote(stage: Stage) -> Non
     bot, ada, bob = await stage.agent(), await stage.person("ada"), await stage.person("bob")
     phone = await stage.person("ada-phone", owner="ada")
     job = await stage.submit(bot, {"amount": 1})
-    await edit(stage, job, ada, {"amount": 2})
+    seen = (await edit(stage, job, ada, {"amount": 2})).document["job_hash"]
 
     assert (await stage.approve(job, ada)).word == "self_approval"
     assert (await stage.approve(job, phone)).word == "self_approval"
-    assert (await stage.approve(job, bob)).word == "approved"
+    assert (await stage.approve(job, bob, job_hash=seen)).word == "approved"
 
 
 async def test_an_editor_stays_bound_after_somebody_elses_refresh(stage: Stage) -> None:
@@ -258,14 +261,37 @@ async def test_a_refresh_that_releases_is_repeated_byte_for_byte(stage: Stage) -
 async def test_who_may_not_ask_again_is_told_so_even_if_the_policy_cannot_be_evaluated(stage: Stage) -> None:
     await stage.policy(ASK)
     bot, other = await stage.agent(), await stage.agent("other")
-    waiting, cancelled = await stage.submit(bot), await stage.submit(bot)
+    waiting, cancelled = await stage.submit(bot, TOO_MUCH), await stage.submit(bot)
     await stage.call("POST", f"jobs/{cancelled}/cancel", bot, {})
-    await stage.policy(FAILING)
+    await stage.policy(COSTING)
 
     assert (await refresh(stage, waiting, other)).word == "forbidden"
     assert (await edit(stage, waiting, other, {})).word == "people_only"
     assert (await refresh(stage, cancelled, bot)).word == "not_actionable"
     assert (await refresh(stage, waiting, bot)).word == "policy_unavailable"
+
+
+@pytest.mark.parametrize("verb", ["refresh", "edit"])
+async def test_asking_again_about_what_a_rule_cannot_read_denies_it(stage: Stage, verb: str) -> None:
+    await stage.policy(ASK)
+    bot = await stage.agent()
+    job = await stage.submit(bot)
+    await stage.policy(LACKING)
+
+    seen = await (refresh(stage, job, bot) if verb == "refresh" else edit(stage, job, bot, {"other": 1}))
+
+    assert (seen.status, seen.document["state"], seen.document["approval"]) == (200, "DENIED", None)
+    assert seen.document["decision"]["failure"]["field"] == "payload.absent"
+
+
+async def test_a_yes_under_a_policy_that_fails_on_the_request_releases_nothing(stage: Stage) -> None:
+    await stage.policy(ASK.replace("require_human", "require_human\n    approval: {binding: semantic}"))
+    bot, ada = await stage.agent(), await stage.person("ada")
+    job = await stage.submit(bot)
+    await stage.policy(LACKING)
+
+    assert (await stage.approve(job, ada)).word == "snapshot_changed"
+    assert (await stage.job(job))["state"] == "APPROVAL"
 
 
 async def test_a_job_whose_submitter_was_forgotten_is_not_called_absent(stage: Stage) -> None:

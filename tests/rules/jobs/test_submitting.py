@@ -8,6 +8,7 @@ import pytest
 import rfc8785
 
 from tests.api.rooms.stage import ASK, Stage
+from tests.harness.costly import COSTLY, TOO_MUCH
 
 THROTTLED = """
 version: v1
@@ -125,12 +126,62 @@ async def test_a_throttle_without_a_rate_always_refuses(stage: Stage) -> None:
     assert (await stage.get("jobs"))["items"] == []
 
 
-async def test_a_rule_that_cannot_be_evaluated_releases_nothing(stage: Stage) -> None:
+async def test_a_rule_that_fails_on_a_request_denies_it_and_says_why(stage: Stage) -> None:
     await stage.policy(BROKEN)
 
     seen = await stage.propose(await stage.agent(), {"no": "amount"})
 
-    assert (seen.status, seen.word) == (503, "policy_unavailable")
+    told = seen.document
+    assert (seen.status, seen.word, told["retryable"]) == (403, "policy_denied", False)
+    assert (told["rule"], told["expression"], told["field"]) == (
+        "odd",
+        "payload.amount > 5",
+        "payload.amount",
+    )
+    assert "there is no field payload.amount" in told["reason"]
+    assert "there is no field payload.amount" in told["detail"]
+    kept = await stage.job(told["job_id"])
+    assert (kept["state"], kept["decision"]["rule"]) == ("DENIED", "odd")
+    assert kept["decision"]["failure"] == {
+        "expression": "payload.amount > 5", "field": "payload.amount", "why": told["cause"],
+    }  # fmt: skip
+    assert await stage.audit(told["job_id"]) == [("submit", "done")]
+    assert await stage.metric('interlock_submits_total{decision="deny"}') == 1
+
+
+async def test_a_denial_by_a_rule_that_failed_is_given_again_under_its_key(stage: Stage) -> None:
+    await stage.policy(BROKEN)
+    bot, body = await stage.agent(), {"topic": "pay"}
+    headers = {"idempotency-key": "once"}
+    first, again = [await stage.call("POST", "jobs", bot, body, headers=headers) for _ in range(2)]
+
+    assert (first.status, again.status) == (403, 403)
+    assert first.document == again.document
+    assert again.headers["idempotency-replayed"] == "true"
+
+
+async def test_a_job_without_a_payload_is_an_empty_object(stage: Stage) -> None:
+    await stage.policy(ASK)
+    bot = await stage.agent()
+
+    bare = await stage.call("POST", "jobs", bot, {"topic": "pay", "priority": "high"})
+    spelled = await stage.call("POST", "jobs", bot, {"topic": "pay", "payload": {}})
+    null = await stage.call("POST", "jobs", bot, {"topic": "pay", "payload": None})
+
+    assert (bare.status, bare.document["payload"]) == (202, {})
+    assert bare.document["job_hash"] == spelled.document["job_hash"]
+    assert null.document["payload"] is None
+    assert null.document["job_hash"] != bare.document["job_hash"]
+    for path in ("policy/evaluate", "jobs"):
+        assert (await stage.call("POST", path, bot, {"topic": "read"})).status in (200, 201)
+
+
+async def test_a_rule_that_would_outlast_the_budget_releases_nothing(stage: Stage) -> None:
+    await stage.policy(BROKEN.replace("payload.amount > 5", f'"{COSTLY}"'))
+
+    seen = await stage.propose(await stage.agent(), TOO_MUCH)
+
+    assert (seen.status, seen.word, seen.document["retryable"]) == (503, "policy_unavailable", True)
     assert seen.document["rule"] == "odd"
     assert (await stage.get("jobs"))["items"] == []
     assert await stage.audit("pay") == [("submit_refused", "PolicyUnavailable")]
@@ -158,10 +209,26 @@ async def test_an_observing_policy_stops_nothing_by_failing(stage: Stage, decisi
 
     said = seen.document["decision"]
     assert (seen.status, seen.document["state"]) == (201, "PENDING")
-    assert (said["decision"], said["observed"], said["rule"]) == ("allow", "unavailable", "odd")
+    assert (said["decision"], said["observed"], said["rule"]) == ("allow", "deny", "odd")
     assert "there is no field" in said["reason"]
+    assert said["failure"]["field"] == "payload.amount"
     assert [item["id"] for item in (await stage.get("policy/observed"))["items"]] == [seen.document["id"]]
-    assert await stage.metric('interlock_submits_total{decision="unavailable"}') == 1
+    assert await stage.metric('interlock_submits_total{decision="deny"}') == 1
+
+
+async def test_an_observing_policy_stops_nothing_by_taking_too_long(stage: Stage) -> None:
+    rule = f'{{id: dear, when: {{topic: pay}}, if: "{COSTLY}", decision: allow}}'
+    await stage.policy(f"version: v1\nmode: observe\nrules:\n  - {rule}\n")
+
+    seen = await stage.propose(await stage.agent(), TOO_MUCH)
+
+    said = seen.document["decision"]
+    assert (seen.status, said["decision"], said["observed"], said["rule"]) == (
+        201,
+        "allow",
+        "unavailable",
+        "dear",
+    )
 
 
 async def test_the_hash_is_over_the_canonical_form_of_what_would_run(stage: Stage) -> None:

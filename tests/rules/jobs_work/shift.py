@@ -31,7 +31,7 @@ class Shift:
         return self
 
     async def submit(self, topic: str = "free.a", **fields: Any) -> str:
-        return await self.stage.submit(self.bot, {"n": 1}, topic, **fields)
+        return await self.stage.submit(self.bot, fields.pop("payload", {"n": 1}), topic, **fields)
 
     async def approved(self, topic: str = "pay.a", **fields: Any) -> str:
         job = await self.submit(topic, **fields)

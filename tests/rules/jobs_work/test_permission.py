@@ -9,6 +9,7 @@ import pytest
 
 from interlock.approvals.model import ApprovalState
 from interlock.jobs.model import GRANTED_LABEL
+from tests.harness.costly import COSTLY, TOO_MUCH
 from tests.rules.jobs_work.shift import WORKABLE, Shift
 
 DENY = """
@@ -27,7 +28,7 @@ LOOSER = "version: v1\ndefault: allow\n"
 BROKEN = """
 version: v1
 rules:
-  - {id: odd, when: {topic: "**"}, if: payload.missing > 5, decision: allow}
+  - {id: odd, when: {topic: "**"}, if: %s, decision: allow}
 """
 OBSERVE_DENY = "version: v1\nmode: observe\ndefault: deny\n"
 
@@ -163,9 +164,21 @@ async def test_an_observing_policy_hands_everything_out(shift: Shift) -> None:
     assert (await shift.take("free.a"))["id"] == job
 
 
+async def test_a_policy_that_fails_on_the_job_denies_it_at_the_claim(shift: Shift) -> None:
+    job, approved = await shift.submit("free.a"), await shift.approved("pay.a")
+    await shift.stage.policy(BROKEN % "payload.missing > 5")
+    assert await shift.claim("free.a") == []
+    named = await shift.stage.call("POST", f"jobs/{approved}/claim", shift.worker, {})
+
+    assert (named.status, named.word) == (403, "policy_denied")
+    for each in (job, approved):
+        stopped = await shift.stage.job(each)
+        assert (stopped["state"], stopped["decision"]["failure"]["field"]) == ("DENIED", "payload.missing")
+
+
 async def test_a_policy_that_cannot_be_evaluated_holds_the_job_back_and_says_so_once(shift: Shift) -> None:
-    job = await shift.submit("free.a")
-    await shift.stage.policy(BROKEN)
+    job = await shift.submit("free.a", payload=TOO_MUCH)
+    await shift.stage.policy(BROKEN % f'"{COSTLY}"')
     for _ in range(3):
         assert await shift.claim("free.a") == []
         shift.stage.clock.advance(20)

@@ -9,6 +9,7 @@ import pytest
 
 from interlock.jobs.model import JOBS
 from interlock.jobs.permission import UNCLEAR_SECONDS
+from tests.harness.costly import COSTLY, TOO_MUCH
 from tests.rules.jobs_work.shift import WORKABLE, Shift
 
 OBSERVE = "version: v1\nmode: observe\ndefault: deny\n"
@@ -110,8 +111,8 @@ async def test_a_job_whose_time_ran_out_is_expired_by_the_claim_that_finds_it(sh
 
 
 async def test_a_job_that_cannot_be_judged_rests_before_it_is_looked_at_again(shift: Shift) -> None:
-    job = await shift.submit()
-    odd = "version: v1\nrules: [{id: odd, when: {topic: '**'}, if: payload.missing > 5, decision: allow}]\n"
+    job = await shift.submit(payload=TOO_MUCH)
+    odd = f'version: v1\nrules: [{{id: odd, when: {{topic: "**"}}, if: "{COSTLY}", decision: allow}}]\n'
     await shift.stage.policy(odd)
     assert await shift.claim() == []
     await shift.stage.policy(WORKABLE)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from interlock.codec.located import SourceInvalid
-from interlock.policy.cases import CaseResult, parse_cases, run_cases
-from interlock.policy.evaluate import compile_policy
+from interlock.policy.cases import Case, CaseResult, Expectation, parse_cases, run_cases
+from interlock.policy.evaluate import Actor, PolicyInput, compile_policy
+from interlock.policy.language import Decision
 from interlock.policy.parsing import parse_policy
+from tests.harness.costly import COSTLY, TOO_MUCH
 from tests.rules.policy.test_contract_example import EXAMPLE
 
 CASES = """\
@@ -70,12 +72,30 @@ def test_a_bare_list_of_cases_and_a_bare_decision_will_do() -> None:
         parse_cases("- {given: {topic: a}, expect: permit}\n")
 
 
-def test_a_case_whose_expression_fails_is_an_error_not_a_failure() -> None:
-    [result] = run(
-        "cases:\n- given: {topic: finance.payment.execute, env: production}\n  expect: {decision: deny}\n"
+def test_a_case_whose_expression_fails_is_denied_and_says_why() -> None:
+    given = "given: {topic: finance.payment.execute, env: production}"
+    denied, asked = run(
+        f"cases:\n- {given}\n  expect: {{decision: deny}}\n- {given}\n  expect: {{decision: require_human}}\n"
     )
-    assert result.outcome == "error"
-    assert "there is no field" in result.differences[0]
+    assert (denied.outcome, asked.outcome) == ("passed", "failed")
+    for result in (denied, asked):
+        assert result.evaluation is not None
+        assert result.evaluation.failure is not None
+        assert result.evaluation.failure.field == "payload.amount_cents"
+
+
+def test_a_case_that_would_outlast_the_budget_is_an_error() -> None:
+    policy = compile_policy(
+        parse_policy(f'version: v1\nrules: [{{id: a, if: "{COSTLY}", decision: allow}}]\n')
+    )
+    case = Case(
+        name="much",
+        line=1,
+        given=PolicyInput(topic="a", actor=Actor(id="bot"), payload=TOO_MUCH),
+        expect=Expectation(decision=Decision.DENY),
+    )
+    [result] = run_cases(policy, [case])
+    assert (result.outcome, "more than is left of the 5 s" in result.differences[0]) == ("error", True)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from interlock.policy.evaluate import (
     Actor,
     Budget,
     Evaluation,
-    ExpressionFailed,
+    OverBudget,
     PolicyInput,
     compile_policy,
     evaluate,
@@ -87,7 +87,7 @@ def test_explaining_changes_nothing_but_the_trail(document: PolicyDocument, requ
     policy = compile_policy(document)
     plain, explained = (_said(policy, request, explain=explain) for explain in (False, True))
     assert plain[:-1] == explained[:-1]
-    if explained[1] is not None and explained[0] != "failed":
+    if explained[1] is not None and explained[0] != "dear":
         position = [rule.id for rule in document.rules].index(str(explained[1]))
         assert [missed.rule for missed in explained[-1]] == [rule.id for rule in document.rules[:position]]
 
@@ -95,18 +95,36 @@ def test_explaining_changes_nothing_but_the_trail(document: PolicyDocument, requ
 def _said(policy: Any, request: PolicyInput, *, explain: bool) -> tuple[Any, ...]:
     try:
         said = evaluate(policy, request, budget=Budget(), explain=explain)
-    except ExpressionFailed as failed:
-        return ("failed", failed.rule, failed.why)
-    return (said.decision, said.rule, said.reason, said.approval, said.throttle, said.then, said.trail)
+    except OverBudget as dear:
+        return ("dear", dear.rule, dear.why)
+    asked = (said.approval, said.throttle, said.then, said.failure)
+    return (said.decision, said.rule, said.reason, *asked, said.trail)
 
 
-def test_an_expression_that_fails_stops_the_evaluation_there() -> None:
-    rules = "- {id: a, decision: deny, if: payload.amount > 1}\n- {id: b, decision: allow}\n"
-    with pytest.raises(ExpressionFailed) as caught:
-        ask(rules)
-    failed = caught.value
-    assert (failed.rule, failed.expression) == ("a", "payload.amount > 1")
-    assert failed.why == 'there is no field "amount"; test it with has() first'
+@pytest.mark.parametrize(
+    "decision", ["allow", "deny", "require_human", "throttle, throttle: {rate: 1/m}, then: allow"]
+)
+@pytest.mark.parametrize("explain", [False, True])
+def test_an_expression_that_fails_denies_and_no_later_rule_is_tried(decision: str, explain: bool) -> None:
+    rules = (
+        "- {id: before, decision: allow, when: {env: x}}\n"
+        f"- {{id: a, decision: {decision}, if: payload.amount > 1}}\n- {{id: b, decision: allow}}\n"
+    )
+    said = ask(rules, explain=explain)
+    assert (said.decision, said.rule, said.approval, said.throttle, said.then) == (
+        Decision.DENY, "a", None, None, None,
+    )  # fmt: skip
+    assert said.failure is not None
+    assert (said.failure.expression, said.failure.field) == ("payload.amount > 1", "payload.amount")
+    assert said.failure.why.startswith("there is no field payload.amount;")
+    assert said.reason == f"its expression 'payload.amount > 1' failed on this request: {said.failure.why}"
+    assert [missed.rule for missed in said.trail] == (["before"] if explain else [])
+
+
+@given(documents(), requests)
+def test_nothing_is_released_by_an_expression_that_fails(document: PolicyDocument, request: Any) -> None:
+    said = evaluate(compile_policy(document), request, budget=Budget())
+    assert said.failure is None or (said.decision, said.then) == (Decision.DENY, None)
 
 
 def test_an_expression_of_a_rule_that_does_not_apply_is_never_asked() -> None:
@@ -127,7 +145,7 @@ TWO_REGEXES = (
 
 def test_with_a_clock_an_expression_is_begun_only_if_there_is_time_left_for_it() -> None:
     readings = iter([100.0, 100.0, 104.999])
-    with pytest.raises(ExpressionFailed, match="more than is left of the 5 s") as caught:
+    with pytest.raises(OverBudget, match="more than is left of the 5 s") as caught:
         ask(TWO_REGEXES, payload={"s": "a" * 100_000}, budget=Budget(clock=lambda: next(readings)))
     assert caught.value.rule == "b"
     assert ask(TWO_REGEXES, payload={"s": "a" * 100_000}, budget=Budget(clock=lambda: 100.0)).rule == "b"
@@ -136,12 +154,12 @@ def test_with_a_clock_an_expression_is_begun_only_if_there_is_time_left_for_it()
 def test_without_a_clock_what_the_expressions_could_take_is_added_up() -> None:
     payload = {"s": "a" * 100_000}
     assert ask(TWO_REGEXES, payload=payload).rule == "b"
-    with pytest.raises(ExpressionFailed) as first:
+    with pytest.raises(OverBudget) as first:
         ask(TWO_REGEXES, payload=payload, budget=Budget(seconds=0.000_001))
     enough_for_one = (
         compile_expression("payload.s.matches('^b+$')").roughly(Extent(200_000, 100_000, 9)) * 1.5
     )
-    with pytest.raises(ExpressionFailed) as second:
+    with pytest.raises(OverBudget) as second:
         ask(TWO_REGEXES, payload=payload, budget=Budget(seconds=enough_for_one))
     assert (first.value.rule, second.value.rule) == ("a", "b")
 

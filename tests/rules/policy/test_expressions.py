@@ -126,9 +126,24 @@ def test_a_payload_may_be_any_json(payload: Any) -> None:
 @pytest.mark.parametrize(
     ("expression", "payload", "why"),
     [
-        ("payload.amount > 1", {}, 'there is no field "amount"; test it with has() first'),
-        ("labels.other == 'x'", {}, 'there is no field "other"'),
-        ("has(payload.a.b)", {}, 'there is no field "a"'),
+        (
+            "payload.amount > 1",
+            {},
+            "there is no field payload.amount; send it, or have the rule test it with has()",
+        ),
+        ("labels.other == 'x'", {}, "there is no field labels.other;"),
+        ("has(payload.a.b)", {}, "there is no field payload.a;"),
+        ("payload.a.b > 1", {"a": {}}, "there is no field payload.a.b;"),
+        ("payload.a.b > 1", {"a": [1]}, "payload.a is a list, so it has no field payload.a.b"),
+        ("has(payload.a)", "text", "payload is a text, so it has no field payload.a"),
+        ("payload['a b'] == 1", {}, 'there is no field payload["a b"];'),
+        (
+            "payload.l.all(i, i.amount > 1)",
+            {"l": [{"amount": 2}, {}]},
+            "there is no field payload.l[].amount;",
+        ),
+        ("payload.l.all(i, i > 1)", {"l": 5}, "payload.l is a whole number, not a list or an object"),
+        ("payload.a && true", {"a": "x"}, "payload.a is a text"),
         ("payload.a > 1", {"a": "text"}, "the types do not fit: _>_(string, int64); convert"),
         ("payload.a * 1.5 > 1.0", {"a": 1}, "the types do not fit: _*_(int64, double); convert"),
         ("payload.a / 0 == 1", {"a": 1}, "divide by zero"),

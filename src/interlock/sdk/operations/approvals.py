@@ -30,29 +30,38 @@ def approval(session: Session, job_id: str) -> Flow[ApprovalRequest]:
 
 def approve(
     session: Session,
-    job_id: str,
+    job: str | Job | ApprovalRequest,
     *,
     reason: str | None = None,
     note: str | None = None,
     job_hash: str | None = None,
     key: str | None = None,
 ) -> Flow[Review]:
-    """Say yes. With `job_hash`, only to exactly what was looked at: `Conflict` if it is another by now."""
-    body = {"reason": reason, "note": note, "job_hash": job_hash}
+    """Say yes to exactly what was looked at: pass what you showed, or its id with `job_hash`.
+
+    `Conflict` if it is another by now, or if it was edited and only its id is given.
+    """
+    job_id, seen = _seen(job, job_hash)
+    body = {"reason": reason, "note": note, "job_hash": seen}
     return (yield from change(session, path("approvals", job_id, "approve"), Review, body, key=key))
 
 
 def reject(
     session: Session,
-    job_id: str,
+    job: str | Job | ApprovalRequest,
     reason: str,
     *,
     note: str | None = None,
     code: str | None = None,
+    job_hash: str | None = None,
     key: str | None = None,
 ) -> Flow[Review]:
-    """Say no, and why; the submitter is shown `reason`."""
-    body = {"reason": reason, "note": note, "code": code}
+    """Say no, and why; the submitter is shown `reason`.
+
+    Pass what you showed, or its id with `job_hash`, to say no to that version alone.
+    """
+    job_id, seen = _seen(job, job_hash)
+    body = {"reason": reason, "note": note, "code": code, "job_hash": seen}
     return (yield from change(session, path("approvals", job_id, "reject"), Review, body, key=key))
 
 
@@ -65,3 +74,11 @@ def edit(session: Session, job_id: str, payload: Any, *, reason: str, key: str |
     """Change what is asked for: new hash, policy evaluated again, votes cleared, the old version kept."""
     body = {"payload": payload, "reason": reason}
     return (yield from change(session, path("approvals", job_id, "edit"), Job, body, key=key))
+
+
+def _seen(job: str | Job | ApprovalRequest, job_hash: str | None) -> tuple[str, str | None]:
+    """The job's id, and the hash of the version that was looked at, if that is known."""
+    if isinstance(job, str):
+        return job, job_hash
+    job_id = job.job_id if isinstance(job, ApprovalRequest) else job.id
+    return job_id, job_hash or job.job_hash

@@ -16,7 +16,7 @@ from interlock.sdk.session import Session
 def submit(
     session: Session,
     topic: str,
-    payload: object,
+    payload: object = msgspec.UNSET,
     *,
     env: str | None = None,
     channel: str | None = None,
@@ -35,13 +35,13 @@ def submit(
     """Propose an action. The job comes back `PENDING` (policy allows it) or `APPROVAL` (a person must).
 
     With `approval_groups` people decide even if the policy would allow it: of these groups, or any reviewer if there
-    are none in it. With `executor="caller"` only you may claim it, by its id. `payload` is JSON. `key` names the
-    intent: submitting it again, even from another process, finds the same job. Raises `Denied` if policy says no,
-    `Conflict` if `key` was used for something else.
+    are none in it. With `executor="caller"` only you may claim it, by its id. `payload` is JSON, `{}` if left out.
+    `key` names the intent: submitting it again, even from another process, finds the same job. Raises `Denied` if
+    policy says no, `Conflict` if `key` was used for something else.
     """
     body = {
         "topic": topic,
-        "payload": payload,
+        "payload": {} if payload is msgspec.UNSET else payload,
         "env": env,
         "channel": channel,
         "labels": None if labels is None else dict(labels),

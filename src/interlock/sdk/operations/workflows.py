@@ -46,11 +46,18 @@ def run_timeline(session: Session, run_id: str) -> Flow[Any]:
 
 
 def approve_step(
-    session: Session, run_id: str, step: str, *, reason: str = "", key: str | None = None
+    session: Session,
+    run_id: str,
+    step: str,
+    *,
+    reason: str = "",
+    job_hash: str | None = None,
+    key: str | None = None,
 ) -> Flow[Review]:
-    """Say yes to a step that asks people."""
+    """Say yes to a step that asks people: to exactly what was looked at, with the `job_hash` of the step's job."""
     where = path("workflow-runs", run_id, "steps", step, "approve")
-    return (yield from change(session, where, Review, {"reason": reason}, key=key))
+    body = {"reason": reason, "job_hash": job_hash}
+    return (yield from change(session, where, Review, body, key=key))
 
 
 def rerun(session: Session, run_id: str, *, from_step: str, key: str | None = None) -> Flow[Run]:

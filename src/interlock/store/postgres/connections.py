@@ -18,7 +18,14 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any, TypeVar
 
 from interlock.kernel.refusal import LockBusy, Overloaded
-from interlock.kernel.storage import CommitUnconfirmed, CommitUnknown, StoreDown, WriteConflict
+from interlock.kernel.storage import (
+    CommitUnconfirmed,
+    CommitUnknown,
+    StoreDown,
+    StoreUnwritable,
+    WriteConflict,
+)
+from interlock.store.postgres.causes import UNWRITABLE, why
 from interlock.store.postgres.driver import (
     CUT,
     GONE,
@@ -280,10 +287,8 @@ class Connections:
         now = time.monotonic()
         self._down_at = now if self._down_at is None else self._down_at
         least, most = _RETRY_SECONDS
-        return StoreDown(
-            f"PostgreSQL does not answer ({type(error).__name__}: {error})",
-            retry_after_seconds=min(most, max(least, now - self._down_at)),
-        )
+        down = StoreUnwritable if isinstance(error, UNWRITABLE) else StoreDown
+        return down(why(error, self._url), retry_after_seconds=min(most, max(least, now - self._down_at)))
 
 
 def _is_late(error: BaseException) -> bool:

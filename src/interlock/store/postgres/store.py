@@ -26,9 +26,11 @@ from interlock.store.named_sql import named_sql
 from interlock.store.postgres import epoch
 from interlock.store.postgres import statements as sql
 from interlock.store.postgres.batch import Batches
+from interlock.store.postgres.causes import why
 from interlock.store.postgres.connections import Connections, Deadline
 from interlock.store.postgres.driver import LOCKED, SERVER_SAID_NO, Session
 from interlock.store.postgres.hints import Hints
+from interlock.store.postgres.place import expect_store
 
 R = TypeVar("R", bound=Record)
 
@@ -43,8 +45,11 @@ _ENCODINGS = ("UTF8", "SQL_ASCII")
 class PostgresStore:
     """Records in one PostgreSQL database."""
 
-    def __init__(self, url: str, *, lanes: int = 2, io_seconds: float = 2.0) -> None:
+    def __init__(self, url: str, *, lanes: int = 2, io_seconds: float = 2.0, makes: bool = True) -> None:
+        """Tables that are not there are made by `open`, unless `makes` is False."""
         self.lanes = lanes
+        self._url = url
+        self._makes = makes
         self._io_seconds = io_seconds
         self._connections = Connections(url, lanes=lanes, io_seconds=io_seconds)
         self._hints = Hints(self._connections)
@@ -60,7 +65,7 @@ class PostgresStore:
                 await self._batches.learn_columns(session)
                 await epoch.notice_another_origin(session)
         except SERVER_SAID_NO as error:
-            raise StoreDown(f"PostgreSQL does not let the store be opened: {error}") from error
+            raise StoreDown(why(error, self._url)) from error
 
     async def close(self) -> None:
         await self._hints.close()
@@ -124,7 +129,8 @@ class PostgresStore:
         # Whoever comes first migrates; the others wait for it here, longer than for a row.
         await session.execute(f"SET LOCAL lock_timeout = {int(_MIGRATION_SECONDS * 1000)}")
         await session.execute("SELECT pg_advisory_xact_lock($1)", _MIGRATION_LOCK, timeout=_MIGRATION_SECONDS)
-        for migration in pending("postgres", await _schema(session)):
+        is_there = await expect_store(session, self._url, makes=self._makes)
+        for migration in pending("postgres", await _schema(session) if is_there else 0):
             await session.execute(migration.sql, timeout=_MIGRATION_SECONDS)
             await session.execute(
                 "INSERT INTO schema_versions (number, name, applied_at) VALUES ($1, $2, $3)",
@@ -145,6 +151,4 @@ async def _expect_every_text(session: Session) -> None:
 
 
 async def _schema(session: Session) -> int:
-    if await session.fetchval("SELECT to_regclass('schema_versions')") is None:
-        return 0
     return int(await session.fetchval(sql.SCHEMA_VERSION))

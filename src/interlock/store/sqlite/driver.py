@@ -6,11 +6,13 @@ The protocols cost nothing at run time: they describe apsw's own objects.
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
+from urllib.parse import quote
 
 import apsw
 
@@ -24,15 +26,12 @@ BUSY = apsw.BusyError
 FULL = apsw.FullError
 CLOSED = apsw.ConnectionClosedError
 FAILED = apsw.Error
-BROKEN = (
-    apsw.CantOpenError,
-    apsw.IOError,
-    apsw.CorruptError,
-    apsw.NotADBError,
-    apsw.FullError,
-    apsw.ReadOnlyError,
-    apsw.PermissionsError,
-)
+NOT_A_DATABASE = apsw.NotADBError
+READ_ONLY = (apsw.ReadOnlyError, apsw.PermissionsError)
+CANNOT_OPEN = apsw.CantOpenError
+FAILED_IO = apsw.IOError
+DAMAGED = (apsw.CorruptError, apsw.NotADBError)
+BROKEN = (CANNOT_OPEN, FAILED_IO, FULL, *DAMAGED, *READ_ONLY)
 _TAKEN = (apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_ROWID)
 
 # Whoever closes the file last has it to itself for a moment, and may be stopped in it.
@@ -65,6 +64,9 @@ class Database(Protocol):
     """One connection to a database. It may be used by any thread, but by one at a time."""
 
     @property
+    def filename(self) -> str: ...
+
+    @property
     def in_transaction(self) -> bool: ...
 
     def cursor(self) -> Cursor: ...
@@ -88,13 +90,13 @@ class Database(Protocol):
     def close(self) -> None: ...
 
 
-def connect(path: str) -> Database:
+def connect(path: str, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE) -> Database:
     """A connection that plans each statement once; `:memory:` is a database of its own.
 
     Otherwise SQLite plans those that compare with a value anew for every value, which takes several times as long as
     to run them. What we ask has one plan that is right for all values, and tests that look at it.
     """
-    database = cast("Database", apsw.Connection(path))
+    database = cast("Database", apsw.Connection(path, flags))
     database.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     return database
 
@@ -102,9 +104,9 @@ def connect(path: str) -> Database:
 def connect_durably(path: Path, opening_seconds: float = OPENING_SECONDS) -> Database:
     """A connection to a file that several processes may share: WAL, and every COMMIT synced.
 
-    `BUSY` if another process has it to itself for that long.
+    `BUSY` if another process has it to itself for that long. The file is never made here (place.py, private_file.py).
     """
-    database = connect(str(path))
+    database = connect(str(path), apsw.SQLITE_OPEN_READWRITE)
     try:
         _switch_to_wal(database, opening_seconds)
         database.execute("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -16000")
@@ -115,6 +117,12 @@ def connect_durably(path: Path, opening_seconds: float = OPENING_SECONDS) -> Dat
         database.close()
         raise
     return database
+
+
+def look_at(path: Path, *, is_still: bool) -> Database:
+    """A connection that changes nothing. One to a file that `is_still` locks nothing and leaves nothing beside it."""
+    name = f"file:{quote(os.fsencode(path.absolute()))}?{'immutable=1' if is_still else 'mode=ro'}"
+    return connect(name, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
 
 
 def copy_back(database: Database) -> None:
@@ -170,17 +178,23 @@ def all_or_nothing(writer: Database) -> Generator[None]:
         if is_taken(error):
             raise WriteConflict(str(error)) from error
         if isinstance(error, BROKEN):
-            raise StoreDown(f"the database file does not answer: {error}") from error
+            raise _down(error, writer.filename) from error
         raise
 
 
 @contextlib.contextmanager
-def reading() -> Generator[None]:
+def reading(path: Path | str) -> Generator[None]:
     """Name what can go wrong with a plain read."""
     try:
         yield
     except (*BROKEN, BUSY) as error:
-        raise StoreDown(f"the database file does not answer: {error}") from error
+        raise _down(error, path) from error
+
+
+def _down(error: BaseException, path: Path | str) -> StoreDown:
+    from interlock.store.sqlite.causes import down  # Here: it is needed only where something is wrong.
+
+    return down(error, path)
 
 
 def _switch_to_wal(database: Database, opening_seconds: float) -> None:

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from interlock.kernel.ids import new_id
 from interlock.kernel.record import Kind, Params, Record, micros
-from interlock.kernel.storage import CommitUnknown, LockTimeout, StoreDown, StoreHeld, Transaction
+from interlock.kernel.storage import CommitUnknown, LockTimeout, StoreDown, Transaction
 from interlock.kernel.store_state import Repaired, StoreState
 from interlock.store import pruning
 from interlock.store.clock import Clock, SteadyClock
@@ -27,8 +27,8 @@ from interlock.store.migrations import pending
 from interlock.store.named_sql import named_sql
 from interlock.store.sqlite import fork_guard
 from interlock.store.sqlite.batch import SqliteBatches, rows_of, select
+from interlock.store.sqlite.causes import down
 from interlock.store.sqlite.driver import (
-    BUSY,
     FAILED,
     FULL,
     OPENING_SECONDS,
@@ -39,6 +39,7 @@ from interlock.store.sqlite.driver import (
     roll_back,
     schema_of,
 )
+from interlock.store.sqlite.place import expect_store
 from interlock.store.sqlite.private_file import make_private
 from interlock.store.sqlite.query_threads import QueryThreads
 from interlock.store.sqlite.wal_checkpoint import WalCheckpoint
@@ -60,11 +61,18 @@ class SqliteStore:
     lanes = 1
 
     def __init__(
-        self, path: str | Path, *, clock: Clock | None = None, opening_seconds: float = OPENING_SECONDS
+        self,
+        path: str | Path,
+        *,
+        clock: Clock | None = None,
+        opening_seconds: float = OPENING_SECONDS,
+        makes: bool = True,
     ) -> None:
+        """A store that is not there is made by `open`, unless `makes` is False."""
         self._path = Path(path).absolute()  # Some connections are made later, wherever the program is then.
         self._clock = clock or SteadyClock()
         self._opening_seconds = opening_seconds
+        self._makes = makes
         self.turn = asyncio.Lock()
         self._writer: Database | None = None
         self._batches: SqliteBatches | None = None
@@ -83,16 +91,16 @@ class SqliteStore:
         fork_guard.watch(self)
         try:
             async with self.turn:
-                make_private(self._path)
+                await self._commits.run(self._expect_place)
                 writer, _, lock = await self._commits.run(self._connect)
                 await self._migrate(writer, lock)
                 self._reader = await self._commits.run(partial(connect_durably, self._path))
                 self._is_open = True
         except BaseException as error:
             await self.close()
-            if isinstance(error, BUSY):
-                raise StoreHeld(f"another process has the database file {self._path} to itself") from error
-            if isinstance(error, (FAILED, LockTimeout, OSError)):
+            if isinstance(error, (FAILED, OSError)):
+                raise down(error, self._path) from error
+            if isinstance(error, LockTimeout):
                 raise StoreDown(f"cannot open the database file {self._path}: {error}") from error
             raise
 
@@ -163,16 +171,16 @@ class SqliteStore:
             return repaired
 
     async def get(self, kind: Kind[R], tenant: str, record_id: str) -> R | None:
-        with reading():
+        with reading(self._path):
             return select(self._reading().cursor(), kind.key(tenant, record_id))
 
     async def query(self, name: str, params: Params, *, bytes_max: int | None = None) -> list[Row]:
-        with reading():
+        with reading(self._path):
             return await self._queries.run(named_sql(name), params, bytes_max)
 
     async def glance(self, name: str, params: Params) -> list[Row]:
         # A thread would take the interpreter from the event loop, and give it back, for every row.
-        with reading():
+        with reading(self._path):
             return rows_of(self._reading(), named_sql(name), params)
 
     async def listen(self, heard: Heard) -> None:
@@ -182,7 +190,7 @@ class SqliteStore:
     async def ping(self, within_seconds: float) -> None:
         _, _, lock = self._opened()
         lock.expect_same_file()
-        with reading():
+        with reading(self._path):
             self._reading().execute("SELECT 1 FROM batches LIMIT 1").fetchall()
 
     async def prune(self, *, rows_max: int = pruning.ROWS_MAX) -> int:
@@ -205,17 +213,21 @@ class SqliteStore:
             await self._commits.run(partial(writer.execute, "COMMIT"))
         except FULL as error:
             # No room for the frame that makes a commit, so there is none.
-            raise StoreDown("the disk is full; make room") from error
+            raise down(error, self._path) from error
         except Exception as error:
             raise CommitUnknown(str(error)) from error
         self._opened()[1].committed()
 
     # Connections.
 
+    def _expect_place(self) -> None:
+        if not expect_store(self._path, makes=self._makes, patience_seconds=self._opening_seconds):
+            make_private(self._path)
+
     def _opened(self) -> tuple[Database, SqliteBatches, WriteLock]:
         if self._writer is None or self._batches is None or self._lock is None:
             self._expect_open()
-            with reading():
+            with reading(self._path):
                 return self._connect()
         return self._writer, self._batches, self._lock
 
@@ -254,7 +266,7 @@ class SqliteStore:
         while True:
             await asyncio.sleep(_POLL_SECONDS)
             if not self.turn.locked():
-                with contextlib.suppress(StoreDown), reading():
+                with contextlib.suppress(StoreDown), reading(self._path):
                     self._notice_others(self._opened()[0])
 
     def _notice_others(self, writer: Database) -> None:

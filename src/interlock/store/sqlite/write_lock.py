@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 from interlock.kernel.storage import LockTimeout, StoreDown
+from interlock.store.sqlite.causes import down
 from interlock.store.sqlite.driver import BROKEN, BUSY, Database, roll_back, try_to_begin
 
 FileIdentity = tuple[int, int]
@@ -64,7 +65,7 @@ class WriteLock:
         except BUSY:
             return False
         except BROKEN as error:
-            raise StoreDown(f"the database file does not answer: {error}") from error
+            raise down(error, self._path) from error
         try:
             self.expect_same_file()
         except StoreDown:

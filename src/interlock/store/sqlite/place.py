@@ -1,0 +1,113 @@
+"""Whether a SQLite file holds a store of ours, nothing yet, or something of somebody else's.
+
+Every way to a file asks here first. Looking changes nothing: not the file, and nothing beside it. So a database of
+another program, which a wrong path may lead to, stays byte for byte as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import stat
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from interlock.store.contract import OUR_TABLES, NotAStore, StoreMissing, refuse_foreign
+from interlock.store.sqlite.driver import BUSY, NOT_A_DATABASE, Database, look_at
+
+_MAGIC = b"SQLite format 3\0"
+_OURS = f"""
+SELECT count(*), coalesce(sum(type = 'table' AND name IN ({", ".join("?" * len(OUR_TABLES))})), 0)
+FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
+"""
+
+
+def expect_store(path: Path, *, makes: bool, patience_seconds: float) -> bool:
+    """Whether the file holds a store. If it holds nothing, one may be made there only by whoever `makes` it.
+
+    Raises `StoreMissing`, `NotAStore`, and `BUSY` if another process has the file to itself for that long.
+    """
+    is_there = holds_store(path, patience_seconds=patience_seconds)
+    if not is_there and not makes:
+        raise StoreMissing(f"there is no store at {path}; {_way_to_one(path)}")
+    return is_there
+
+
+def holds_store(path: Path, *, patience_seconds: float) -> bool:
+    """Whether the file holds a store of ours; False if there is no file, or nothing in it."""
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise NotAStore(f"{path} is not a file; name the file of a store, or one to make")
+        with path.open("rb") as file:
+            head = file.read(len(_MAGIC))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    if not head:
+        return False
+    if head != _MAGIC:
+        raise NotAStore(f"{path} is not a database; it was left as it is. Name another file")
+    return _holds_ours(path, patience_seconds)
+
+
+def free_bytes(path: Path) -> int | None:
+    """How much room there is on the file's volume for whoever runs this; None if nobody can say."""
+    try:
+        volume = os.statvfs(path.parent)
+    except OSError:
+        return None
+    return volume.f_bavail * volume.f_frsize
+
+
+def _holds_ours(path: Path, patience_seconds: float) -> bool:
+    deadline = time.monotonic() + patience_seconds
+    while True:
+        try:
+            return _ours_in(path)
+        except BUSY:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(random.uniform(0.001, 0.01))
+        except NOT_A_DATABASE:
+            raise NotAStore(f"{path} is not a database that can be read; it was left as it is") from None
+
+
+def _ours_in(path: Path) -> bool:
+    # Whoever has a database with a log open has both of these beside it. If nobody has it open the file is read as it
+    # lies there: to open it in the usual way would leave them behind.
+    if not all(Path(f"{path}{suffix}").exists() for suffix in ("-wal", "-shm")):
+        found = _counted(path, is_still=True)
+        if found is not None:
+            return found
+        if not Path(f"{path}-wal").exists():
+            return False
+    return bool(_counted(path, is_still=False))
+
+
+def _counted(path: Path, *, is_still: bool) -> bool | None:
+    """Whether our tables are there; None if nothing is. Raises `NotAStore` if only others' are."""
+    database = look_at(path, is_still=is_still)
+    try:
+        there, ours = database.execute(_OURS, OUR_TABLES).fetchall()[0]
+        if ours == len(OUR_TABLES):
+            return True
+        if there or _is_marked(database):
+            raise refuse_foreign(path)
+        return None
+    finally:
+        database.close()
+
+
+def _is_marked(database: Database) -> bool:
+    """Whether another program has numbered an empty database as its own."""
+    marks: Sequence[int] = [
+        database.execute(f"PRAGMA {name}").get for name in ("user_version", "application_id")
+    ]
+    return any(marks)
+
+
+def _way_to_one(path: Path) -> str:
+    if path.name == "interlock.db" and path.parent.name == ".interlock":
+        return f"make one with `interlock init` in {path.parent.parent}, or name one with --store"
+    return f"check the path, or make one with `interlock init --store sqlite:///{path}`"

@@ -1,0 +1,81 @@
+"""Reviewing through the SDK: a decision is about what was shown, and a denial says what was wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from interlock import AsyncInterlock, Conflict, Denied, Interlock
+
+POLICY = """
+version: v1
+rules:
+  - {id: pays, when: {topic: pay.**}, decision: require_human, approval: {self_approval: true}}
+  - {id: large, when: {topic: finance.**}, if: payload.amount_cents > 10000, decision: allow}
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def il(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Interlock]:
+    """A client on an empty store of either kind."""
+    url = f"sqlite:///{tmp_path}/interlock.db"
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_url")
+    with Interlock(store=url) as client:
+        client.policy_put(POLICY)
+        yield client
+
+
+def test_a_yes_to_what_was_shown_is_no_yes_to_what_it_became(il: Interlock) -> None:
+    job = il.submit("pay.invoice", {"amount": 1})
+    shown = il.approval(job.id)
+    il.edit(job.id, {"amount": 9}, reason="more")
+
+    for seen in (job, shown, job.id):
+        with pytest.raises(Conflict) as caught:
+            il.approve(seen)
+        assert caught.value.code == "hash_mismatch"
+        assert "payload.amount changed" in str(caught.value)
+    with pytest.raises(Conflict):
+        il.reject(shown, "no")
+    assert il.job(job.id).state == "APPROVAL"
+    assert il.approve(il.approval(job.id)).outcome == "approved"
+
+
+def test_the_async_client_binds_its_yes_in_the_same_way(il: Interlock) -> None:
+    async def story() -> str:
+        async with AsyncInterlock(store=il.store) as ail:
+            shown = await ail.approval((await ail.submit("pay.invoice", {"amount": 1})).id)
+            await ail.edit(shown.job_id, {"amount": 9}, reason="more")
+            with pytest.raises(Conflict, match=r"payload\.amount changed"):
+                await ail.approve(shown)
+            return (await ail.approve(await ail.approval(shown.job_id))).outcome
+
+    assert asyncio.run(story()) == "approved"
+
+
+def test_a_job_without_a_payload_is_an_empty_object(il: Interlock) -> None:
+    assert il.submit("pay.invoice", priority="high").payload == {}
+    assert il.submit("pay.invoice", None).payload is None
+
+
+def test_a_request_that_a_rule_fails_on_is_denied_with_rule_expression_and_field(il: Interlock) -> None:
+    with pytest.raises(Denied) as caught:
+        il.submit("finance.payment.execute", priority="high")
+    denied = caught.value
+    assert (denied.rule, denied.expression, denied.field) == (
+        "large", "payload.amount_cents > 10000", "payload.amount_cents",
+    )  # fmt: skip
+    decision = il.job(denied.job_id or "").decision
+    assert decision is not None
+    assert decision.failure is not None
+    assert decision.failure.field == "payload.amount_cents"
+
+
+def test_a_policy_that_is_put_in_force_tells_what_it_reads_without_a_test(il: Interlock) -> None:
+    [warning] = il.policy_put(POLICY).warnings
+    assert (warning.path, warning.line) == ("rules[1].if", 5)
+    assert "has(payload.amount_cents)" in warning.reason
