@@ -53,6 +53,7 @@ bench: $(DEV) .venv-rivals ## side-by-side benchmarks, printed as ratios
 docs: $(DEV) ## write the generated pages again
 	@$(BIN)/python -m tools.states
 	@$(BIN)/python -m tools.reference
+	@$(BIN)/python -m tools.settings
 
 lock: $(DEV) ## resolve the lock files again, hashed and without addresses
 	@BIN=$(BIN) tools/lock.sh $(ARGS)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 
 import apsw
-import uvloop
 
 from bench import pgbench
 from bench.report import figure, interleaved, ratio, title
@@ -28,8 +28,8 @@ def _sqlite() -> bool:
     with folder() as here:
         contestants: dict[str, Callable[[], float]] = {
             "raw": lambda: _raw_commits(here),
-            "one": lambda: uvloop.run(_approvals(f"sqlite:///{here}/one.db", callers=1, count=400)),
-            "kernel": lambda: uvloop.run(_approvals(f"sqlite:///{here}/kernel.db")),
+            "one": lambda: asyncio.run(_approvals(f"sqlite:///{here}/one.db", callers=1, count=400)),
+            "kernel": lambda: asyncio.run(_approvals(f"sqlite:///{here}/kernel.db")),
         }
         found = interleaved(contestants)
     figure("raw: one-row commits, one connection", found["raw"], "commits/s")
@@ -47,7 +47,7 @@ def _postgres() -> bool:
             "bare": lambda: pgbench.bare_updates(server, CALLERS),
             "written": lambda: pgbench.written_approvals(server, CALLERS),
             "equivalent": lambda: pgbench.equivalent_approvals(server, CALLERS),
-            "kernel": lambda: uvloop.run(_approvals(server.create_database())),
+            "kernel": lambda: asyncio.run(_approvals(server.create_database())),
         }
         found = interleaved(contestants, rounds=7)  # pgbench varies by a third from run to run
     finally:

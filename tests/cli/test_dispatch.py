@@ -15,7 +15,7 @@ from interlock.cli.completion import Known, known_commands
 from tests.cli.terminal import Terminal
 from tests.harness.server import clean_env
 
-HEAVY = ("cyclopts", "httpx2", "rich", "httptools", "uvloop")
+HEAVY = ("cyclopts", "httpx2", "rich", "granian")
 IMPORTED = """\
 import sys
 from interlock.cli.main import main

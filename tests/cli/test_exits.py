@@ -110,14 +110,14 @@ def test_a_service_out_of_reach_ends_with_six_and_asks_whether_it_runs(terminal:
     assert "Is `interlock serve` running" in said.err
 
 
-def test_a_rule_that_cannot_be_evaluated_ends_with_six_and_does_not_blame_the_service(
+def test_a_rule_that_cannot_be_evaluated_denies_and_does_not_blame_the_service(
     house: Terminal,
 ) -> None:
     rule = "{id: a, when: {topic: a}, if: payload.b.c > 1, decision: allow}"
     house("policy", "apply", house.file("broken.yaml", f"version: v1\nrules:\n  - {rule}\n"))
     ended = house("submit", "a", "--patience", "0s")
-    assert ended.code == 6
-    assert "Correct the rule" in ended.err
+    assert ended.code == 3
+    assert "there is no field payload.b; send it, or have the rule test it with has() first" in ended.err
     assert "doctor" not in ended.err
     assert "serve" not in ended.err
 
@@ -173,6 +173,8 @@ def test_every_outcome_of_the_sdk_has_an_exit_code_of_its_class() -> None:
         if kind is outcomes.StillPending:
             outcome = outcomes.StillPending("job_1", state="APPROVAL", resume="")
             assert exit_of(outcome) is Exit.WAITING
+        elif kind is outcomes.AlreadyDone:
+            assert exit_of(outcomes.AlreadyDone("job_1", "pay", None)) is Exit.ERROR
         else:
             assert exit_of(kind(problem)) is expected.get(kind, Exit.ERROR)
 

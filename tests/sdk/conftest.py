@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from interlock import Interlock
+from tests.harness.server import InterlockServer
+from tests.sdk.gate_place import PLACES, Place, opened
 from tests.sdk.house import House
 
 
@@ -41,3 +43,10 @@ def il(path: Path) -> Iterator[Interlock]:
     with Interlock(store=f"sqlite:///{path}") as il:
         il.policy_put({"version": "v1", "default": "allow", "rules": []})
         yield il
+
+
+@pytest.fixture(params=PLACES)
+def place(request: pytest.FixtureRequest, serve: Callable[..., InterlockServer]) -> Iterator[Place]:
+    """Somewhere to make gated calls from."""
+    with opened(str(request.param), request, serve) as made:
+        yield made

@@ -19,8 +19,8 @@ from tests.sdk.virtual import problem, success
 
 # Entered with `with` or `async with`: they return what is entered, so neither is a coroutine.
 HELD = {"admit", "granted", "lease"}
-# Return a decorator or a scope for either kind of function.
-MADE = {"effect", "effect_scope", "gate"}
+# Return a decorator or a scope for either kind of function, or what is known here without asking anybody.
+MADE = {"current", "effect", "effect_scope", "gate"}
 
 
 def public(client: type) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Every row holds embedded and through a server, on SQLite and on PostgreSQL, for 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,63 +30,11 @@ from interlock import (
     NotDone,
     Rejected,
     Unknown,
+    Work,
+    Worker,
 )
 from interlock.sdk.shared_work import Effect
-from tests.harness.server import InterlockServer
-
-POLICY = """
-version: v1
-default: deny
-rules:
-  - {id: pays, when: {topic: pay}, decision: allow}
-  - {id: asks, when: {topic: ask}, decision: require_human}
-  - {id: hurries, when: {topic: hurry}, decision: require_human, approval: {expires_in: 1s}}
-"""
-
-
-@dataclass
-class Place:
-    """Who calls, and who decides."""
-
-    il: Interlock
-    person: Interlock
-
-
-@pytest.fixture(
-    params=["embedded on SQLite", "embedded on PostgreSQL", "served on SQLite", "served on PostgreSQL"]
-)
-def place(request: pytest.FixtureRequest, serve: Callable[..., InterlockServer]) -> Iterator[Place]:
-    kind, _, engine = str(request.param).partition(" on ")
-    store = request.getfixturevalue("sqlite_url" if engine == "SQLite" else "postgres_url")
-    if kind == "embedded":
-        with Interlock(store=store) as il:
-            il.policy_put(POLICY)
-            issued = il.call(
-                "POST", "principals", "ann", "keys", body={"kind": "person", "roles": ["review"]}
-            )
-            with Interlock(store=store, key=issued["key"]) as person:
-                yield Place(il, person)
-        return
-    server = serve(store)
-    admin = server.create_key("root", roles="admin,review").key
-    agent = server.create_key("payer", kind="agent", roles="submit").key
-    with Interlock(server.url, admin) as person, Interlock(server.url, agent) as il:
-        person.policy_put(POLICY)
-        yield Place(il, person)
-
-
-class Bank:
-    """A remote side that counts."""
-
-    def __init__(self) -> None:
-        self.paid: list[str] = []
-        self.raises: BaseException | None = None
-
-    def transfer(self, invoice: str) -> str:
-        self.paid.append(invoice)
-        if self.raises is not None:
-            raise self.raises
-        return f"receipt for {invoice}"
+from tests.sdk.gate_place import Bank, Place
 
 
 def payer(il: Interlock, bank: Bank, topic: str = "pay", **options: Any) -> Callable[[str], str]:
@@ -308,6 +257,26 @@ def test_a_repeatable_function_runs_again_after_a_crash_but_not_after_it_finishe
     assert place.il.effects().items == ()
 
 
+@pytest.mark.parametrize("repeatable", [False, True])
+def test_a_call_whose_process_vanished_is_busy_until_its_lease_ends_and_then_ambiguous_or_repeated(
+    place: Place, *, repeatable: bool
+) -> None:
+    bank = Bank()
+    asked = place.il.submit("pay", {"invoice": "i-1"}, executor="caller", key="i-1")
+    place.il.claim_job(asked.id, lease_seconds=2, repeatable=repeatable)  # and nothing more is heard of it
+    with pytest.raises(Busy, match="If its process died"):
+        payer(place.il, bank, wait=0)("i-1")
+    again = payer(place.il, bank, wait=60, repeatable=repeatable)
+    if repeatable:
+        assert again("i-1") == "receipt for i-1"
+    else:
+        with pytest.raises(Ambiguous):
+            again("i-1")
+        with pytest.raises(Ambiguous):  # that it may be repeated is for the call that began to say
+            payer(place.il, bank, repeatable=True)("i-1")
+    assert bank.paid == (["i-1"] if repeatable else [])
+
+
 @dataclass(frozen=True)
 class Receipt:
     """What a bank returns."""
@@ -421,43 +390,58 @@ def test_nobody_else_may_claim_begin_or_settle_the_call(place: Place) -> None:
 
 
 def test_a_worker_of_the_same_topic_is_offered_none_of_fifty_calls(place: Place) -> None:
-    offered: list[str] = []
-    key = (
-        place.person.call(
-            "POST", "principals", "drudge", "keys", body={"kind": "worker", "roles": ["work", "submit"]}
-        )["key"]
-        if place.person is not place.il and place.il.store is None
-        else None
-    )
-    client = Interlock(place.il.url, key) if key else Interlock(store=place.il.store)
-    stop = threading.Event()
-
-    def drudge() -> None:
-        while not stop.is_set():
-            for job in client.claim_jobs(["pay", "**"], max=10, lease_seconds=30, wait_seconds=1):
-                offered.append(job.id)
-                client.complete(job.id, job.fence)
-
-    worker = threading.Thread(target=drudge)
-    worker.start()
-    bank = Bank()
-    try:
+    given: list[str] = []
+    with _client_of_a_worker(place) as client, _working(client, given):
         for number in range(50):
-            # Some finish, some did nothing, some are in doubt and put back by a person.
-            bank.raises = (None, NotDone("no"), ValueError("half way"))[number % 3]
-            pay = payer(place.il, bank)
-            if bank.raises is None:
-                pay(f"i-{number}")
-                continue
-            with pytest.raises((NotDone, ValueError)):
-                pay(f"i-{number}")
-            if isinstance(bank.raises, ValueError):
-                job = place.il.jobs(limit=1).items[0]
-                place.person.resolve_effect(f"call:{job.id}", "not_committed", evidence="asked the bank")
+            _call_and_leave_it(place, f"i-{number}", number % 5)
         ordinary = place.il.submit("pay", {"invoice": "for a worker"})
-        assert place.il.wait(ordinary.id, timeout=60).state == "SUCCEEDED"
+        assert place.il.wait(ordinary.id, timeout=120).state == "SUCCEEDED"
+        assert place.il.job(ordinary.id).executor == "worker"
+    assert given == [ordinary.id]
+    assert len(place.il.jobs(limit=100).items) == 51
+
+
+def _call_and_leave_it(place: Place, invoice: str, how: int) -> None:
+    """One call, left in one of the five ways that a worker might mistake for work to do."""
+    bank = Bank()
+    bank.raises = (None, NotDone("no"), ValueError("half way"), ValueError("half way"), ValueError("again"))[
+        how
+    ]
+    pay = payer(place.il, bank, repeatable=how == 4)
+    if bank.raises is None:
+        pay(invoice)
+        return
+    with pytest.raises(type(bank.raises)):
+        pay(invoice)
+    job = place.il.jobs(limit=1).items[0]
+    if how == 3:  # a person puts it back: it waits, for its caller
+        place.person.resolve_effect(f"call:{job.id}", "not_committed", evidence="asked the bank")
+    assert place.il.job(job.id).state == ("FAILED" if how == 2 else "PENDING")
+
+
+def _client_of_a_worker(place: Place) -> Interlock:
+    """Of a principal of its own through a server; on a store, of whoever made the calls itself."""
+    if place.il.url is None:
+        return Interlock(store=place.il.store)
+    body = {"kind": "worker", "roles": ["work"]}
+    return Interlock(
+        place.il.url, place.person.call("POST", "principals", "drudge", "keys", body=body)["key"]
+    )
+
+
+@contextlib.contextmanager
+def _working(client: Interlock, given: list[str]) -> Iterator[None]:
+    """A worker of the calls' topic and of every other, beside the block."""
+    worker = Worker(client)
+
+    @worker.handler("pay", "**")
+    def work(work: Work) -> None:
+        given.append(work.job.id)
+
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        yield
     finally:
-        stop.set()
-        worker.join()
-        client.close()
-    assert offered == [ordinary.id]
+        worker.stop()
+        thread.join()

@@ -68,7 +68,7 @@ WORLDLY = {
         "socket",
     ),
     *("sqlite3", "ssl", "subprocess", "sys", "tempfile", "threading", "time", "urllib", "uuid", "uuid_utils"),
-    *("httptools", "uvloop"),
+    "granian",
 }
 CLOCK_METHODS = {"now", "utcnow", "today"}
 IO_BUILTINS = {"open", "print", "input"}

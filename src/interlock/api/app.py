@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeAlias
 
 import msgspec
 
-from interlock.api.decoding import JSON, decode_body, decode_idempotency_key, decode_query
+from interlock.api.decoding import JSON, check_unsent, decode_body, decode_idempotency_key, decode_query
 from interlock.api.http import Headers, Request, Response
 from interlock.api.logs import Log
 from interlock.api.metrics import Registry
@@ -33,6 +33,7 @@ Translate: TypeAlias = Callable[[Exception], Problem | None]
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SAFE: Headers = (("cache-control", "no-store"), ("x-content-type-options", "nosniff"))
+_PROBLEM_BEGINS = b'{"type":"/problems/'
 _JSON_HEADERS: Headers = (("content-type", JSON),)
 # What may hold slashes: targets and actions, which callers name as they like, and fingerprints, which are base64.
 _WITH_SLASHES = ("key", "action_id", "fingerprint")
@@ -82,7 +83,7 @@ class App(Generic[C, S]):
         try:
             response = await self._answered(request, trace)
         except Exception as error:  # noqa: BLE001 - the outermost edge: whatever it is, the caller gets an answer
-            refused = self._problem(error, request, trace)
+            refused = self._problem(error, trace)
             trace.code = refused.code
             response = problem_response(refused)
         if trace.code is None and response.status >= 400:
@@ -119,9 +120,12 @@ class App(Generic[C, S]):
             return self._options(request)
         operation, path = self._router.find(request.method, request.path)
         trace.operation = operation
-        if not operation.public:
+        if operation.public:
+            check_unsent(operation, request)  # Whoever asks is nobody known, so no body of theirs is read.
+        else:
             trace.caller = await self._known(operation, request, path)
             _check_role(operation, trace.caller)
+            trace.request = request = await request.whole()
         query = decode_query(operation, request.query)
         document, body = decode_body(operation, request)
         call: Call[C, S, Any, Any] = Call(
@@ -142,7 +146,7 @@ class App(Generic[C, S]):
         methods = sorted(_METHODS) if request.path == "*" else self._router.methods(request.path)
         return Response(status=204, headers=(("allow", ", ".join(methods)),))
 
-    def _problem(self, error: Exception, request: Request, trace: _Trace[C, S]) -> Problem:
+    def _problem(self, error: Exception, trace: _Trace[C, S]) -> Problem:
         if isinstance(error, ProblemError):
             return error.problem
         try:
@@ -151,7 +155,7 @@ class App(Generic[C, S]):
             known, error = None, worse
         if known is not None:
             return _as_told_by(trace.operation, known)
-        self._log.fault(error, request=request, request_id=trace.request_id, route=trace.route)
+        self._log.fault(error, request=trace.request, request_id=trace.request_id, route=trace.route)
         detail = "something unexpected broke on our side; quote the request id when you report it"
         return problem("internal_error", detail, members={"request_id": trace.request_id})
 
@@ -172,16 +176,18 @@ class App(Generic[C, S]):
             tenant=trace.caller.tenant if trace.caller else None,
             principal=trace.caller.principal if trace.caller else None,
             code=trace.code,
+            client=request.client,
         )
 
 
 class _Trace(Generic[C, S]):
     """What is known of a request so far, for the log."""
 
-    __slots__ = ("caller", "code", "operation", "request_id", "started")
+    __slots__ = ("caller", "code", "operation", "request", "request_id", "started")
 
     def __init__(self, request: Request) -> None:
         self.started = perf_counter()
+        self.request = request
         self.request_id = _request_id(request)
         self.operation: Operation[C, S, Any, Any] | None = None
         self.caller: C | None = None
@@ -255,6 +261,8 @@ def _told(response: Response) -> tuple[str | None, Response]:
 
 
 def _finished(request: Request, response: Response, request_id: str) -> Response:
+    if request.root:
+        response = _under(request.root, response)
     headers = (*response.headers, *_SAFE, ("x-request-id", request_id))
     is_head = request.method == "HEAD"
     if response.stream is not None:
@@ -262,3 +270,15 @@ def _finished(request: Request, response: Response, request_id: str) -> Response
     if response.status not in (204, 304):
         headers = (*headers, ("content-length", str(len(response.body))))
     return Response(status=response.status, headers=headers, body=b"" if is_head else response.body)
+
+
+def _under(root: str, response: Response) -> Response:
+    """The same response with links that begin with the prefix: `Location`, and the type of a problem."""
+    headers = tuple(
+        (name, root + value if name == "location" and value.startswith("/") else value)
+        for name, value in response.headers
+    )
+    body = response.body
+    if body.startswith(_PROBLEM_BEGINS) and response.header("content-type") == PROBLEM_JSON:
+        body = b'{"type":"' + root.encode() + body.removeprefix(b'{"type":"')
+    return Response(status=response.status, headers=headers, body=body, stream=response.stream)

@@ -103,4 +103,5 @@ def _on_approve(job: Job, approval: Approval, foreseen: Foreseen) -> str:
         return f"nothing: {foreseen.obstacle}"
     if (others := foreseen.votes_needed - 1) > 0:
         return f"your vote is counted; {others} more of {approval.requirement.quorum} people must agree"
-    return f"{job.action.topic} is released to workers with exactly this payload"
+    whom = "its caller" if job.is_call else "workers"
+    return f"{job.action.topic} is released to {whom} with exactly this payload"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from interlock.api.heads import announced_bytes
 from interlock.api.http import Request
 from interlock.identity.refusals import Unauthenticated
 from interlock.runtime.keyring import Known
@@ -14,11 +15,12 @@ _ONLY_ASKING = frozenset({"/api/v1/policy/evaluate", "/api/v1/policy/simulate"})
 async def authenticate(request: Request, service: Service) -> Known:
     """The caller behind a request's key. Calls that the kernel decides are checked again there.
 
-    What the kernel has no room for is refused first: in an overload a no must cost next to nothing.
+    It is asked when only the head of a request is there, so that nobody's body is kept but a known caller's. What
+    the kernel has no room for is refused first: in an overload a no must cost next to nothing.
     """
     deciding = request.method not in ("GET", "HEAD") and request.path not in _ONLY_ASKING
     if deciding:
-        service.kernel.check_room(len(request.body))
+        service.kernel.check_room(len(request.body) or announced_bytes(request.headers))
     return await service.keyring.known(presented_key(request), recent_will_do=deciding)
 
 

@@ -59,6 +59,13 @@ _REQUEST = (
         "Use one of the methods in the `Allow` header.",
     ),
     CodeInfo(
+        "body_timeout",
+        408,
+        "Body too slow",
+        "The body was not there within `limit_seconds` of its head; nothing was decided.",
+        "Send it faster or smaller; the connection is closed.",
+    ),
+    CodeInfo(
         "too_large",
         413,
         "Body too large",
@@ -156,7 +163,8 @@ _RETRYABLE = (
         "overloaded",
         503,
         "Overloaded",
-        "More is asked for than can be done in time: the queue is full, or every reading connection was busy.",
+        "More is asked for than can be done in time: the queue is full, every reading connection was busy, or "
+        "too many unfinished bodies are held.",
         "Repeat the call after `Retry-After`.",
         retryable=True,
     ),

@@ -34,7 +34,7 @@ def decode_body(operation: Operation[Any, Any, Any, Any], request: Request) -> t
         return None, request.body
     if operation.method in ("GET", "DELETE"):
         if request.body:
-            raise invalid(Fault("", f"{operation.method} takes no body; send parameters in the query"))
+            raise _takes_no_body(operation)
         return None, None
     document: JsonValue = {}
     if request.body:
@@ -42,6 +42,18 @@ def decode_body(operation: Operation[Any, Any, Any, Any], request: Request) -> t
         document = _parsed(request.body)
     decoded = fit(document, NoFields if shape is None else shape)
     return document, (None if shape is None else decoded)
+
+
+def check_unsent(operation: Operation[Any, Any, Any, Any], request: Request) -> None:
+    """Refuse a body that is announced and not read."""
+    if request.read is not None and (
+        "transfer-encoding" in request.headers or request.headers.get("content-length", "0").strip("0")
+    ):
+        raise _takes_no_body(operation)
+
+
+def _takes_no_body(operation: Operation[Any, Any, Any, Any]) -> ProblemError:
+    return invalid(Fault("", f"{operation.method} takes no body; send parameters in the query"))
 
 
 def decode_query(operation: Operation[Any, Any, Any, Any], raw: str) -> Any:

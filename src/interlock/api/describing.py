@@ -47,10 +47,10 @@ def describing(
         return documentation_page(document()).encode()
 
     async def describe(call: Call[C, S, None, None]) -> Response:
-        return _json(document())
+        return _json(document() | {"servers": [{"url": call.request.root or "/"}]})
 
     async def read_documentation(call: Call[C, S, None, None]) -> Response:
-        return _html(documentation())
+        return _html(documentation(), call.request.root)
 
     own: tuple[Operation[C, S, Any, Any], ...] = (
         _public("openapi", "/openapi.json", "This description", describe, "application/json"),
@@ -62,13 +62,13 @@ def describing(
 
 def _explaining(codes: Codes) -> tuple[Operation[Any, Any, Any, Any], ...]:
     async def list_problems(call: Call[Any, Any, None, None]) -> Response:
-        return _problems(codes.values())
+        return _problems(codes.values(), call.request.root)
 
     async def explain_problem(call: Call[Any, Any, None, None]) -> Response:
         info = codes.get(call.path["code"])
         if info is None:
             raise ProblemError(problem("not_found", "no such problem code; GET /problems lists them all"))
-        return _problems([info])
+        return _problems([info], call.request.root)
 
     return (
         _public("list_problems", "/problems", "Every problem code", list_problems, HTML),
@@ -100,10 +100,10 @@ def _own_version() -> str:
         return "0"
 
 
-def _problems(infos: Iterable[CodeInfo]) -> Response:
+def _problems(infos: Iterable[CodeInfo], root: str) -> Response:
     from interlock.api.docs import problems_page
 
-    return _html(problems_page(infos).encode())
+    return _html(problems_page(infos).encode(), root)
 
 
 def _json(document: dict[str, Any]) -> Response:
@@ -111,5 +111,7 @@ def _json(document: dict[str, Any]) -> Response:
     return Response(status=200, headers=headers, body=msgspec.json.encode(document))
 
 
-def _html(page: bytes) -> Response:
-    return Response(status=200, headers=_HTML_HEADERS, body=page)
+def _html(page: bytes, root: str) -> Response:
+    """A page whose links begin with the prefix under which the application is mounted."""
+    body = page.replace(b'href="/', f'href="{root}/'.encode()) if root else page
+    return Response(status=200, headers=_HTML_HEADERS, body=body)

@@ -16,7 +16,12 @@ _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One request, its body already read. Header names are lower-case; path and query are as on the wire."""
+    """One request. Header names are lower-case; path and query are as on the wire.
+
+    `body` is there already, or `read` fetches it, which is done only for a caller who is known. `root` is the
+    prefix under which the application is mounted: links begin with it, `path` does not. `client` is the address
+    of whoever asks, as far as it is known.
+    """
 
     method: str
     path: str
@@ -25,6 +30,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
     # Returns when the client has gone away: a long poll need not outlive the one who asked.
     gone: Callable[[], Awaitable[None]] | None = None
+    read: Callable[[], Awaitable[bytes]] | None = None
+    root: str = ""
+    client: str | None = None
+    scheme: str = "http"
+
+    async def whole(self) -> Request:
+        """The same request with its body."""
+        if self.read is None:
+            return self
+        return msgspec.structs.replace(self, body=await self.read(), read=None)
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):

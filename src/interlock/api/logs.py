@@ -49,6 +49,7 @@ class RequestLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     tenant: str | None = None
     principal: str | None = None
     code: str | None = None
+    client: str | None = None
 
 
 Line: TypeAlias = RequestLine | dict[str, object]
@@ -76,6 +77,7 @@ class Log:
         tenant: str | None = None,
         principal: str | None = None,
         code: str | None = None,
+        client: str | None = None,
     ) -> None:
         """Tell of one request that was answered."""
         level: Level = "info" if status < 500 else "error" if status == 500 else "warning"
@@ -93,6 +95,7 @@ class Log:
             tenant=tenant,
             principal=principal,
             code=code,
+            client=client,
         )
         self._write(self._spell(line) + "\n")
 
@@ -167,7 +170,11 @@ def _as_text(line: Line) -> str:
     level, event = str(rest.pop("level")), str(rest.pop("event"))
     if event == "request":
         event = "{method} {route} {status} {duration_ms}ms".format_map(rest)
-        rest = {name: rest[name] for name in ("code", "tenant", "principal", "request_id") if name in rest}
+        rest = {
+            name: rest[name]
+            for name in ("code", "tenant", "principal", "client", "request_id")
+            if name in rest
+        }
     tail = " ".join(f"{name}={_flat(value)}" for name, value in rest.items())
     return f"{clock} {level:<7} {_flat(event)} {tail}".rstrip()
 

@@ -176,7 +176,8 @@ def undecidable_approvals(seen: Examined) -> Iterator[Finding]:
 
 def stuck_jobs(seen: Examined) -> Iterator[Finding]:
     """Is anything released that nobody takes?"""
-    stuck = [job for job in seen.released if job.updated_at and seen.now - job.updated_at > WAITS_LONG]
+    offered = [job for job in seen.released if job.executor != "caller"]  # the others wait for their callers
+    stuck = [job for job in offered if job.updated_at and seen.now - job.updated_at > WAITS_LONG]
     if stuck:
         yield Finding(
             level="note",

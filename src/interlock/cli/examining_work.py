@@ -1,4 +1,4 @@
-"""What `interlock doctor` looks at in work: dead letters, leases nobody settled, jobs that nobody takes."""
+"""What `interlock doctor` looks at in work: dead letters, calls in doubt, leases nobody settled, idle jobs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from interlock.cli.connection import listing, typed
 from interlock.cli.examining import EXAMINED_MAX, Finding
+from interlock.cli.job_page import is_call
 from interlock.cli.wording import counted, safe
 from interlock.sdk.models import Job
 
@@ -22,7 +23,9 @@ UNSETTLED_LONG = timedelta(minutes=1)
 def examine_work(client: Interlock) -> Iterator[Finding]:
     """Every finding about work."""
     now = datetime.now(UTC)
-    yield from dead_letters(_jobs(client, "FAILED"))
+    failed = _jobs(client, "FAILED")
+    yield from dead_letters([job for job in failed if not is_call(job)])
+    yield from calls_in_doubt([job for job in failed if is_call(job)])
     yield from unsettled_leases(_jobs(client, "RUNNING"), now)
     yield from unclaimed_topics(_jobs(client, "PENDING"), now)
 
@@ -37,6 +40,21 @@ def dead_letters(failed: Sequence[Job]) -> Iterator[Finding]:
             text=f"{counted(len(failed), 'job')} failed for good, the oldest {oldest.id} ({safe(oldest.topic)})",
             since=_changed(oldest),
             next_step=f"interlock job {oldest.id} says why; interlock retry {oldest.id}, or interlock cancel",
+        )
+
+
+def calls_in_doubt(failed: Sequence[Job]) -> Iterator[Finding]:
+    """Which gated calls may or may not have happened, and wait for somebody to find out?"""
+    if failed:
+        oldest = min(failed, key=_changed)
+        whether = f"whether {'it' if len(failed) == 1 else 'they'} happened is not known"
+        yield Finding(
+            level="note",
+            about="calls",
+            text=f"{counted(len(failed), 'gated call')} in doubt ({whether}), "
+            f"the oldest {oldest.id} ({safe(oldest.topic)})",
+            since=_changed(oldest),
+            next_step=f"interlock effect show call:{oldest.id} says what to ask, and how to record the answer",
         )
 
 
@@ -65,6 +83,8 @@ def unclaimed_topics(pending: Sequence[Job], now: datetime) -> Iterator[Finding]
                 since=_changed(job),
                 next_step="correct the policy (`interlock policy evaluate` explains it); it is then tried again",
             )
+        elif is_call(job):
+            continue  # no worker may take it: it waits until its caller calls again
         elif (job.not_before or _changed(job)) < now - UNCLAIMED_LONG:
             waiting[job.topic].append(job)
     for topic, jobs in sorted(waiting.items()):

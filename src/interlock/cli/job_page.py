@@ -21,6 +21,17 @@ _TELLING = {
     "CANCELLED": "it was withdrawn",
     "EXPIRED": "nobody decided in time",
 }
+# Of a gated call: nobody but its caller runs it, and one that failed may have happened.
+_CALL_TELLING = _TELLING | {
+    "PENDING": "it may run, and waits for its caller",
+    "RUNNING": "its caller runs it",
+    "FAILED": "whether it happened is not known, and it is not run again until somebody says",
+}
+
+
+def is_call(job: Job) -> bool:
+    """Whether it is the job of a gated call."""
+    return job.executor == "caller"
 
 
 def say_submitted(job: Job) -> None:
@@ -39,7 +50,7 @@ def telling(job: Job) -> str:
     approval = job.approval
     if job.state == "APPROVAL" and approval is not None:
         return waiting_for(approval)
-    words = _TELLING.get(job.state, "")
+    words = (_CALL_TELLING if is_call(job) else _TELLING).get(job.state, "")
     is_agreed = approval is None or approval.state == "approved"
     if job.state == "DENIED" and is_agreed:
         return f"{words} ({safe(because(job.decision))})"
@@ -68,6 +79,7 @@ def say_jobs(jobs: Sequence[Job]) -> None:
         Column("TOPIC", flexible=True),
         Column("ENV", flexible=True, optional=True),
         Column("BY", flexible=True, optional=True),
+        Column("EXECUTOR", optional=True),
         Column("SUBMITTED"),
     )
     say_table(
@@ -79,6 +91,7 @@ def say_jobs(jobs: Sequence[Job]) -> None:
                 safe(job.topic),
                 safe(job.env or "-"),
                 safe(job.submitted_by or "-"),
+                safe(job.executor),
                 when(job.submitted_at),
             )
             for job in jobs
@@ -106,7 +119,7 @@ def say_job(job: Job) -> None:
                 "" if job.expires_at is None else f"{when(job.expires_at)} ({exactly(job.expires_at)})",
             ),
             ("run", job.run_id or ""),
-            ("executor", "its caller" if job.executor == "caller" else ""),
+            ("executor", f"its caller, {safe(job.submitted_by or '-')}; no worker" if is_call(job) else ""),
             ("attempt", _attempt(job)),
             ("held up", job.held_up or ""),
             ("hash", job.job_hash),
@@ -119,6 +132,8 @@ def say_job(job: Job) -> None:
             _say_value(name, value)
     if job.state == "APPROVAL":
         say("", f"decide with: interlock approval {job.id}")
+    if job.state == "FAILED" and is_call(job):
+        say("", f"find out whether it happened, and say so: interlock effect show call:{job.id}")
 
 
 def say_payload(payload: object) -> None:
@@ -137,7 +152,8 @@ def _attempt(job: Job) -> str:
     until = f", {job.leased_by} has it until {exactly(job.lease_expires_at)}" if job.leased_by else ""
     rests = job.state == "PENDING" and job.not_before is not None
     after = f", not before {exactly(job.not_before)}" if rests else ""
-    return f"{job.attempt} of {job.max_attempts}{until}{after}"
+    most = "" if is_call(job) else f" of {job.max_attempts}"
+    return f"{job.attempt}{most}{until}{after}"
 
 
 def target_text(job: Job) -> str:

@@ -1,4 +1,4 @@
-"""`interlock serve`: run the server; every setting is an option and an environment variable."""
+"""`interlock serve`: run the server; every setting is an option, an environment variable and a line of a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,13 @@ _METAVARS = {
     "nats_url": "URL",
     "policy": "FILE",
     "secret": "SECRET",
+    "root_path": "PATH",
     "store": "URL",
+    "tls_cert": "FILE",
+    "tls_client_ca": "FILE",
+    "tls_key": "FILE",
+    "trusted_proxies": "NETWORKS",
+    "uds": "PATH",
     "webhook_allow_private": "NETWORKS",
 }
 
@@ -37,7 +43,8 @@ def declare_serve() -> Parser:
         "SIGTERM or Ctrl-C stops it after it has finished what it accepted.",
         examples=(
             "interlock serve --policy policy.yaml",
-            "interlock serve --host 0.0.0.0 --store postgresql://interlock@db/interlock",
+            "interlock serve --host 0.0.0.0 --store postgresql://interlock@db/interlock --workers 4",
+            "interlock serve --tls-cert server.pem --tls-key server.key",
             "INTERLOCK_PORT=8800 interlock serve",
         ),
     )
@@ -47,6 +54,12 @@ def declare_serve() -> Parser:
             metavar=_metavar(name, hint),
             help=f"{_meaning(hint)} [INTERLOCK_{name.upper()}; default: {_default(name)}]",
         )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="settings in TOML, by the names above with underscores; flags and the environment count more "
+        "[INTERLOCK_CONFIG; default: interlock.toml in this folder, if there is one]",
+    )
     as_json(parser)
     parser.set_defaults(run=run_serve)
     return parser
@@ -60,7 +73,7 @@ def run_serve(args: Namespace) -> int:
 
     given = {name: getattr(args, name, None) for name in Settings.__struct_fields__}
     try:
-        settings = settings_from(**given)
+        settings = settings_from(config=args.config, **given)
     except BadSetting as error:
         raise Failed(str(error), Exit.USAGE, name="bad_setting") from None
     _check(settings)
@@ -86,9 +99,33 @@ def _check(settings: Settings) -> None:
         from interlock.cli.policy_files import read_policy
 
         read_policy(settings.policy)
+    _check_tls(settings)
     if settings.nats_url and settings.relay and find_spec("nats") is None:
         advice = "in the clone: pip install '.[nats]'; or leave --nats-url out"
         raise Failed(f"the NATS client is not installed; {advice}", Exit.USAGE, name="bad_setting")
+
+
+def _check_tls(settings: Settings) -> None:
+    """Refuse files that TLS could not be served with."""
+    import ssl
+
+    if not settings.tls_cert:
+        return
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    for name, load in (
+        ("tls_cert or tls_key", lambda: context.load_cert_chain(settings.tls_cert, settings.tls_key)),
+        (
+            "tls_client_ca",
+            lambda: settings.tls_client_ca and context.load_verify_locations(settings.tls_client_ca),
+        ),
+    ):
+        try:
+            load()
+        except OSError as error:  # an SSLError is one
+            detail = (
+                f"{name} cannot be used: {error.strerror or error}; give files in PEM that belong together"
+            )
+            raise Failed(detail, Exit.USAGE, name="bad_setting") from None
 
 
 def _stop(number: int, frame: object) -> NoReturn:
@@ -123,7 +160,7 @@ def _not_listening(error: Exception, settings: Settings) -> Failed | None:
 
     if not isinstance(error, OSError):
         return None
-    where = f"{settings.host}:{settings.port}"
+    where = settings.uds or f"{settings.host}:{settings.port}"
     if error.errno == errno.EADDRINUSE:
         detail = f"{where} is in use; stop what listens there, or choose another port (--port 0 picks one)"
     else:

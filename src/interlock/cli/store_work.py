@@ -23,7 +23,7 @@ def on_store(args: Namespace, work: Callable[[Service], Awaitable[T]], *, makes_
     from interlock.runtime.settings import settings_from
 
     async def opened() -> T:
-        settings = settings_from(store=given(args, "store"))
+        settings = settings_from(store=given(args, "store"), workers=1)
         async with open_service(settings, sweeping=False, makes_store=makes_store) as service:
             return await work(service)
 

@@ -78,6 +78,11 @@ def _declare_extras(parser: Parser) -> None:
         "--max-attempts", type=count_to(100), metavar="N", help="how often workers may try it"
     )
     parser.add_argument("--run-id", metavar="ID", help="the run that it belongs to")
+    parser.add_argument(
+        "--executor",
+        choices=("worker", "caller"),
+        help="who carries it out: any worker (the default), or you alone, by its id",
+    )
     intent(parser, "submitting it again finds the same job")
 
 
@@ -109,6 +114,7 @@ def _submitted(client: Interlock, args: Namespace) -> Job:
         expires_in=args.expires_in,
         max_attempts=args.max_attempts,
         run_id=args.run_id,
+        executor=args.executor,
         approval_groups=args.ask,
         key=args.intent,
     )

@@ -84,8 +84,8 @@ class EffectOfCall(Refusal):
 
     def __init__(self, action_id: str, verb: str, job_id: str) -> None:
         super().__init__(
-            f"{action_id} is the effect of a gated call, which begins and ends with its job: there is nothing to "
-            f"{verb} here; use POST /api/v1/jobs/{job_id}/claim, /complete or /fail"
+            f"{action_id} is the effect of a gated call, which begins and ends with its job {job_id}: there is nothing "
+            f"to {verb} here. If it is in doubt, say what happened with POST /api/v1/effects/{action_id}/resolve"
         )
         self.job_id = job_id
 

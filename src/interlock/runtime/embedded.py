@@ -9,10 +9,10 @@ from __future__ import annotations
 from interlock.api.app import App
 from interlock.api.assembly import assemble
 from interlock.api.authentication import authenticate
+from interlock.api.heads import too_large
 from interlock.api.http import Request, Response
 from interlock.api.logs import Log
 from interlock.api.problem import problem_response
-from interlock.api.wire import too_large
 from interlock.identity.model import PRINCIPALS, Caller, Principal
 from interlock.identity.rules import EnsureLocalPerson
 from interlock.kernel.refusal import Fault
@@ -21,7 +21,7 @@ from interlock.runtime.keyring import Known
 from interlock.runtime.local_kernel import local_user
 from interlock.runtime.places import embedded_store, store_named
 from interlock.runtime.service import Service
-from interlock.runtime.settings import TENANT_DEFAULT, settings_from
+from interlock.runtime.settings import NO_FILE, TENANT_DEFAULT, settings_from
 from interlock.store.urls import store_for
 
 
@@ -54,7 +54,9 @@ def _has_key(request: Request) -> bool:
 
 async def open_embedded(store_url: str | None = None, *, makes_store: bool = True) -> EmbeddedService:
     """Open the embedded store (`INTERLOCK_STORE`, or `.interlock/interlock.db` in this folder or above it)."""
-    settings = settings_from(store=store_named(store_url) or embedded_store())
+    settings = settings_from(  # a server's file is not for this
+        config=NO_FILE, store=store_named(store_url) or embedded_store(), workers=1
+    )
     store = store_for(settings.store, lanes=1, opening_seconds=settings.acquire_seconds, makes=makes_store)
     service = Service(store, settings)
     await service.open()

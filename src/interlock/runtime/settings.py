@@ -1,9 +1,10 @@
-"""Every setting of a server, with its default, its meaning and its environment variable."""
+"""Every setting of a server, with its default, its meaning, its environment variable and its name in a file."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -15,13 +16,36 @@ if TYPE_CHECKING:
     from interlock.jobs.leasing import Backoff
 
 TENANT_DEFAULT = "default"
+CONFIG_FILE = "interlock.toml"
+NO_FILE = ""
+# How `trusted_proxies` names whoever comes through a Unix socket.
+UNIX_PEER = "unix"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server runs. `INTERLOCK_<NAME>` in the environment sets each one."""
+    """How a server runs. A flag, `INTERLOCK_<NAME>` in the environment or a line of a file sets each one."""
 
     host: Annotated[str, msgspec.Meta(description="address to listen on")] = "127.0.0.1"
     port: Annotated[int, msgspec.Meta(description="port to listen on; 0 picks a free one")] = 8700
+    uds: Annotated[str, msgspec.Meta(description="Unix socket to listen on instead of host and port")] = ""
+    root_path: Annotated[
+        str, msgspec.Meta(description="prefix under which a proxy serves this, such as /interlock")
+    ] = ""
+    trusted_proxies: Annotated[
+        str,
+        msgspec.Meta(
+            description="networks whose X-Forwarded-For and -Proto are believed: cidr,cidr; unix for the socket"
+        ),
+    ] = ""
+    tls_cert: Annotated[str, msgspec.Meta(description="certificate chain to serve TLS with, in PEM")] = ""
+    tls_key: Annotated[str, msgspec.Meta(description="private key of the certificate, in PEM")] = ""
+    tls_client_ca: Annotated[
+        str, msgspec.Meta(description="certificates that clients' certificates must be issued by, in PEM")
+    ] = ""
+    http2: Annotated[
+        bool, msgspec.Meta(description="speak HTTP/2 too; a client that never speaks is then not cut off")
+    ] = False
+    workers: Annotated[int, msgspec.Meta(description="server processes; more than 1 on PostgreSQL only")] = 1
     metrics_address: Annotated[
         str,
         msgspec.Meta(
@@ -38,6 +62,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     queue_max: Annotated[int, msgspec.Meta(description="most commands waiting before 503 overloaded")] = 4096
     lanes: Annotated[int, msgspec.Meta(description="batches under way at once on PostgreSQL")] = 2
     body_bytes_max: Annotated[int, msgspec.Meta(description="largest request body")] = 1024 * 1024
+    body_seconds: Annotated[float, msgspec.Meta(description="how long a request body may take to arrive")] = (
+        30.0
+    )
+    bodies_bytes_max: Annotated[
+        int, msgspec.Meta(description="most bytes held of unfinished request bodies together")
+    ] = 64 * 1024 * 1024
+    idle_seconds: Annotated[
+        float, msgspec.Meta(description="how long a connection may be silent, or send the head of a request")
+    ] = 30.0
     idempotency_days: Annotated[int, msgspec.Meta(description="how long idempotent answers are kept")] = 30
     sweep_seconds: Annotated[float, msgspec.Meta(description="pause between sweeps")] = 1.0
     drain_seconds: Annotated[float, msgspec.Meta(description="how long a stopping server finishes work")] = (
@@ -114,11 +147,12 @@ _CHOICES: Mapping[str, tuple[object, ...]] = {
     "log_format": ("json", "text"),
     "log_level": ("debug", "info", "warning", "error"),
 }
-_AT_LEAST = {"body_bytes_max": 1024, "queue_max": 1, "webhook_attempts_max": 1}
+_AT_LEAST = {"body_bytes_max": 1024, "bodies_bytes_max": 1024, "queue_max": 1, "webhook_attempts_max": 1}
 _BETWEEN = {
     "port": (0, 65535),
     "batch_max": (1, 2000),
     "lanes": (1, 16),
+    "workers": (1, 64),
     "drain_seconds": (0, 3600),
     "relay_lease_seconds": (1, 86_400),
     "event_days": (1, _DAYS_MAX),
@@ -128,6 +162,8 @@ _ABOVE_NOTHING = {
     "acquire_seconds": 3600,
     "sweep_seconds": 86_400,
     "stalled_seconds": 3600,
+    "body_seconds": 3600,
+    "idle_seconds": 3600,
     "webhook_timeout_seconds": 3600,
     "retry_most_seconds": _REST_SECONDS_MAX,
     "webhook_retry_most_seconds": _REST_SECONDS_MAX,
@@ -136,13 +172,20 @@ _AT_MOST_ANOTHER = {
     "retry_base_seconds": "retry_most_seconds",
     "webhook_retry_base_seconds": "webhook_retry_most_seconds",
 }
+_OWN_PATHS = ("api", "console", "docs", "healthz", "hooks", "metrics", "openapi.json", "problems", "readyz")
 _WANTED = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 
-def settings_from(environ: dict[str, str] | None = None, **given: object) -> Settings:
-    """Settings from what was given, then from the environment, then the defaults."""
-    environ = dict(os.environ) if environ is None else environ
-    values: dict[str, object] = {}
+def settings_from(
+    environ: Mapping[str, str] | None = None, *, config: str | None = None, **given: object
+) -> Settings:
+    """Settings from what was given, then from the environment, then from the file, then the defaults.
+
+    `config` names the file, else `INTERLOCK_CONFIG` does; else it is `interlock.toml` in this folder, if there is one.
+    With `NO_FILE` none is read.
+    """
+    environ = os.environ if environ is None else environ
+    values = {} if config == NO_FILE else _from_file(config or environ.get("INTERLOCK_CONFIG"))
     for name in Settings.__struct_fields__:
         variable = f"INTERLOCK_{name.upper()}"
         if given.get(name) is not None:
@@ -156,6 +199,36 @@ def settings_from(environ: dict[str, str] | None = None, **given: object) -> Set
         raise BadSetting(f"{_reason(str(error), values)}; see `interlock serve --help`") from error
     _check(settings)
     return settings
+
+
+def _from_file(named: str | None) -> dict[str, object]:
+    """What a configuration file says; a name that is no setting's is refused, with the nearest one that is."""
+    path = Path(named or CONFIG_FILE)
+    if not path.exists():
+        if named is None:
+            return {}
+        raise BadSetting(f"there is no file {path}; correct --config or INTERLOCK_CONFIG")
+    import tomllib  # Most commands find no file, and need not pay for it.
+
+    try:
+        values = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(f"{path} cannot be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise BadSetting(f"{path} is not TOML: {error}") from None
+    for name, value in values.items():
+        if name not in Settings.__struct_fields__:
+            raise BadSetting(f"{path}: {name} is not a setting; {_nearest(name)}")
+        if isinstance(value, dict | list):
+            raise BadSetting(f"{path}: {name} must be one value")
+    return values
+
+
+def _nearest(name: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name.replace("-", "_"), Settings.__struct_fields__, n=1, cutoff=0.4)
+    return f"did you mean {close[0]}?" if close else "see `interlock serve --help` for all of them"
 
 
 def _reason(found: str, values: dict[str, object]) -> str:
@@ -191,8 +264,31 @@ def _mistakes(values: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name} must be more than 0 and at most {other}"
     if not _are_networks(values["webhook_allow_private"]):
         yield "webhook_allow_private must be like 10.1.0.0/16,fd00::/8"
+    yield from _listening_mistakes(values)
+
+
+def _listening_mistakes(values: Mapping[str, Any]) -> Iterator[str]:
+    """Say what is wrong with how and where a server is to listen."""
+    proxies = ",".join(word for word in values["trusted_proxies"].split(",") if word.strip() != UNIX_PEER)
+    if not _are_networks(proxies):
+        yield f"trusted_proxies must be like 10.1.0.0/16,fd00::/8, or {UNIX_PEER} for a Unix socket"
+    root = values["root_path"]
+    if root and (not root.startswith("/") or root.endswith("/") or not root.isascii() or "%" in root):
+        yield "root_path must begin with a slash and not end with one, such as /interlock"
+    elif root.partition("/")[2].partition("/")[0] in _OWN_PATHS:
+        yield f"root_path must not begin with one of Interlock's own paths ({', '.join(_OWN_PATHS)})"
+    if bool(values["tls_cert"]) != bool(values["tls_key"]):
+        yield "tls_cert and tls_key must be set together"
+    elif values["tls_client_ca"] and not values["tls_cert"]:
+        yield "tls_client_ca needs tls_cert and tls_key"
+    if values["workers"] > 1 and not values["store"].startswith(("postgresql:", "postgres:")):
+        yield "workers must be 1 on SQLite and in memory, where one process decides; use PostgreSQL for more"
+    elif values["workers"] > 1 and values["uds"]:
+        yield "workers must be 1 on a Unix socket, which one process listens on; use host and port for more"
     if values["metrics_address"] and host_and_port(values["metrics_address"]) is None:
         yield "metrics_address must be HOST:PORT, like 127.0.0.1:9700"
+    elif values["metrics_address"] and values["workers"] > 1:
+        yield "metrics_address shows the figures of one process, so workers must be 1; start several servers instead"
 
 
 def host_and_port(address: str) -> tuple[str, int] | None:

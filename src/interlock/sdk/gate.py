@@ -143,8 +143,9 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
             if conflict.code != "idempotency_key_reused":
                 raise
             message = (
-                f"this call's key named an earlier call of {self.topic} that had other arguments; "
-                "a key must name one intent, so make it depend on whatever makes two calls differ"
+                f"the key of this call of {self.topic} named an earlier request that differs from it: it had other "
+                "arguments, another topic, or other options such as env, labels or evidence; a key must name one "
+                "intent, so make it depend on whatever makes two calls differ"
             )
             raise Conflict(conflict.problem, message) from conflict
 
@@ -211,7 +212,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
             case Raised(error=error):
                 raise error
             case Committed(result=value, evidence=evidence):
-                recorded = result.kept(value).result
+                recorded = result.found(value)
                 yield from reconcile_job(session, job.id, "committed", evidence, result=recorded)
             case NotCommitted(evidence=evidence):
                 yield from reconcile_job(session, job.id, "not_committed", evidence)
@@ -302,17 +303,23 @@ def _busy(job: Job) -> Busy:
     until = (
         f" until {job.lease_expires_at:%Y-%m-%dT%H:%M:%SZ} unless it renews" if job.lease_expires_at else ""
     )
-    detail = f"{holder} is running this call (job {job.id}){until}; pass wait= to the gate to wait for it"
+    detail = (
+        f"{holder} is running this call (job {job.id}){until}; pass wait= to the gate to wait for its result. If its "
+        "process died, a call after that time says so, and what to do"
+    )
     fields = {"job_id": job.id, "state": job.state, "holder": {"principal": job.leased_by}}
     return Busy(Problem(status=409, code="effect_in_progress", title="Busy", detail=detail, fields=fields))
 
 
 def _in_doubt(job: Job, doubt: Ambiguous) -> Ambiguous:
     """The outcome of a call that may have happened, with the next step in the SDK's words."""
+    key = doubt.problem.fields.get("downstream_key")
+    about = f" (the key that it was given is {key})" if key else ""
     detail = (
         f"this call of {job.topic} (job {job.id}) was begun before, and whether it happened is not known; it is not "
-        "run again by itself. Ask the remote side, then let the gate find out with reconcile=, or have a person say "
-        f"it with resolve_effect('call:{job.id}', 'committed' or 'not_committed', evidence=…)"
+        f"run again by itself. Ask the remote side{about}, or give the gate a reconcile= that does. Then a person "
+        f"says what happened with resolve_effect('call:{job.id}', 'committed', evidence='…', result=…), and a repeat "
+        "returns that result; or with 'not_committed', and a repeat runs once more"
     )
     fields = {**doubt.problem.fields, "job_id": job.id}
     return Ambiguous(msgspec.structs.replace(doubt.problem, detail=detail, fields=fields))

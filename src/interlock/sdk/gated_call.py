@@ -60,7 +60,12 @@ class CurrentCall:
     @property
     def downstream_key(self) -> str:
         """What to pass to the remote side as its idempotency key: the same for every attempt of this call."""
-        return self._held.now.downstream_key or ""
+        key = self._held.now.downstream_key
+        if key is None:  # an empty one would make all calls one call to the remote side
+            raise RuntimeError(
+                f"the service gave job {self._held.now.id} no downstream_key; update the server"
+            )
+        return key
 
     @property
     def lost(self) -> bool:
@@ -150,14 +155,17 @@ class Call:
         if not (undone or self._gate.repeatable):
             error.add_note(
                 f"whether the gated call happened is not known (job {job.id}); it is not run again until somebody "
-                "says what happened"
+                f"says what happened, with reconcile= or resolve_effect('call:{job.id}', …). An exception that means "
+                "that surely nothing happened can be named in not_done=, or raised as NotDone"
             )
 
     def _lost(self, refused: InterlockError) -> Ambiguous:
         job = self.held.now
         detail = (
-            f"the hold on this call (job {job.id}) was lost before it ended, so what it returned was refused; "
-            "find out what the remote side did, then say it with reconcile= or resolve_effect"
+            f"the hold on this call (job {job.id}) was lost before it ended, so what it returned was refused, and "
+            f"others were told that it is in doubt. If it did happen, have a person say so with "
+            f"resolve_effect('call:{job.id}', 'committed', evidence='…', result=…), or call again with a reconcile= "
+            "that asks the remote side"
         )
         fields = {**refused.problem.fields, "job_id": job.id}
         return Ambiguous(

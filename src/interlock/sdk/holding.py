@@ -7,7 +7,6 @@ whatever it would write under the old fence is refused.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import threading
 import time
@@ -18,6 +17,8 @@ from interlock.sdk.flow import Flow, settled
 from interlock.sdk.outcomes import InterlockError
 
 if TYPE_CHECKING:
+    import asyncio
+
     from interlock.sdk.holds import Verbs
 
 T = TypeVar("T")
@@ -136,6 +137,8 @@ class AsyncRenewals(Generic[T]):
 
     async def start(self) -> None:
         """Begin. What took long to acquire is renewed at once; raises if it is lost already."""
+        import asyncio  # whoever is here has it; a blocking client starts without it
+
         if self._held.is_due:
             await self._renew_once()
             self._held.check_not_refused()
@@ -147,6 +150,8 @@ class AsyncRenewals(Generic[T]):
             self._task.cancel()
 
     async def _renew_on(self) -> None:
+        import asyncio
+
         while not self._held.lost:
             await asyncio.sleep(self._held.rest_seconds)
             await self._renew_once()
@@ -200,6 +205,8 @@ class AsyncHold(Generic[T]):
 
     async def __aenter__(self) -> Held[T]:
         """Acquire it, or raise why not."""
+        import asyncio
+
         sent_at = time.monotonic()
         first = await self._run(self._verbs.acquired())
         self._held = held = Held(first, self._verbs.ttl_seconds, sent_at)

@@ -220,17 +220,19 @@ class Ambiguous(InterlockError):
 class AlreadyDone(InterlockError):
     """The call was made before and finished, but what it returned could not be kept, so it cannot be returned again.
 
-    `result_text` is the beginning of its text.
+    `result_text` is the beginning of its text; None if it was never recorded or does not fit the return annotation.
     """
 
     advice = "It is done. Do not repeat it; go on as if it had succeeded."
 
     def __init__(self, job_id: str, topic: str, result_text: str | None) -> None:
         self.result_text = result_text
-        detail = (
-            f"this call of {topic} finished before (job {job_id}), and what it returned is not JSON, "
-            "so it cannot be returned again"
+        why = (
+            "nobody recorded what it returned, or it does not fit the return annotation"
+            if result_text is None
+            else "what it returned is not JSON; result_text has the beginning of it"
         )
+        detail = f"this call of {topic} finished before (job {job_id}) and is not run again: {why}"
         super().__init__(
             Problem(
                 status=409,

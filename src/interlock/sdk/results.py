@@ -45,6 +45,10 @@ class Result:
         """The result to record."""
         return _kept(value, self._kind)
 
+    def found(self, value: Any) -> Any:
+        """What `reconcile` found that it returned, to record; None if that is not known."""
+        return _found(self.kept(value), value, "what the function returns")
+
     def read(self, result: Any) -> Any:
         """The value that was returned, from what was recorded. `msgspec.ValidationError` if it no longer fits."""
         return _read(result, self._kind)
@@ -78,6 +82,12 @@ class Yielded:
             return self.cut_short("what it yielded could not be kept")
         return Kept({"yielded": self._items, "returned": end.result})
 
+    def found(self, items: Any) -> Any:
+        """What `reconcile` found that it yielded, to record; None if that is not known."""
+        kept = _kept(items, list[self._item]) if isinstance(items, list) else Kept(text="not a list")
+        found = _found(kept, items, "the list of what the generator yields")
+        return None if found is None else {"yielded": found, "returned": None}
+
     def cut_short(self, why: str = "its consumer did not want the rest") -> Kept:
         """What is recorded of one that cannot be yielded again."""
         return Kept(text=f"a generator that yielded {self._count} items; {why}")
@@ -100,6 +110,15 @@ def _kept(value: Any, kind: Any) -> Kept:
     except (NotCanonical, msgspec.MsgspecError, TypeError, ValueError, RecursionError):
         pass
     return Kept(text=kept_text(value, _TEXT_CHARACTERS_MAX, repr))
+
+
+def _found(kept: Kept, value: Any, wanted: str) -> Any:
+    if value is not None and kept.text is not None:
+        raise TypeError(
+            f"reconcile returned Committed({kept_text(value, 200, repr)}), which cannot be recorded; give {wanted}, or "
+            "Committed() if that is not known. Nothing was recorded"
+        )
+    return None if value is None else kept.result
 
 
 def _is_same_kind(again: Any, value: Any) -> bool:

@@ -187,7 +187,7 @@ def test_a_servers_whole_log_is_json(tmp_path: Path) -> None:
         key = server.start().create_key("bot", kind="agent", roles="submit")
         for file in tmp_path.iterdir():
             file.unlink()
-        trouble = "the store does not answer"
+        trouble = "nothing can be decided"
         for _ in range(100):
             assert submit(server, key) == 503
             if trouble in server.log():

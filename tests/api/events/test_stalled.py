@@ -6,32 +6,41 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncGenerator
-from typing import Any, cast
 
+import msgspec
+
+from interlock.api.asgi import InterlockApp
+from interlock.api.logs import Log
 from interlock.api.metrics import Registry
-from interlock.runtime.connection import Connection
-from interlock.runtime.listening import Listening
+from interlock.runtime.server import granian
+from interlock.runtime.settings import Settings
 from tests.api.events.caller import Client, client_of
 from tests.api.events.reading import parse
+from tests.harness.processes import pick_port
 from tests.relays.rig import Rig, rigged
 
 PATIENCE = 60  # a hang guard
 BUFFER_BYTES = 4096
 SUBJECT = "s" * 4000
+MANY = 2000  # more than any buffers on the way hold
 
 
 @contextlib.asynccontextmanager
-async def served(rig: Rig, stalled_seconds: float, registry: Registry | None = None) -> AsyncGenerator[int]:
-    """The rig's API behind real sockets with small buffers; yields the port."""
-    listening = Listening(rig.app, stalled_seconds=stalled_seconds, registry=registry)
-    bound = socket.create_server(("127.0.0.1", 0))
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
-    accepting = await listening.loop.create_server(listening.connection, sock=bound)
-    try:
-        yield bound.getsockname()[1]
-    finally:
-        accepting.close()
-        await asyncio.wait_for(listening.drain(1.0), PATIENCE)
+async def served(rig: Rig, stalled_seconds: float) -> AsyncGenerator[int]:
+    """The rig's service behind the server that `interlock serve` uses; yields the port."""
+    settings = Settings(port=pick_port(), stalled_seconds=stalled_seconds)
+    rig.service.settings = msgspec.structs.replace(rig.service.settings, stalled_seconds=stalled_seconds)
+    rig.service.registry = Registry()  # the rig has an application already, which counts in its own
+    app = InterlockApp(settings, Log(level="error"))
+    server = granian(app, settings)
+    with app.answering(rig.service):
+        serving = asyncio.create_task(server.serve())
+        await asyncio.sleep(0.5)
+        try:
+            yield settings.port
+        finally:
+            server.stop()
+            await asyncio.wait_for(serving, PATIENCE)
 
 
 class Reading:
@@ -69,93 +78,36 @@ async def streaming(port: int, client: Client, last: int) -> AsyncGenerator[Read
 async def test_a_reader_that_stops_reading_is_cut_off_and_misses_nothing(sqlite_url: str) -> None:
     async with rigged(sqlite_url, relaying=False) as rig:
         client = await client_of(rig)
-        await rig.tell(SUBJECT, times=100)
-        await rig.until_placed(100)
-        counted = Registry()
-        async with served(rig, 0.5, counted) as port, streaming(port, client, 0) as stalling:
+        await rig.tell(SUBJECT, times=MANY)
+        await rig.until_placed(MANY)
+        async with served(rig, 0.5) as port, streaming(port, client, 0) as stalling:
             await stalling.read(up_to=3)
             async with asyncio.timeout(PATIENCE):
                 while rig.service.feed._count_readers():
                     await asyncio.sleep(0.01)
             # What was on its way when the connection was cut may still be read; then it ends.
-            await stalling.read(up_to=100)
-            assert "interlock_connections_cut_total 1" in counted.exposition()
-        assert len(stalling.seen) < 100
+            await stalling.read(up_to=MANY)
+            assert "interlock_connections_cut_total 1" in rig.service.registry.exposition()
+        assert len(stalling.seen) < MANY
         last = max(stalling.seen, default=0)
-        async with served(rig, stalled_seconds=PATIENCE) as port, streaming(port, client, last) as back:
-            await back.read(up_to=100)
-    assert stalling.seen + back.seen == list(range(1, 101))
+    async with (
+        rigged(sqlite_url, relaying=False) as rig,
+        served(rig, stalled_seconds=PATIENCE) as port,
+        streaming(port, client, last) as back,
+    ):
+        await back.read(up_to=MANY)
+    assert stalling.seen + back.seen == list(range(1, MANY + 1))
 
 
-class Clock:
-    """A loop's timer, run by hand."""
-
-    def __init__(self) -> None:
-        self.due: list[tuple[Any, tuple[Any, ...]]] = []
-
-    def call_later(self, _seconds: float, work: Any, *arguments: Any) -> Any:
-        self.due.append((work, arguments))
-        return self
-
-    def time(self) -> float:
-        return 0.0
-
-    def cancel(self) -> None:
-        self.due.clear()
-
-    def pass_time(self) -> None:
-        due, self.due = self.due, []
-        for work, arguments in due:
-            work(*arguments)
-
-
-class Pipe(asyncio.Transport):
-    """A transport of which a test says how much is unsent."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.unsent_bytes = 100_000
-        self.is_cut = False
-
-    def is_closing(self) -> bool:
-        return self.is_cut
-
-    def pause_reading(self) -> None:
-        pass
-
-    def resume_reading(self) -> None:
-        pass
-
-    def get_write_buffer_size(self) -> int:
-        return self.unsent_bytes
-
-    def abort(self) -> None:
-        self.is_cut = True
-
-
-async def connected() -> tuple[Connection, Pipe, Clock]:
-    listening = Listening(cast("Any", None))
-    listening.loop = clock = cast("Any", Clock())
-    pipe = Pipe()
-    connection = listening.connection()
-    connection.connection_made(pipe)
-    return connection, pipe, clock
-
-
-async def test_a_slow_reader_is_left_alone_as_long_as_it_reads() -> None:
-    protocol, pipe, clock = await connected()
-    protocol.pause_writing()
-    for _ in range(20):
-        pipe.unsent_bytes -= 1
-        clock.pass_time()
-    assert not pipe.is_cut
-    clock.pass_time()
-    assert pipe.is_cut
-
-
-async def test_a_reader_that_has_caught_up_is_no_longer_watched() -> None:
-    protocol, pipe, clock = await connected()
-    protocol.pause_writing()
-    protocol.resume_writing()
-    clock.pass_time()
-    assert not pipe.is_cut
+async def test_a_slow_reader_is_left_alone_as_long_as_it_reads(sqlite_url: str) -> None:
+    async with rigged(sqlite_url, relaying=False) as rig:
+        client = await client_of(rig)
+        await rig.tell(SUBJECT, times=MANY)
+        await rig.until_placed(MANY)
+        async with served(rig, 1.0) as port, streaming(port, client, 0) as slow:
+            for position in range(1, MANY + 1, 100):
+                await slow.read(up_to=position)
+                await asyncio.sleep(0.15)
+            await slow.read(up_to=MANY)
+            assert "interlock_connections_cut_total 0" in rig.service.registry.exposition()
+    assert slow.seen == list(range(1, MANY + 1))

@@ -249,3 +249,17 @@ async def test_an_answer_is_kept_for_as_long_as_its_approval_may_last(tmp_path: 
         again = await stage.propose(bot, idempotency_key="k")
 
     assert again.body == first.body
+
+
+async def test_the_key_of_a_gated_call_names_its_intent_for_ever(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    async with open_stage(SqliteStore(tmp_path / "a.db", clock=clock), clock=clock) as stage:
+        await stage.policy(LONG)
+        bot = await stage.agent()
+        first = await stage.propose(bot, topic="read", executor="caller", idempotency_key="k")
+        clock.advance(10_000 * 86_400)
+        await stage.service.store.prune()
+
+        again = await stage.propose(bot, topic="read", executor="caller", idempotency_key="k")
+
+    assert again.body == first.body

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -124,7 +125,7 @@ async def test_old_batches_and_expired_answers_are_forgotten(tmp_path: Path) -> 
     ],
     ids=str,
 )
-def test_a_setting_that_cannot_be_meant_is_refused_by_name(given: dict[str, object]) -> None:
+def test_a_setting_that_cannot_be_meant_is_refused_by_name(given: dict[str, Any]) -> None:
     with pytest.raises(BadSetting, match=next(iter(given))):
         settings_from({}, **given)
 
@@ -138,6 +139,6 @@ def test_a_setting_that_cannot_be_meant_is_refused_by_name(given: dict[str, obje
     ],
     ids=str,
 )
-def test_a_setting_of_the_wrong_kind_is_refused_in_plain_words(given: dict[str, object], said: str) -> None:
+def test_a_setting_of_the_wrong_kind_is_refused_in_plain_words(given: dict[str, Any], said: str) -> None:
     with pytest.raises(BadSetting, match=said):
         settings_from({}, **given)

@@ -1,22 +1,17 @@
-"""HTTP/1.1 as bytes, both ways: the head of a request within its limits, and a response as it is sent."""
+"""The head of a request, as a server hands it on: within its limits, and with one meaning only."""
 
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from http import HTTPStatus
 
-from interlock.api.http import Response
+import msgspec
+
 from interlock.api.problem import ProblemError, invalid, problem
 from interlock.codec.strict import Fault
 
 BODY_BYTES_MAX = 1024 * 1024
 HEADER_BYTES_MAX = 32 * 1024
 HEADERS_MAX = 256
-
-LAST_CHUNK = b"0\r\n\r\n"
 
 # Sent twice, these could mean two things to two readers.
 _ONCE = frozenset(
@@ -30,10 +25,6 @@ _ONCE = frozenset(
         b"x-request-id",
     }
 )
-_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_ENDS_A_LINE = re.compile(r"[\x00\r\n]")
 
 
 def read_headers(pairs: Sequence[tuple[bytes, bytes]], bytes_max: int = HEADER_BYTES_MAX) -> dict[str, str]:
@@ -47,7 +38,7 @@ def read_headers(pairs: Sequence[tuple[bytes, bytes]], bytes_max: int = HEADER_B
     for name, value in pairs:
         size += len(name) + len(value)
         lower = name.lower()
-        # The space that may stand behind a value is no part of it, and the parser leaves it there.
+        # The space that may stand behind a value is no part of it; some servers leave it there.
         key, text = lower.decode("latin-1"), value.rstrip().decode("latin-1")
         if key in headers:
             if lower in _ONCE:
@@ -69,6 +60,28 @@ def check_length(headers: Mapping[str, str], bytes_max: int) -> None:
         raise too_large(bytes_max)
 
 
+def check_framing(headers: Mapping[str, str], http_version: str) -> None:
+    """Refuse a head that another reader on the way could take for a different request, or for another host's.
+
+    It is the connection's last: where that other reader would see the next request begin, nobody knows.
+    """
+    if headers.get("transfer-encoding", "chunked").lower() != "chunked":
+        raise _last(invalid(Fault("header/transfer-encoding", "must be chunked and nothing else")))
+    if "transfer-encoding" in headers and "content-length" in headers:
+        raise _last(invalid(Fault("header/content-length", "must not stand beside transfer-encoding")))
+    if http_version == "1.1" and not headers.get("host"):  # granian hands an absent one on as an empty one
+        raise _last(invalid(Fault("header/host", "is missing; HTTP/1.1 asks for it")))
+
+
+def announced_bytes(headers: Mapping[str, str]) -> int:
+    """How long the body is going to be, as far as a head says; `check_length` has seen it."""
+    return int(headers.get("content-length", "0"))
+
+
+def _last(refused: ProblemError) -> ProblemError:
+    return ProblemError(msgspec.structs.replace(refused.problem, headers=(("connection", "close"),)))
+
+
 def too_large(bytes_max: int) -> ProblemError:
     """The refusal of a body beyond the limit."""
     detail = f"the body is larger than {bytes_max} bytes; send less, or a reference to it and its hash"
@@ -81,30 +94,3 @@ def read_target(path: bytes, query: bytes) -> tuple[str, str]:
         return path.decode("ascii"), query.decode("ascii")
     except UnicodeError:
         raise invalid(Fault("path", "holds bytes beyond ASCII; percent-encode them")) from None
-
-
-def encode_head(response: Response, *, keep_alive: bool, chunked: bool = False) -> bytes:
-    """The status line and the headers, with what the connection adds to them."""
-    if _ENDS_A_LINE.search("".join([value for _, value in response.headers])):
-        raise ValueError("a header of the response would end its line")
-    text = _STATUS_LINES[response.status] + date_line(int(time.time()))
-    for name, value in response.headers:
-        text += f"{name}: {value}\r\n"
-    if not keep_alive:
-        text += "connection: close\r\n"
-    if chunked:
-        text += "transfer-encoding: chunked\r\n"
-    return (text + "\r\n").encode("latin-1")
-
-
-@lru_cache(maxsize=1)
-def date_line(second: int) -> str:
-    """When a response was sent, as HTTP spells it in every language; spelled once a second."""
-    at = time.gmtime(second)
-    day = f"{_DAYS[at.tm_wday]}, {at.tm_mday:02} {_MONTHS[at.tm_mon - 1]} {at.tm_year}"
-    return f"date: {day} {at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02} GMT\r\n"
-
-
-def encode_chunk(piece: bytes) -> bytes:
-    """One piece of a body whose length nobody knows yet. An empty one would end it, so it is nothing."""
-    return b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""
