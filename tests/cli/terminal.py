@@ -28,7 +28,7 @@ rules:
     decision: allow
   - id: two-for-large
     when: {topic: finance.payment.execute}
-    if: payload.amount_cents > 10000
+    if: has(payload.amount_cents) && payload.amount_cents > 10000
     decision: require_human
     approval: {quorum: 2, groups: [finance], expires_in: 4h}
   - id: one-for-small

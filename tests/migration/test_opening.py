@@ -7,6 +7,7 @@ import logging
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from interlock.kernel.storage import StoreDown
@@ -14,7 +15,7 @@ from interlock.store.contract import SchemaTooNew
 from interlock.store.migrations import Migration, migrations
 from interlock.store.postgres import store as postgres
 from tests.conformance.places import Place, PostgresPlace, SqlitePlace, serving
-from tests.kernel.counters import COUNTERS, TENANT, Raise
+from tests.kernel.counters import COUNTERS, TENANT, Counter, Raise
 from tests.migration.conftest import Knows
 from tests.migration.schemas import dump
 
@@ -71,8 +72,11 @@ async def test_records_of_an_older_schema_are_still_there_after_migrating(
     empty_place: Place, program_knows: Knows
 ) -> None:
     program_knows(lambda every: every[:1])
-    async with serving(empty_place.store()) as server:
-        await server.kernel.run(Raise(name="a", by=7))
+    await reopened(empty_place)
+    body = msgspec.json.encode(Counter(tenant=TENANT, id="a", version=1, count=7)).decode()
+    await empty_place.rows(
+        f"INSERT INTO {COUNTERS.table} (tenant, id, version, body, kind) VALUES ('{TENANT}', 'a', 1, '{body}', 'counter')"
+    )
     program_knows(lambda every: every)
     async with serving(empty_place.store()) as server:
         assert (await server.kernel.run(Raise(name="a"))).count == 8

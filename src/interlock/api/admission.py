@@ -21,6 +21,7 @@ from interlock.api.admission_views import (
     limit_view,
     run_view,
 )
+from interlock.api.decoding import Spelled
 from interlock.api.jobs import READERS
 from interlock.api.listing import Page, PageQuery, id_cursor
 from interlock.api.operations import Answer, Body, Operation, Query, Reply
@@ -55,7 +56,7 @@ class FenceBody(Body, frozen=True, kw_only=True):
 
 
 class CompleteBody(FenceBody, frozen=True, kw_only=True):
-    result: Any = None
+    result: Spelled = None
 
 
 class FailBody(FenceBody, frozen=True, kw_only=True):

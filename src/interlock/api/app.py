@@ -10,11 +10,20 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from time import perf_counter
-from typing import Any, Generic, TypeAlias
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from interlock.api.decoding import JSON, check_unsent, decode_body, decode_idempotency_key, decode_query
+from interlock.api.decoding import (
+    JSON,
+    check_unsent,
+    decode_body,
+    decode_idempotency_key,
+    decode_query,
+    decode_spelled,
+    is_large,
+    spell_body,
+)
 from interlock.api.http import Headers, Request, Response
 from interlock.api.logs import Log
 from interlock.api.metrics import Registry
@@ -41,6 +50,22 @@ _WITH_SLASHES = ("key", "action_id", "fingerprint")
 encode = msgspec.json.Encoder().encode
 
 
+T = TypeVar("T")
+
+
+class Apart(Protocol):
+    """Where to compute what would keep others waiting, in fair turns between tenants."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there are others."""
+        ...
+
+    async def run(self, tenant: str, weight: int, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function of a module in another process."""
+        ...
+
+
 class App(Generic[C, S]):
     """The operations of one service, ready to answer.
 
@@ -57,6 +82,7 @@ class App(Generic[C, S]):
         translate: Translate,
         log: Log,
         metrics: Registry,
+        apart: Apart | None = None,
     ) -> None:
         """Route every operation; two with one method and path, or one id, are a mistake."""
         self.operations = tuple(operations)
@@ -67,6 +93,7 @@ class App(Generic[C, S]):
         self._authenticate = authenticate
         self._translate = translate
         self._log = log
+        self._apart = apart
         self._requests = metrics.counter(
             "interlock_http_requests_total", "Requests answered.", ("operation", "status")
         )
@@ -127,7 +154,7 @@ class App(Generic[C, S]):
             _check_role(operation, trace.caller)
             trace.request = request = await request.whole()
         query = decode_query(operation, request.query)
-        document, body = decode_body(operation, request)
+        document, body = await self._decoded(operation, request, trace.caller)
         call: Call[C, S, Any, Any] = Call(
             operation_id=operation.id,
             request=request,
@@ -141,6 +168,17 @@ class App(Generic[C, S]):
             known_caller=trace.caller,
         )
         return _encoded(await operation.answer(call))
+
+    async def _decoded(
+        self, operation: Operation[C, S, Any, Any], request: Request, caller: C | None
+    ) -> tuple[Any, Any]:
+        """The body as sent and as the operation's type. To read a large one strictly would keep others waiting."""
+        apart = self._apart
+        if apart is None or not apart.is_open or not is_large(operation, request):
+            return decode_body(operation, request)
+        tenant = caller.tenant if caller else ""
+        spelled = await apart.run(tenant, len(request.body), spell_body, request.body, operation.body)
+        return decode_spelled(operation, spelled)
 
     def _options(self, request: Request) -> Response:
         methods = sorted(_METHODS) if request.path == "*" else self._router.methods(request.path)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from interlock.api.approval_views import RequestView, drift_view, request_view
+from interlock.api.decoding import Spelled
 from interlock.api.jobs import decidable_until
 from interlock.api.listing import Page, PageQuery, id_cursor
 from interlock.api.operations import Answer, Body, Operation, Reply
@@ -53,7 +54,7 @@ class RejectBody(Body, frozen=True, kw_only=True):
 
 
 class EditBody(Body, frozen=True, kw_only=True):
-    payload: Any
+    payload: Spelled
     reason: GivenReason
 
 
@@ -103,10 +104,12 @@ async def listed(call: Asked[ApprovalsQuery, None]) -> Reply:
 async def read(call: Asked[None, None]) -> Reply:
     job, approval = await _request(call.services, call.caller.tenant, call.path["job_id"])
     store, now = call.services.store, call.services.now()
-    world = await queries.world_of_request(store, job, now)
+    judgements = call.services.judgements
+    world = await queries.world_of_request(store, job, now, judgements.compute)
     named = job.action.target
     target = await read_target(store, job.tenant, named.key) if named else None
-    drift, foreseen = drift_view(world, job, approval, target), foresee(world, job, approval)
+    drift = drift_view(world, job, approval, target)
+    foreseen = await judgements.answered(lambda: foresee(world, job, approval))
     able = await queries.count_people_able(store, world, job, approval)
     return Reply(200, request_view(job, approval, foreseen, drift, target, able, now))
 

@@ -75,6 +75,7 @@ def assemble(service: Service, log: Log, *, who: Authenticate = authenticate) ->
         translate=translator(service.settings.lock_busy_status),
         log=log,
         metrics=service.registry,
+        apart=service.compute_pool,
     )
 
 

@@ -16,10 +16,10 @@ from interlock.codec.strict import Fault
 from interlock.effects.model import downstream_key, id_of_call
 from interlock.jobs.claiming import CLAIM_MAX, Claimed, ClaimJob, ClaimJobs, NothingToClaim
 from interlock.jobs.leasing import LEASE_SECONDS_DEFAULT, LEASE_SECONDS_MAX
-from interlock.jobs.model import Job, claims_topic
+from interlock.jobs.model import Job, claims_group
 from interlock.jobs.queries import topics_to_claim
-from interlock.kernel.wakes import Subscription
-from interlock.policy.matching import topic_problem
+from interlock.kernel.lines import Place
+from interlock.policy.matching import topic_problem, topic_test
 from interlock.runtime.keyring import Known
 from interlock.runtime.permits import Signer
 from interlock.runtime.service import Service
@@ -27,6 +27,8 @@ from interlock.runtime.service import Service
 _WAIT_SECONDS_MAX = 60
 # Workers are woken; this covers a lost wake-up, and work that time alone makes ready.
 _POLL_SECONDS = 1.0
+# Where one found work there may be more of it.
+_CALLED_BY_THE_LUCKY = 2
 
 Seconds = (
     Annotated[int, msgspec.Meta(ge=1, le=LEASE_SECONDS_MAX)]
@@ -71,10 +73,10 @@ async def claim(call: Asked[None, ClaimBody]) -> Answer | Reply:
     service = call.services
     signer = await service.permits.ready()
     began = asyncio.get_running_loop().time()
-    with service.kernel.wakes.subscribe(claims_topic(call.caller.tenant)) as woken:
+    with _lined_up(call) as place:
         found, may_be_more = await _claim_now(call, signer)
         if found is None and (may_be_more or call.body.wait_seconds):
-            found = await _claim_later(call, signer, woken, began, may_be_more)
+            found = await _claim_later(call, signer, place, began, may_be_more)
     if found is None:
         service.measures.work.claims.add("empty")
         return Reply(200, ClaimedView(jobs=[]))
@@ -82,7 +84,7 @@ async def claim(call: Asked[None, ClaimBody]) -> Answer | Reply:
 
 
 async def _claim_later(
-    call: Asked[None, ClaimBody], signer: Signer, woken: Subscription, began: float, may_be_more: bool
+    call: Asked[None, ClaimBody], signer: Signer, place: Place, began: float, may_be_more: bool
 ) -> Answer | None:
     """Ask again until there is work or the wait is over. Whoever left is given none: nobody would do it."""
     service, now = call.services, asyncio.get_running_loop().time
@@ -95,12 +97,22 @@ async def _claim_later(
             if left <= 0 or service.is_stopping:
                 return None
             if not may_be_more:
-                await sleep(min(left, _POLL_SECONDS), woken, gone)
+                await sleep(min(left, place.look_seconds(_POLL_SECONDS)), place, gone)
             if gone.is_set():
+                place.pass_on(1)
                 return None
+            service.measures.work.looks.add()
             found, may_be_more = await _claim_now(call, signer)
             if found is not None:
+                place.pass_on(_CALLED_BY_THE_LUCKY)
                 return found
+
+
+def _lined_up(call: Asked[None, ClaimBody]) -> Place:
+    topics = call.body.topics
+    exact = tuple(topic for topic in topics if "*" not in topic)
+    patterns = {topic: topic_test(topic) for topic in topics if "*" in topic}
+    return call.services.kernel.wakes.lines.line_up(claims_group(call.caller.tenant), exact, patterns)
 
 
 async def _claim_now(call: Asked[None, ClaimBody], signer: Signer) -> tuple[Answer | None, bool]:

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from functools import cache
+from typing import Annotated, Any, cast
 
 import msgspec
+from msgspec import inspect
 
 from interlock.api.http import NotDecodable, Request, percent_decoded
 from interlock.api.operations import Operation, RawBody
 from interlock.api.problem import ProblemError, invalid, problem
+from interlock.codec.canonical import canonical
 from interlock.codec.shapes import shape_faults
 from interlock.codec.strict import Fault, JsonRefused, JsonValue, parse, pointer
 
 JSON = "application/json"
 IDEMPOTENCY_KEY_MAX = 255
 PARAMETERS_MAX = 50
+# Up to here a body is read in a millisecond or two, which is less than it takes to have another process read it.
+LARGE_BYTES = 8192
+
+# Any JSON value. One in a large body arrives as its canonical text (`msgspec.Raw`), which `canonical` takes as it is.
+_SPELLED = {"spelled": True}
+Spelled = Annotated[Any, msgspec.Meta(extra=_SPELLED)]
 
 _VISIBLE_ASCII = re.compile(r"[\x21-\x7e]{1,255}")
 _WHOLE = re.compile(r"-?[0-9]+")
@@ -42,6 +51,52 @@ def decode_body(operation: Operation[Any, Any, Any, Any], request: Request) -> t
         document = _parsed(request.body)
     decoded = fit(document, NoFields if shape is None else shape)
     return document, (None if shape is None else decoded)
+
+
+def is_large(operation: Operation[Any, Any, Any, Any], request: Request) -> bool:
+    """Whether to read this body as JSON takes so long that others would notice; its media type is in order then."""
+    if len(request.body) <= LARGE_BYTES or operation.method in ("GET", "DELETE"):
+        return False
+    if isinstance(operation.body, RawBody):
+        return False
+    _check_media_type(request, (JSON,))
+    return True
+
+
+def spell_body(body: bytes, shape: type[Any] | None) -> bytes:
+    """The canonical text of a body that fits `shape`; else the problem that lists every fault found."""
+    document = _parsed(body)
+    fit(document, NoFields if shape is None else shape)
+    return canonical(document)
+
+
+def decode_spelled(operation: Operation[Any, Any, Any, Any], spelled: bytes) -> tuple[msgspec.Raw, Any]:
+    """The body as its canonical text and as the operation's type, out of what `spell_body` returned."""
+    shape = operation.body
+    whole = msgspec.Raw(spelled)
+    if shape is None or isinstance(shape, RawBody):
+        return whole, None
+    return whole, fit(_value(whole, _type_info(shape)), shape)
+
+
+def _value(text: msgspec.Raw, kind: inspect.Type) -> Any:
+    """What was sent, but for what is `Spelled`, which stays text."""
+    start = bytes(memoryview(text)[:5])
+    if start == b"null":
+        return None
+    if isinstance(kind, inspect.Metadata) and cast("Any", kind).extra == _SPELLED:
+        return text
+    kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    structs = [each for each in kinds if isinstance(each, inspect.StructType)]
+    if len(structs) != 1 or not start.startswith(b"{"):
+        return msgspec.json.decode(text)
+    kind_of = {field.encode_name: field.type for field in structs[0].fields}
+    fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    return {name: _value(each, kind_of.get(name, _ANY)) for name, each in fields.items()}
+
+
+_ANY = inspect.AnyType()
+_type_info = cache(inspect.type_info)
 
 
 def check_unsent(operation: Operation[Any, Any, Any, Any], request: Request) -> None:

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncGenerator
 
 from interlock.api.http import Request
+from interlock.kernel.lines import Place
 from interlock.kernel.wakes import Subscription
 
 
@@ -27,7 +28,7 @@ async def departure(request: Request) -> AsyncGenerator[asyncio.Event]:
         watching.cancel()
 
 
-async def sleep(seconds: float, woken: Subscription, gone: asyncio.Event) -> None:
+async def sleep(seconds: float, woken: Subscription | Place, gone: asyncio.Event) -> None:
     """Until woken, until the client leaves, or for so long."""
     waits = [asyncio.create_task(woken.wait(seconds)), asyncio.create_task(gone.wait())]
     try:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from interlock.api.decoding import Spelled
 from interlock.api.effect_views import effect_view
 from interlock.api.grants import ExecutionId, GrantId, Groups, Task
 from interlock.api.naming import TargetKey, action_id_of
@@ -60,7 +61,7 @@ class GrantBody(Body, frozen=True, kw_only=True):
     """
 
     task: Task
-    args: Any = msgspec.field(default_factory=dict[str, Any])
+    args: Spelled = msgspec.field(default_factory=dict[str, Any])
     execution_id: ExecutionId | None = None
     grant_id: GrantId | None = None
     signed: bool = False

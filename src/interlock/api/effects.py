@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from interlock.api.decoding import Spelled
 from interlock.api.effect_begin import BeginBody, FenceNumber, begin
 from interlock.api.effect_views import EffectView, ResultView, effect_view
 from interlock.api.jobs import READERS
@@ -31,14 +32,14 @@ _EVIDENCE_BYTES_MAX = 64 * 1024
 
 class CommitBody(Body, frozen=True, kw_only=True):
     fence: FenceNumber
-    result: Any = None
+    result: Spelled = None
 
 
 class FailBody(Body, frozen=True, kw_only=True):
     """`safe_to_retry` says that it surely did not happen; if nobody can tell, it is ambiguous."""
 
     fence: FenceNumber
-    error: Any
+    error: Spelled
     safe_to_retry: bool = False
 
 
@@ -46,8 +47,8 @@ class ResolveBody(Body, frozen=True, kw_only=True):
     """What happened, and how you know: a text or an object. `result` is what a replay returns."""
 
     outcome: Outcome
-    evidence: Any
-    result: Any = None
+    evidence: Spelled
+    result: Spelled = None
 
 
 class EffectsQuery(PageQuery, frozen=True, kw_only=True):
@@ -83,10 +84,11 @@ async def resolve(call: Asked[None, ResolveBody]) -> Answer:
 
 def evidence_of(given: Any) -> msgspec.Raw:
     """How somebody knows what happened: it must say something, and not too much."""
-    said = given.strip() if isinstance(given, str) else given
-    if said in (None, "", [], {}):
+    evidence = _bounded("evidence", given, _EVIDENCE_BYTES_MAX)
+    said = msgspec.json.decode(evidence)
+    if (said.strip() if isinstance(said, str) else said) in (None, "", [], {}):
         raise invalid(Fault("/evidence", "is empty; say how you know what happened"))
-    return _bounded("evidence", given, _EVIDENCE_BYTES_MAX)
+    return evidence
 
 
 async def read(call: Asked[None, None]) -> Reply:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from interlock.api.decoding import Spelled
 from interlock.api.grant_views import (
     ClaimView,
     GrantView,
@@ -92,7 +93,7 @@ class ClaimBody(Body, frozen=True, kw_only=True):
     """`args` are what is about to run. `signed`: only a signed grant will do; `groups`: only one by a person in one."""
 
     task: Task
-    args: Any = msgspec.field(default_factory=dict[str, Any])
+    args: Spelled = msgspec.field(default_factory=dict[str, Any])
     execution_id: ExecutionId
     grant_id: GrantId | None = None
     signed: bool = False

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from interlock.api.audit import EntryView, entries_page, entry_query
+from interlock.api.decoding import Spelled
 from interlock.api.listing import Page, PageQuery, id_cursor
 from interlock.api.naming import LINE, TargetKey
 from interlock.api.operations import Answer, Body, Operation, Query, Reply
@@ -86,7 +87,7 @@ class SubmitBody(Body, frozen=True, kw_only=True):
     """
 
     topic: Topic
-    payload: Any = msgspec.field(default_factory=dict[str, Any])
+    payload: Spelled = msgspec.field(default_factory=dict[str, Any])
     env: Text = ""
     channel: Text = ""
     labels: Annotated[dict[Label, Text], msgspec.Meta(max_length=64)] = msgspec.field(

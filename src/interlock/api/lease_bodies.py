@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
+from interlock.api.decoding import Spelled
 from interlock.api.listing import PageQuery
 from interlock.api.operations import Body
 from interlock.api.texts import Text
@@ -49,17 +50,17 @@ class ResumeBody(Body, frozen=True, kw_only=True):
 
 
 class RenewBody(FenceBody, frozen=True, kw_only=True):
-    progress: Any = None
+    progress: Spelled = None
 
 
 class CheckpointBody(FenceBody, frozen=True, kw_only=True):
     """What is done, what is half done, and what a successor should know."""
 
-    done: Any
-    partial: Any = None
-    evidence: Any = None
-    validation: Any = None
-    open_questions: Any = None
+    done: Spelled
+    partial: Spelled = None
+    evidence: Spelled = None
+    validation: Spelled = None
+    open_questions: Spelled = None
 
 
 class SuspendBody(FenceBody, frozen=True, kw_only=True):

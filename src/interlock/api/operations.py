@@ -102,7 +102,8 @@ class Call(msgspec.Struct, Generic[C, S, Q, B], frozen=True, kw_only=True):
     path: Mapping[str, str]
     query: Q
     body: B
-    document: JsonValue = None  # the body as it was sent, before its fields got types and defaults
+    # The body as it was sent, before its fields got types and defaults; the canonical text of a large one.
+    document: JsonValue | msgspec.Raw = None
     idempotency_key: str | None = None
     known_caller: C | None = None
 

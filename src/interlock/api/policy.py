@@ -21,9 +21,23 @@ from interlock.identity.refusals import NotFound
 from interlock.jobs import queries as job_queries
 from interlock.jobs.model import Job
 from interlock.policy import queries
-from interlock.policy.asking import Asking, Change, Explained, explain, simulate
+from interlock.policy.asking import (
+    Asking,
+    Change,
+    Compared,
+    Explained,
+    Held,
+    compare,
+    explain,
+    explains_quickly,
+    simulate,
+)
+from interlock.policy.expressions import EVALUATION_SECONDS
+from interlock.policy.judging import TOO_LONG
 from interlock.policy.model import PolicyHead, PolicySnapshot
+from interlock.policy.refusals import PolicyUnavailable, SimulationTooLong
 from interlock.policy.rules import NO_POLICY, ActivatePolicy, RollBackPolicy
+from interlock.runtime.compute_pool import TookTooLong
 from interlock.runtime.keyring import Known
 from interlock.runtime.service import Service
 
@@ -105,7 +119,7 @@ class SimulatedView(msgspec.Struct, frozen=True, kw_only=True):
 
 async def activate(call: Asked[None, bytes]) -> Answer:
     text = call.body
-    document, found = await read_policy(text)
+    document, found = await read_policy(text, call.services.compute_pool, call.caller.tenant)
     warnings = [remark(each) for each in found]
     command = ActivatePolicy.of(document, text.decode(), tenant=call.caller.tenant, by=caller_of(call))
     source = command.source
@@ -160,15 +174,32 @@ async def _evaluated(call: Asked[None, EvaluateBody]) -> Reply:
         actor=await _actor(call, body.actor),
         priority=body.priority,
     )
-    candidate = await read_candidate(body.policy) if body.policy is not None else None
-    return Reply(200, explain(asking, head, candidate))
+    pool, tenant = call.services.compute_pool, call.caller.tenant
+    candidate = await read_candidate(body.policy, pool, tenant) if body.policy is not None else None
+    if not pool.is_open or (candidate is None and explains_quickly(asking, head)):
+        return Reply(200, explain(asking, head, candidate))
+    try:
+        weight = len(asking.action.payload)
+        return Reply(200, await pool.run(tenant, weight, explain, asking, head, candidate))
+    except TookTooLong:
+        raise PolicyUnavailable("policy", TOO_LONG) from None
 
 
 async def _simulated(call: Asked[None, SimulateBody]) -> Reply:
-    candidate = await read_candidate(call.body.policy)
+    pool, tenant = call.services.compute_pool, call.caller.tenant
+    candidate = await read_candidate(call.body.policy, pool, tenant)
     store, last = call.services.store, call.body.last
-    jobs = _latest_jobs(call.services, call.caller.tenant, last)
-    result = await simulate(candidate, jobs, store, last=last, clock=time.monotonic)
+    jobs = _latest_jobs(call.services, tenant, last)
+
+    async def apart(held: Held, seconds: float) -> Compared:
+        try:
+            return await pool.run(tenant, held.weight, compare, candidate, held, seconds)
+        except TookTooLong:
+            raise SimulationTooLong(0, last, EVALUATION_SECONDS) from None
+
+    result = await simulate(
+        candidate, jobs, store, last=last, apart=apart if pool.is_open else None, clock=time.process_time
+    )
     return Reply(
         200,
         SimulatedView(

@@ -31,6 +31,7 @@ from interlock.kernel.storage import StoreDown
 from interlock.leases import refusals as leases
 from interlock.policy import refusals as policy
 from interlock.relays import refusals as relays
+from interlock.runtime.compute_pool import TookTooLong
 from interlock.runtime.permits import SigningUnavailable
 from interlock.workflows import refusals as workflows
 
@@ -75,6 +76,7 @@ CODES_OF: Mapping[type[Exception], str] = {
     jobs.PermissionMissing: "not_actionable",
     jobs.PermissionUnclear: "policy_unavailable",
     SigningUnavailable: "store_unavailable",
+    TookTooLong: "too_large",
     admission.GateFull: "max_concurrent_runs",
     admission.GateUnavailable: "admission_unavailable",
     admission.RunFenceStale: "fence_stale",

@@ -20,6 +20,7 @@ from interlock.admission.refusals import GateFull, GateUnavailable
 from interlock.admission.rules import LeaveLine, StartRun
 from interlock.api.admission_views import run_view
 from interlock.api.authentication import presented_key
+from interlock.api.decoding import Spelled
 from interlock.api.http import Request
 from interlock.api.operations import Answer, Body, Reply
 from interlock.api.service_calls import REPLAYED, Asked, caller_of, decide
@@ -43,7 +44,7 @@ _REST_SECONDS_EACH, _REST_SECONDS_MAX = 0.01, 1.0
 class StartBody(Body, frozen=True, kw_only=True):
     """`ttl_seconds` is how long the slot is kept without renewing; with `wait_seconds` the caller waits in line."""
 
-    input: Any = None
+    input: Spelled = None
     ttl_seconds: TtlSeconds = TTL_SECONDS_DEFAULT
     wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=300)] = 0
 

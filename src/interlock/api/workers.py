@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from interlock.api.decoding import Spelled
 from interlock.api.effects import evidence_of
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problem import ProblemError, problem
@@ -34,14 +35,14 @@ Reason = Annotated[str, msgspec.Meta(max_length=4000, pattern=r"^[^\u0000]*$")]
 
 class RenewBody(Body, frozen=True, kw_only=True):
     fence: FenceNumber
-    checkpoint: Any = None
+    checkpoint: Spelled = None
 
 
 class CompleteBody(Body, frozen=True, kw_only=True):
     """`result_text` is for a result that is not JSON: what people are shown of it."""
 
     fence: FenceNumber
-    result: Any = None
+    result: Spelled = None
     result_text: Annotated[str, msgspec.Meta(max_length=4000)] | None = None
 
 
@@ -49,21 +50,21 @@ class FailBody(Body, frozen=True, kw_only=True):
     """`error` is a text or an object; a retryable failure is tried again while attempts last."""
 
     fence: FenceNumber
-    error: Any
+    error: Spelled
     retryable: bool = True
 
 
 class ReleaseBody(Body, frozen=True, kw_only=True):
     fence: FenceNumber
-    checkpoint: Any = None
+    checkpoint: Spelled = None
 
 
 class ReconcileBody(Body, frozen=True, kw_only=True):
     """What the remote side says of a call in doubt, and how you know. `result` is what a repeat returns."""
 
     outcome: Outcome
-    evidence: Any
-    result: Any = None
+    evidence: Spelled
+    result: Spelled = None
 
 
 class RetryBody(Body, frozen=True, kw_only=True):
@@ -83,28 +84,28 @@ class RenewedView(msgspec.Struct, frozen=True, kw_only=True):
 
 async def renew(call: Asked[None, RenewBody]) -> Answer:
     body = call.body
-    _check_size(call, "checkpoint", body.checkpoint, _CHECKPOINT_BYTES_MAX)
+    checkpoint = _within(call, "checkpoint", body.checkpoint, _CHECKPOINT_BYTES_MAX)
     signer = await call.services.permits.ready()
     command = RenewJob(
-        **_holder(call, body.fence), backoff=call.services.settings.backoff(), checkpoint=body.checkpoint
+        **_holder(call, body.fence), backoff=call.services.settings.backoff(), checkpoint=checkpoint
     )
     return await _held(call, command, lambda job: Reply(200, _renewed(job, signer)))
 
 
 async def complete(call: Asked[None, CompleteBody]) -> Answer:
     body = call.body
-    _check_size(call, "result", body.result, _RESULT_BYTES_MAX)
-    command = CompleteJob(**_holder(call, body.fence), result=body.result, result_text=body.result_text)
+    result = _within(call, "result", body.result, _RESULT_BYTES_MAX)
+    command = CompleteJob(**_holder(call, body.fence), result=result, result_text=body.result_text)
     return await _finished(call, command)
 
 
 async def fail(call: Asked[None, FailBody]) -> Answer:
     body = call.body
-    _check_size(call, "error", body.error, _ERROR_BYTES_MAX)
+    error = _within(call, "error", body.error, _ERROR_BYTES_MAX)
     command = FailJob(
         **_holder(call, body.fence),
         backoff=call.services.settings.backoff(),
-        error=body.error,
+        error=error,
         retryable=body.retryable,
     )
     return await _finished(call, command)
@@ -112,8 +113,8 @@ async def fail(call: Asked[None, FailBody]) -> Answer:
 
 async def release(call: Asked[None, ReleaseBody]) -> Answer:
     body = call.body
-    _check_size(call, "checkpoint", body.checkpoint, _CHECKPOINT_BYTES_MAX)
-    command = ReleaseJob(**_holder(call, body.fence), checkpoint=body.checkpoint)
+    checkpoint = _within(call, "checkpoint", body.checkpoint, _CHECKPOINT_BYTES_MAX)
+    command = ReleaseJob(**_holder(call, body.fence), checkpoint=checkpoint)
     return await _finished(call, command)
 
 
@@ -179,11 +180,14 @@ def _renewed(job: Job, signer: Signer) -> RenewedView:
     )
 
 
+def _within(call: Asked[Any, Any], what: str, value: Any, most: int) -> Any:
+    """The value, if it is no longer than that."""
+    _check_size(call, what, value, most)
+    return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
+
+
 def _check_size(call: Asked[Any, Any], what: str, value: Any, most: int) -> None:
-    if len(call.request.body) * _SPELLED_OUT < most:
-        return
-    size = len(canonical(value))
-    if size > most:
+    if len(call.request.body) * _SPELLED_OUT >= most and (size := len(canonical(value))) > most:
         detail = f"{what} has {size} bytes, more than {most}; keep the bulk elsewhere and send a reference"
         raise ProblemError(problem("too_large", detail, members={"limit_bytes": most}))
 

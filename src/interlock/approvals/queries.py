@@ -11,6 +11,7 @@ from interlock.approvals.model import Approval, ApprovalState
 from interlock.identity.model import PRINCIPALS
 from interlock.identity.queries import list_people
 from interlock.jobs.model import JOBS, Job, JobState
+from interlock.kernel.computation import Compute, compute_here
 from interlock.kernel.ids import new_id
 from interlock.kernel.record import merge_reads, micros
 from interlock.kernel.world import World
@@ -42,9 +43,9 @@ async def list_approvals(
     )
 
 
-async def world_of_request(store: Store, job: Job, now: datetime) -> World:
+async def world_of_request(store: Store, job: Job, now: datetime, compute: Compute = compute_here) -> World:
     """What `foresee` needs to know of a request, as last committed; nothing can be decided in it."""
-    world = World(now, new_id)
+    world = World(now, new_id, compute=compute)
     world.admit({key: await store.get(*key) for key in foresight_reads(job).see}, owned=())
     return world
 

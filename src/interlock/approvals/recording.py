@@ -85,4 +85,4 @@ def announce_job(world: World, job: Job, event_type: str, **data: Any) -> None:
     if job.run_id is not None:
         world.wake(ADVANCE_TOPIC)
     if job.state is JobState.PENDING and not job.is_call:
-        world.wake(claims_topic(job.tenant))
+        world.wake(claims_topic(job.tenant, job.action.topic))

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 # What can be spelled: like `strict.JsonValue`, but a `dict[str, str]` or a tuple inside it fits too.
-JsonLike: TypeAlias = "bool | int | float | str | Sequence[JsonLike] | Mapping[str, JsonLike] | None"
+JsonLike: TypeAlias = (
+    "bool | int | float | str | msgspec.Raw | Sequence[JsonLike] | Mapping[str, JsonLike] | None"
+)
 
 INTEGER_MAX = 2**53 - 1
 _DOMAIN = re.compile(r"[a-z0-9][a-z0-9._/-]{0,63}")
@@ -29,7 +31,7 @@ class NotCanonical(ValueError):
 
 
 def canonical(value: JsonLike) -> bytes:
-    """Spell `value` in the only way RFC 8785 allows."""
+    """Spell `value` in the only way RFC 8785 allows. A `Raw` inside is canonical already, and stands for itself."""
     try:
         return _sorting.encode(value) if _is_plain(value) else _reference(value)
     except (ValueError, RecursionError) as error:
@@ -68,7 +70,7 @@ def _is_plain(value: object) -> bool:
             waiting.extend(fields.values())
         elif kind is list:
             waiting.extend(cast("list[object]", item))
-        elif kind is not str and not _is_plain_scalar(item):
+        elif kind is not str and kind is not msgspec.Raw and not _is_plain_scalar(item):
             return False
     return True
 

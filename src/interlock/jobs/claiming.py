@@ -43,6 +43,7 @@ from interlock.jobs.refusals import (
     PermissionWithdrawn,
 )
 from interlock.kernel.command import Command
+from interlock.kernel.computation import Computation, NotComputed
 from interlock.kernel.record import PICKED_MAX, Kind, Params, Pick, Reads, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
@@ -50,6 +51,7 @@ from interlock.policy.model import HEAD_ID, HEADS
 
 CLAIM_MAX = 100
 _CLAIMED_BYTES_MAX = 4 * 1024 * 1024
+_COMPUTED_AT_ONCE = 4
 
 
 class RunnableJobs(Pick[Job], frozen=True, kw_only=True):
@@ -137,15 +139,26 @@ class ClaimJobs(Command[tuple[Claimed, ...]], frozen=True, kw_only=True):
         claimed: list[Claimed] = []
         blocked: list[tuple[Job, Blocked]] = []
         room = _CLAIMED_BYTES_MAX
+        unknown: list[Computation[Any]] = []
         for job in sorted(candidates, key=turn_of):
-            if len(claimed) == self.most or room <= 0:
+            if len(claimed) == self.most or room <= 0 or len(unknown) >= _COMPUTED_AT_ONCE:
                 break
-            now_stands = standing(world, job)
+            try:
+                now_stands = standing(world, job)
+            except NotComputed as missing:
+                if claimed:
+                    break  # What comes before it may be handed out meanwhile.
+                unknown += missing.computations
+                continue
+            if unknown:
+                continue  # Nothing overtakes a job only because it is large.
             if isinstance(now_stands, Granted):
                 room -= len(job.action.payload)
                 claimed.append(hand_out(world, job, self.caller, self.lease_seconds, self.backoff))
             else:
                 blocked.append((job, now_stands))
+        if unknown:
+            raise NotComputed(unknown)
         if not claimed:
             raise NothingToClaim(tuple(blocked))
         _clear(world, blocked, self.caller)

@@ -325,6 +325,11 @@ def job_topic(tenant: str, job_id: str) -> str:
     return f"job:{tenant}:{job_id}"
 
 
-def claims_topic(tenant: str) -> str:
-    """What a worker that waits for any job of a tenant listens on."""
+def claims_topic(tenant: str, topic: str) -> str:
+    """What a worker that waits for jobs of a topic is called by: its tenant's group, and the topic, without a colon."""
+    return f"{claims_group(tenant)}:{topic}"
+
+
+def claims_group(tenant: str) -> str:
+    """Where a tenant's workers wait in line."""
     return f"claims:{tenant}"

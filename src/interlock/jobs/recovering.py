@@ -103,5 +103,5 @@ def _offer(world: World, job: Job) -> float:
     stored = world.put(JOBS, msgspec.structs.replace(job, offered=job.offered + 1, offered_at=world.now))
     if job.offered == 0:
         record_change(world, stored, None, "replay", waiting_seconds=round(age))
-    world.wake(claims_topic(job.tenant))
+    world.wake(claims_topic(job.tenant, job.action.topic))
     return age

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from interlock.kernel.computation import Compute, compute_here
 from interlock.kernel.ids import Ids
 from interlock.kernel.pending import Pending
 from interlock.kernel.record import NOTHING, Reads, merge_reads, micros
@@ -21,7 +22,13 @@ class Batch:
     somebody else holds a record that they own.
     """
 
-    def __init__(self, batch_id: str, members: Sequence[Pending], new_id: NewId) -> None:
+    def __init__(
+        self,
+        batch_id: str,
+        members: Sequence[Pending],
+        new_id: NewId,
+        compute: Compute = compute_here,
+    ) -> None:
         self.id = batch_id
         self.members = members
         self.outcomes: dict[Pending, Any] = {}
@@ -29,6 +36,7 @@ class Batch:
         self.blocked: list[Pending] = []
         self.wakes: frozenset[str] = frozenset()
         self.wrote = False
+        self._compute = compute
         self._new_id = new_id
         self._world: World | None = None
         self._more: dict[Pending, Reads] = {}
@@ -52,7 +60,8 @@ class Batch:
         """Start over with the first load, and ask every command that need not wait for its second reads."""
         self.outcomes, self.early, self.blocked = {}, [], []
         self._more, self._refused_early, self._busy = {}, {}, frozenset()
-        self._world = world = World(loaded.now, _ids_of(self._new_id, loaded), loaded.state)
+        ids = _ids_of(self._new_id, loaded)
+        self._world = world = World(loaded.now, ids, loaded.state, self._compute)
         self._admit(world, loaded, (key for member in self.members for key in member.reads.own))
         for member in self.members:
             if member.asks_more and not self._waits(member):

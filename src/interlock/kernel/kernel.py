@@ -11,7 +11,9 @@ answer:
 * the store is gone (`StoreDown`): the batch goes back to the queue and the lane asks until it answers;
 * COMMIT was sent and no answer came: ask the store to settle the batch id for ever. Committed: answer
   with the results. Never can commit: run again. Cannot say: `OutcomeUnknown`;
-* the batch itself fails in the store: split it, so that one poisonous command fails alone.
+* the batch itself fails in the store: split it, so that one poisonous command fails alone;
+* a decision needs what takes long to compute (`NotComputed`): the command leaves the batch, and comes again when
+  that is computed beside the loop.
 
 Whatever sends a command back to the queue, its budget runs on; when it is spent, the command is answered
 with the fault that kept it waiting (trouble.py).
@@ -26,6 +28,7 @@ from typing import TypeVar
 import msgspec
 
 from interlock.kernel.command import Command
+from interlock.kernel.computation import Computing, NotComputed, compute_here
 from interlock.kernel.lane import Lane, LaneParts
 from interlock.kernel.observe import BatchObserver, Unobserved
 from interlock.kernel.pending import Pending, Waiting
@@ -39,6 +42,8 @@ from interlock.kernel.world import NewId
 T = TypeVar("T")
 
 _REAP_SECONDS = 0.05
+# Each time around something is computed that was not known, so this many changes of policy must come in between.
+_ROUNDS_MAX = 32
 
 
 class KernelLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,11 +69,13 @@ class Kernel:
         limits: KernelLimits | None = None,
         observer: BatchObserver | None = None,
         store_time: StoreTime | None = None,
+        computing: Computing | None = None,
     ) -> None:
         self.store = store
         self.wakes = Wakes()
         self.limits = limits or KernelLimits()
         self._observer = observer or Unobserved()
+        self._computing = computing
         self._waiting = Waiting(
             count_max=self.limits.queue_max,
             bytes_max=self.limits.queue_bytes_max,
@@ -84,6 +91,7 @@ class Kernel:
             observer=self._observer,
             store_time=store_time or StoreTime(),
             new_id=new_id,
+            compute=computing.compute if computing else compute_here,
             batch_max=self.limits.batch_max,
             settle_seconds=self.limits.settle_seconds,
         )
@@ -116,6 +124,16 @@ class Kernel:
 
         Nobody's cancellation stops a decision under way: it commits or not as if the caller still waited.
         """
+        for _ in range(_ROUNDS_MAX):
+            try:
+                return await self._run_once(command, weight, acquire_seconds)
+            except NotComputed as missing:
+                if self._computing is None:
+                    raise
+                await self._computing.prepare(missing.computations)
+        raise Overloaded("what it depends on kept changing while it was evaluated; nothing was decided")
+
+    async def _run_once(self, command: Command[T], weight: int, acquire_seconds: float | None) -> T:
         if self._waiting.is_closed:
             raise _shutting_down()
         self.check_room(weight)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from interlock.kernel.batch import Batch
+from interlock.kernel.computation import Compute
 from interlock.kernel.observe import BatchObserver
 from interlock.kernel.pending import Pending, Waiting
 from interlock.kernel.record import Reads
@@ -57,6 +58,7 @@ class LaneParts(msgspec.Struct, frozen=True, kw_only=True):
     observer: BatchObserver
     store_time: StoreTime
     new_id: NewId
+    compute: Compute
     batch_max: int
     settle_seconds: float
 
@@ -113,7 +115,8 @@ class Lane:
         if members[0].alone:
             reruns = 0
         while True:
-            batch = Batch(self._shared.new_id("batch"), members, self._shared.new_id)
+            parts = self._shared
+            batch = Batch(parts.new_id("batch"), members, parts.new_id, parts.compute)
             try:
                 await self._transact(batch)
             except WriteConflict as conflict:

@@ -5,26 +5,31 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from interlock.kernel.lines import Lines
+
 
 class Wakes:
-    """Who waits on which topic in this process."""
+    """Who waits on which topic in this process, to be told of it; and who waits in line, to take something."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Event]] = {}
+        self.lines = Lines()
 
     def publish(self, topics: Iterable[str]) -> None:
-        """Wake everyone who waits on one of these topics."""
+        """Wake everyone who waits on one of these topics, and the first in line for it."""
         for topic in topics:
+            self.lines.call(topic)
             for event in self._waiting.get(topic, ()):
                 event.set()
 
     def publish_all(self) -> None:
         """Wake everyone: used when hints may have been lost."""
         self.publish(tuple(self._waiting))
+        self.lines.call_all()
 
     def is_awaited(self, topics: Iterable[str]) -> bool:
         """Whether anybody waits on one of these topics; any thread may ask."""
-        return any(topic in self._waiting for topic in topics)
+        return any(topic in self._waiting or self.lines.has_anybody(topic) for topic in topics)
 
     def subscribe(self, *topics: str) -> Subscription:
         """Start listening; subscribe before reading the state, or a wake-up in between is lost."""

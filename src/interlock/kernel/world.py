@@ -15,12 +15,14 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
+from interlock.kernel.computation import Computation, Compute, compute_here
 from interlock.kernel.picks import Candidates
 from interlock.kernel.record import Key, Kind, Pick, Reads, Record
 from interlock.kernel.refusal import Unreadable
 from interlock.kernel.store_state import FRESH, StoreState
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 NewId = Callable[[str], str]
 
 
@@ -63,10 +65,17 @@ _UNKNOWN: Final = _Unknown()
 class World:
     """Loaded records, staged changes, one clock."""
 
-    def __init__(self, now: datetime, new_id: NewId, state: StoreState = FRESH) -> None:
+    def __init__(
+        self,
+        now: datetime,
+        new_id: NewId,
+        state: StoreState = FRESH,
+        compute: Compute = compute_here,
+    ) -> None:
         self.now = now
         self.new_id = new_id
         self.state = state
+        self._compute = compute
         self._records: dict[Key, Record | None] = {}
         self._owned: set[Key] = set()
         self._unreadable: set[Key] = set()
@@ -139,6 +148,10 @@ class World:
     def delete(self, kind: Kind[R], record: R) -> None:
         """Stage the removal of an owned record."""
         self._stage(self._owned_key(kind, record), None)
+
+    def compute(self, computation: Computation[T]) -> T:
+        """The result of something pure that may take long; `NotComputed` if it has to be computed elsewhere first."""
+        return cast("T", self._compute(computation))
 
     def next_fence(self, *previous: int) -> int:
         """The fence after these of one resource. Every fence is made here, so that none is handed out twice."""

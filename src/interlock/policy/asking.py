@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterator
+from time import process_time
 
 import msgspec
 
 from interlock.identity.model import PRINCIPALS, Principal
 from interlock.jobs.model import Action, Failure, Job, Priority
+from interlock.policy.compilation import kept
 from interlock.policy.evaluate import Budget, Evaluation, Missed, compile_policy, evaluate, past_throttle
 from interlock.policy.expressions import EVALUATION_SECONDS, ExpressionFailed
+from interlock.policy.judging import is_quick, policy_input
 from interlock.policy.language import (
     UNAVAILABLE,
     ApprovalRequirement,
@@ -21,8 +24,11 @@ from interlock.policy.language import (
 from interlock.policy.model import PolicyHead
 from interlock.policy.people import with_people
 from interlock.policy.refusals import PolicyUnavailable, SimulationTooLong
-from interlock.policy.rules import ActivePolicy, active_policy, policy_input
+from interlock.policy.rules import ActivePolicy, active_policy
 from interlock.store.contract import Store
+
+_HELD_MAX = 32
+_HELD_BYTES_MAX = 256 * 1024
 
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +85,14 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...]
 
 
+def explains_quickly(asking: Asking, head: PolicyHead | None) -> bool:
+    """Whether to ask the policy in force takes no longer than a moment."""
+    if head is None:
+        return True
+    policy = kept(head.snapshot)
+    return policy is not None and is_quick(policy, asking.action)
+
+
 def explain(asking: Asking, head: PolicyHead | None, candidate: PolicyDocument | None = None) -> Explained:
     """Ask the policy in force, or a candidate, about one job."""
     active = active_policy(head) if candidate is None else _candidate(candidate)
@@ -108,30 +122,88 @@ async def simulate(
     *,
     last: int,
     clock: Callable[[], float],
+    apart: Apart | None = None,
     seconds: float = EVALUATION_SECONDS,
 ) -> Simulated:
     """Which of these jobs the candidate would have treated differently from what was decided then.
 
-    All of them, `last` at most, are answered within the time, or none: `SimulationTooLong`. Others are served in
-    between.
+    All of them, `last` at most, are answered within so much processor time, or none: `SimulationTooLong`. `apart`
+    compares some of them elsewhere; without it others are served after each job.
     """
-    active = _candidate(candidate)
-    until = clock() + seconds
-    actors: dict[tuple[str, str], Principal | None] = {}
+    left, examined = seconds, 0
     changes: list[Change] = []
-    examined = 0
-    async for job in jobs:
-        if clock() >= until:
+    async for held in _held(jobs, store, most=_HELD_MAX if apart else 1):
+        if apart is None:
+            await asyncio.sleep(0)
+            compared = compare(candidate, held, left, clock)
+        else:
+            compared = await apart(held, left)
+        examined += compared.examined
+        left -= compared.seconds
+        changes += compared.changes
+        if compared.examined < len(held.jobs):
             raise SimulationTooLong(examined, last, seconds)
+    return Simulated(snapshot=snapshot_id(candidate), examined=examined, changes=tuple(changes))
+
+
+class Held(msgspec.Struct, frozen=True):
+    """Some jobs that a candidate is held against, and who submitted them, as far as they are known."""
+
+    jobs: tuple[Job, ...]
+    actors: dict[str, Principal | None]
+
+    @property
+    def weight(self) -> int:
+        return sum(len(job.action.payload) for job in self.jobs)
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """What the candidate would have changed for the first of them, and how long that took. Time up: not for all."""
+
+    changes: list[Change]
+    examined: int
+    seconds: float
+
+
+Apart = Callable[[Held, float], Awaitable[Compared]]
+
+
+def compare(
+    candidate: PolicyDocument, held: Held, seconds: float, clock: Callable[[], float] = process_time
+) -> Compared:
+    """Hold a candidate against these jobs for so long."""
+    began, examined = clock(), 0
+    changes: list[Change] = []
+    active = _candidate(candidate)
+    for job in held.jobs:
+        if clock() - began >= seconds:
+            break
         examined += 1
-        await asyncio.sleep(0)
-        who = (job.tenant, job.submitted_by)
-        if who not in actors:
-            actors[who] = await store.get(PRINCIPALS, *who)
-        change = _change(active, job, actors[who])
+        change = _change(active, job, held.actors[job.submitted_by])
         if change is not None:
             changes.append(change)
-    return Simulated(snapshot=active.snapshot, examined=examined, changes=tuple(changes))
+    return Compared(changes, examined, clock() - began)
+
+
+async def _held(jobs: AsyncIterable[Job], store: Store, *, most: int) -> AsyncGenerator[Held]:
+    """As many at a time as are soon compared: between them it is another tenant's turn."""
+    known: dict[str, Principal | None] = {}
+    waiting: list[Job] = []
+    weight = 0
+    async for job in jobs:
+        if job.submitted_by not in known:
+            known[job.submitted_by] = await store.get(PRINCIPALS, job.tenant, job.submitted_by)
+        waiting.append(job)
+        weight += len(job.action.payload)
+        if len(waiting) >= most or weight >= _HELD_BYTES_MAX:
+            yield _with_actors(waiting, known)
+            waiting, weight = [], 0
+    if waiting:
+        yield _with_actors(waiting, known)
+
+
+def _with_actors(jobs: list[Job], known: dict[str, Principal | None]) -> Held:
+    return Held(tuple(jobs), {job.submitted_by: known[job.submitted_by] for job in jobs})
 
 
 def _change(active: ActivePolicy, job: Job, actor: Principal | None) -> Change | None:

@@ -26,6 +26,7 @@ STEPS_MAX = 10_000
 
 _ASK = 200_000  # begin and end
 _NODE = 250  # evaluate one node
+ASK_SECONDS = _ASK / 1e9
 _READ = 8  # convert a unit of what is asked about, once
 _COMPARE = 4  # compare a unit with another
 _KEPT = 16  # allocate a byte
@@ -57,14 +58,32 @@ class _Price(NamedTuple):
     value: object = ...
 
 
-_Scope = Mapping[str, Known]
+class _Scope(NamedTuple):
+    """What names mean here, and the extents of values that were measured before, by their identity."""
+
+    known: Mapping[str, Known]
+    extents: dict[int, Extent]
+
+    def extent_of(self, value: object) -> Extent:
+        """To measure a large payload takes as long as to read it, and an expression may name it a hundred times."""
+        measured = self.extents.get(id(value))
+        if measured is None:
+            measured = self.extents[id(value)] = extent_of(value)
+        return measured
+
+
 _SMALL = Extent()
 _WRITTEN = Extent(text=64)  # a number, time or type as text
 
 
-def seconds_at_most(tree: Tree, asked: Extent, known: Mapping[str, Known]) -> float:
-    """The most that the expression can take, if all it is asked about has the extent `asked` in all."""
-    price = _price(tree.root, known)
+def seconds_at_most(
+    tree: Tree, asked: Extent, known: Mapping[str, Known], extents: dict[int, Extent] | None = None
+) -> float:
+    """The most that the expression can take, if all it is asked about has the extent `asked` in all.
+
+    `extents` are those of values inside `known`, kept from one expression to the next while the values are.
+    """
+    price = _price(tree.root, _Scope(known, {} if extents is None else extents))
     dearest = min(price.nested, price.straight + STEPS_MAX * price.body)
     return (_ASK + dearest + _READ * asked.total) / 1e9
 
@@ -101,7 +120,7 @@ def _price(node: Expression, scope: _Scope) -> _Price:
             length = len(node.text or b"")
             return _flat(_NODE, Extent(UNIT + length, length))
         case Name():
-            known = scope.get(node.name, Known(_WRITTEN))
+            known = scope.known.get(node.name, Known(_WRITTEN))
             return _flat(_NODE, known.extent)._replace(value=known.value)
         case Field():
             return _field(node, scope)
@@ -120,7 +139,7 @@ def _field(node: Field, scope: _Scope) -> _Price:
     if not isinstance(operand.value, dict):
         return _sum([operand], _NODE, operand.extent)
     value = cast("dict[str, object]", operand.value).get(node.name)
-    return _sum([operand], _NODE, extent_of(value))._replace(value=value)
+    return _sum([operand], _NODE, scope.extent_of(value))._replace(value=value)
 
 
 def _flat(spent: float, extent: Extent) -> _Price:
@@ -145,25 +164,26 @@ def _collection(node: Collection, scope: _Scope) -> _Price:
 def _loop(node: Loop, scope: _Scope) -> _Price:
     over, start = _price(node.over, scope), _price(node.start, scope)
     steps = min(_members(node.over, over.extent), STEPS_MAX)
-    each = dict.fromkeys(node.variables, Known(_each(over)))
-    within = {**scope, **each, node.accumulator: Known(start.extent)}
+    each = dict.fromkeys(node.variables, Known(_each(over, scope)))
+    within = _Scope({**scope.known, **each, node.accumulator: Known(start.extent)}, scope.extents)
     step = _price(node.step, within)
     # `map` and `filter` add one member at each step, and copy what they have for it.
     gathers = isinstance(node.start, Collection)
     gathered = Extent(step.extent.total * max(steps, 1), step.extent.text, max(step.extent.width, steps))
     copying = steps * _ELEMENT_BYTES * _KEPT if gathers else 0
     turn = _sum([_price(node.condition, within), step], _NODE + copying, step.extent)
-    after = _price(node.result, {**within, node.accumulator: Known(gathered if gathers else step.extent)})
+    result = {**within.known, node.accumulator: Known(gathered if gathers else step.extent)}
+    after = _price(node.result, _Scope(result, scope.extents))
     around = _sum([over, start, after], _NODE, after.extent)
     nested = around.nested + steps * turn.nested
     return _Price(around.straight, nested, max(around.body, turn.body, turn.straight), after.extent)
 
 
-def _each(over: _Price) -> Extent:
+def _each(over: _Price, scope: _Scope) -> Extent:
     """The extent of a member: the whole collection's, unless its members are known."""
     if not isinstance(over.value, list):
         return over.extent
-    return widest([extent_of(member) for member in cast("list[object]", over.value)])
+    return widest([scope.extent_of(member) for member in cast("list[object]", over.value)])
 
 
 def _members(node: Expression, extent: Extent) -> int:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any, NamedTuple, Protocol, cast
 
 from cel_expr_python import cel  # pyright: ignore[reportMissingTypeStubs]
@@ -80,6 +80,12 @@ class Facts:
         ready, self.extent = checked(values)
         self.values = cast("dict[str, object]", ready)
         self.activation = _environment().Activation(self.values)
+        self.extents: dict[int, Extent] = {}
+
+    @cached_property
+    def known(self) -> dict[str, Known]:
+        """Each of the values with its extent."""
+        return {name: Known(extent_of(value), value) for name, value in self.values.items()}
 
 
 class Program:
@@ -99,8 +105,7 @@ class Program:
         rough = self.roughly(facts.extent)
         if rough <= left:
             return rough
-        known = {name: Known(extent_of(value), value) for name, value in facts.values.items()}
-        return min(rough, seconds_at_most(self._tree, facts.extent, known))
+        return min(rough, seconds_at_most(self._tree, facts.extent, facts.known, facts.extents))
 
     def roughly(self, extent: Extent) -> float:
         """How long the answer can take for any facts of this extent, rounded up to powers of two."""

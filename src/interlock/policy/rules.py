@@ -14,21 +14,21 @@ from interlock.identity.refusals import NotFound
 from interlock.identity.rules import caller_reads, record_people_only, require_administrator
 from interlock.jobs.model import Action, Priority
 from interlock.kernel.command import Command
+from interlock.kernel.computation import Compute, compute_here
 from interlock.kernel.record import Key, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 from interlock.outbox.rules import announce
 from interlock.policy.buckets import BucketLevel, Empty, take
+from interlock.policy.compilation import kept
 from interlock.policy.evaluate import (
-    Budget,
     CompiledPolicy,
     Evaluation,
     SnapshotAltered,
-    compiled,
-    evaluate,
     possible_charges,
 )
 from interlock.policy.expressions import ExpressionFailed
+from interlock.policy.judging import Compiling, Judging, bare_input
 from interlock.policy.language import Mode, PolicyDocument, canonical_policy, snapshot_id
 from interlock.policy.model import (
     BUCKETS,
@@ -41,10 +41,8 @@ from interlock.policy.model import (
 )
 from interlock.policy.people import with_people
 from interlock.policy.refusals import PolicyUnavailable, SnapshotUnusable
-from interlock.policy.request import Actor, PolicyInput
 
 OPERATOR = "operator"
-_BUDGET = Budget()
 _ALWAYS_SECONDS = 60.0
 _NOTHING_ALLOWED = canonical_policy(PolicyDocument()).decode()
 NO_POLICY = snapshot_id(PolicyDocument())
@@ -56,11 +54,12 @@ class ActivePolicy(msgspec.Struct, frozen=True):
     snapshot: str
     policy: CompiledPolicy
     observing: bool
+    document: str = ""
 
 
 def policy_in_force(world: World, tenant: str) -> ActivePolicy:
     """What is in force now; a tenant without a policy denies everything."""
-    return active_policy(world.get(HEADS, tenant, HEAD_ID))
+    return active_policy(world.get(HEADS, tenant, HEAD_ID), world.compute)
 
 
 def snapshot_in_force(world: World, tenant: str) -> str:
@@ -69,14 +68,15 @@ def snapshot_in_force(world: World, tenant: str) -> str:
     return head.snapshot if head else NO_POLICY
 
 
-def active_policy(head: PolicyHead | None) -> ActivePolicy:
+def active_policy(head: PolicyHead | None, compute: Compute = compute_here) -> ActivePolicy:
     """A head's policy, compiled; None is a tenant without a policy."""
     snapshot, document = (head.snapshot, head.document) if head else (NO_POLICY, _NOTHING_ALLOWED)
     try:
-        policy = compiled(snapshot, document.encode())
+        tenant = head.tenant if head else ""
+        policy = kept(snapshot) or compute(Compiling(tenant=tenant, snapshot=snapshot, document=document))
     except (SnapshotAltered, SourceInvalid) as altered:
         raise PolicyUnavailable("policy", str(altered)) from altered
-    return ActivePolicy(snapshot, policy, policy.document.mode is Mode.OBSERVE)
+    return ActivePolicy(snapshot, policy, policy.document.mode is Mode.OBSERVE, document)
 
 
 def judge(world: World, tenant: str, action: Action, actor: Principal, priority: Priority) -> Evaluation:
@@ -86,7 +86,16 @@ def judge(world: World, tenant: str, action: Action, actor: Principal, priority:
     """
     active = policy_in_force(world, tenant)
     try:
-        said = evaluate(active.policy, policy_input(tenant, action, actor, priority), budget=_BUDGET)
+        said = world.compute(
+            Judging(
+                tenant=tenant,
+                snapshot=active.snapshot,
+                document=active.document,
+                action=action,
+                actor=actor,
+                priority=priority,
+            )
+        )
     except ExpressionFailed as failed:
         raise PolicyUnavailable(failed.rule, failed.why) from failed
     return with_people(said, action, observing=active.observing)
@@ -98,23 +107,6 @@ def may_throttle(world: World, tenant: str, topic: str) -> bool:
     return any(candidate.rule.throttle is not None for candidate in candidates)
 
 
-def policy_input(tenant: str, action: Action, actor: Principal, priority: Priority) -> PolicyInput:
-    """An action as the policy sees it."""
-    return PolicyInput(
-        tenant=tenant,
-        topic=action.topic,
-        env=action.env,
-        channel=action.channel,
-        labels=action.labels,
-        risk=action.risk,
-        payload=msgspec.json.decode(action.payload),
-        priority=priority.value,
-        actor=Actor(
-            id=actor.id, kind=actor.kind.value, groups=actor.groups, owner=actor.person if actor.owner else ""
-        ),
-    )
-
-
 def bucket_keys(
     world: World, tenant: str, action: Action, actor: Principal, priority: Priority
 ) -> tuple[Key, ...]:
@@ -122,7 +114,7 @@ def bucket_keys(
     if not may_throttle(world, tenant, action.topic):
         return ()
     policy = policy_in_force(world, tenant).policy
-    charges = possible_charges(policy, policy_input(tenant, action, actor, priority))
+    charges = possible_charges(policy, bare_input(tenant, action, actor, priority))
     return tuple(BUCKETS.key(tenant, charge.bucket_id) for charge in charges)
 
 

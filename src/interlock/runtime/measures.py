@@ -40,6 +40,9 @@ class WorkMeasures:
         self.claims = registry.counter(
             "interlock_claims_total", "Claims, by whether there was work.", ("outcome",)
         )
+        self.looks = registry.counter(
+            "interlock_claim_looks_total", "How often waiting claims looked for work again."
+        )
         self.finished = registry.counter(
             "interlock_attempts_finished_total",
             "Attempts that workers ended, by what came of them.",

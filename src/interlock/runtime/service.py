@@ -12,7 +12,9 @@ from interlock.kernel.ids import new_id
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.store_time import StoreTime
 from interlock.runtime.admission_stats import AdmissionStats
+from interlock.runtime.compute_pool import ComputePool
 from interlock.runtime.feeding import EventFeed
+from interlock.runtime.judgements import Judgements
 from interlock.runtime.keyring import Keyring
 from interlock.runtime.measures import KernelMeasures, Measures, measure_store
 from interlock.runtime.permits import PermitSigner
@@ -37,12 +39,15 @@ class Service:
         self.registry = Registry()
         self.measures = Measures(self.registry)
         self._store_time = StoreTime()
+        self.compute_pool = ComputePool(self.registry)
+        self.judgements = Judgements(self.compute_pool)
         self.kernel = Kernel(
             store,
             new_id=new_id,
             limits=settings.kernel_limits(),
             observer=KernelMeasures(self.registry, lambda: self.kernel.queue_depth),
             store_time=self._store_time,
+            computing=self.judgements,
         )
         measure_store(self.registry, self._store_time)
         self.keyring = Keyring(store)
@@ -57,7 +62,12 @@ class Service:
         self.sweeps = Sweeps(self.kernel, store, self.measures, every_seconds=settings.sweep_seconds)
 
     async def open(self, *, sweeping: bool = True, relaying: bool = False) -> None:
-        """Open the store, start the kernel, and begin to listen, to sweep and to relay."""
+        """Open the store, start the kernel, and begin to listen, to sweep and to relay.
+
+        What relays is a server: it has many callers, so what takes long is computed beside its event loop.
+        """
+        if relaying:
+            self.compute_pool.open()
         await self.store.open()
         self.kernel.start()
         await self.store.listen(self._heard)
@@ -92,6 +102,7 @@ class Service:
         await self.sweeps.close()
         await self.tallying.close()
         await self.kernel.close()
+        await self.compute_pool.close()
         await self.store.close()
 
     def _start_relaying(self) -> None:

@@ -31,6 +31,7 @@ _ARE_THERE_OTHERS = (
 )
 _TELL = "SELECT pg_notify($1, $2)"
 _NOTE_BYTES_MAX = 7000
+_NOTES_MAX = 16
 _LOOK_SECONDS = 1.0
 _RECONNECT_SECONDS = (0.1, 2.0)
 
@@ -76,10 +77,11 @@ class Hints:
 
     async def _tell(self) -> None:
         while self._untold:
-            note, self._untold = self._note(), set()
+            notes, self._untold = self._notes(), set()
             try:
                 session = await self._open_teller()
-                await session.fetchval(_TELL, _CHANNEL, note)
+                for note in notes:
+                    await session.fetchval(_TELL, _CHANNEL, note)
             except Exception as error:  # noqa: BLE001 - the others look by themselves before long
                 log.debug("could not tell other servers what changed: %r", error)
                 if self._teller:
@@ -93,10 +95,18 @@ class Hints:
             await self._teller.execute("SET synchronous_commit = off")
         return self._teller
 
-    def _note(self) -> str:
+    def _notes(self) -> list[str]:
         """Who woke which topics, or only who, if they are too many to list: then everybody looks."""
-        note = "\n".join((self._origin, *sorted(self._untold)))
-        return note if len(note.encode()) <= _NOTE_BYTES_MAX else self._origin
+        notes: list[str] = []
+        room = 0
+        for topic in sorted(self._untold):
+            size = len(topic.encode()) + 1
+            if size > room:
+                notes.append(self._origin)
+                room = _NOTE_BYTES_MAX - len(self._origin)
+            notes[-1] += f"\n{topic}"
+            room -= size
+        return notes if len(notes) <= _NOTES_MAX else [self._origin]
 
     # Listening.
 

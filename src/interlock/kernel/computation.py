@@ -1,0 +1,84 @@
+"""Computations: the parts of a decision that may take long, such as asking a policy about a large payload.
+
+A decision runs on the event loop, and everybody waits for it. So a command asks `world.compute(…)` for what may take
+long. Where nobody else can be kept waiting it is computed at once. A server computes at once only what is quick; for
+the rest `NotComputed` ends the decision, the kernel has it computed beside the loop, and the command is decided again.
+
+A computation is pure, and its key names everything that it depends on, the policy's snapshot for one. So a result that
+was computed before is right exactly if the decision asks for the same key again. If anything has changed meanwhile,
+the key is another one, and the command goes around once more: the decision is always by what is in force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from interlock.kernel.refusal import Refusal
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class TooLong(Exception):
+    """It cannot be computed in a moment."""
+
+
+class Computation(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
+    """Something pure that may take long, on behalf of one tenant."""
+
+    tenant: str
+
+    @property
+    def is_portable(self) -> bool:
+        """Whether it can be computed in another process; else on a thread of this one."""
+        return True
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes it is about."""
+        return 0
+
+    def key(self) -> Hashable:
+        """Names all that the result depends on."""
+        raise NotImplementedError
+
+    def quickly(self) -> T_co:
+        """The result, if it takes no longer than a moment; else `TooLong`, before anything has taken long."""
+        raise NotImplementedError
+
+    def wholly(self) -> T_co:
+        """The result, however long it takes."""
+        raise NotImplementedError
+
+
+class NotComputed(Refusal):
+    """These must be computed before the command can be decided. The kernel sees to it; no caller is told."""
+
+    def __init__(self, computations: Sequence[Computation[Any]]) -> None:
+        super().__init__(
+            "this takes longer than a moment; it is computed beside the loop, then decided again"
+        )
+        self.computations = tuple(computations)
+
+
+Compute = Callable[[Computation[Any]], Any]
+
+
+def compute_here(computation: Computation[T]) -> T:
+    """Compute at once: nobody else is kept waiting."""
+    return computation.wholly()
+
+
+class Computing(Protocol):
+    """Results that were computed beside the loop."""
+
+    def compute(self, computation: Computation[Any]) -> Any:
+        """The result if it is quick or known; else `NotComputed`."""
+        ...
+
+    def prepare(self, computations: Sequence[Computation[Any]]) -> Awaitable[None]:
+        """Compute these, so that `compute` knows them. Raises a `Fault` if that cannot be done now."""
+        ...
