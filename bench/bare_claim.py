@@ -5,6 +5,7 @@ The rows that are written are copies of those that a claim has written to the st
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from pathlib import Path
@@ -16,11 +17,11 @@ from interlock.identity.model import PRINCIPALS
 from interlock.kernel.ids import new_id
 from interlock.kernel.record import Kind
 from interlock.outbox.model import EVENTS
-from interlock.runtime.direct import TENANT, local_user
+from interlock.runtime.local_kernel import TENANT, local_user
 from interlock.store import statements
 from interlock.store.named_sql import named_sql
-from interlock.store.sqlite_driver import connect_durably
-from interlock.store.writer_lock import WriterLock
+from interlock.store.sqlite.driver import connect_durably
+from interlock.store.sqlite.write_lock import WriteLock
 
 _NEWEST = "SELECT at FROM batches ORDER BY seq DESC LIMIT 1"
 _BATCH = "INSERT INTO batches (id, at, abandoned) VALUES (?, ?, 0)"
@@ -33,7 +34,8 @@ class BareClaim:
 
     def __init__(self, path: Path, task: str) -> None:
         self._database = connect_durably(path)
-        self._lock = WriterLock(self._database, path)
+        self._lock = WriteLock(self._database, path)
+        self._loop = asyncio.new_event_loop()
         self._cursor = self._database.cursor()
         self._task = task
         self._person = f"local:{local_user()}"
@@ -43,15 +45,13 @@ class BareClaim:
 
     def claim(self) -> bool:
         """Read what a claim reads and write what it writes; False if no grant is left."""
-        for rest in self._lock.tries(_ACQUIRE_SECONDS):
-            rest()
+        self._loop.run_until_complete(self._lock.acquire(_ACQUIRE_SECONDS))
         use_id = hashlib.sha256(new_id("exec").encode()).hexdigest()
         grant_body = self._read(use_id)
         if grant_body is None:
             return False
         self._write(use_id, *grant_body)
         self._cursor.execute("COMMIT")
-        self._lock.pass_on()
         return True
 
     def _read(self, use_id: str) -> tuple[str, str] | None:

@@ -59,13 +59,13 @@ def _embedded(task: str, place: str) -> Callable[[float], Claimed]:
     from interlock.grants.claiming import ClaimGrant
     from interlock.grants.model import GrantUse
     from interlock.kernel.refusal import Fault
-    from interlock.runtime.direct import DirectStore
+    from interlock.runtime.local_kernel import LocalKernel
 
-    store, nothing = DirectStore(place), msgspec.Raw(b"{}")
+    kernel, nothing = LocalKernel(place), msgspec.Raw(b"{}")
 
     def claim() -> bool:
-        command = ClaimGrant(caller=store.caller, task=task, args=nothing, execution_id=new_id("exec"))
-        return isinstance(store.run(command), GrantUse)
+        command = ClaimGrant(caller=kernel.caller, task=task, args=nothing, execution_id=new_id("exec"))
+        return isinstance(kernel.run(command), GrantUse)
 
     return lambda seconds: _until(seconds, claim, Fault)
 

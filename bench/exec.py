@@ -19,7 +19,7 @@ from bench.report import figure, ratio, title
 from bench.scene import folder
 
 ROUNDS = 25
-GOAL = 3.0
+GOAL = 4.0
 INTERLOCK = str(Path(sys.executable).parent / "interlock")
 TASKS = 'tasks:\n  "true": {command: "true"}\n'
 POLICY = "version: v1\nrules:\n  - {id: free, when: {topic: exec.true}, decision: allow}\n"

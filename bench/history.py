@@ -20,7 +20,7 @@ from bench.scene import folder, opened
 from interlock.identity.model import Caller
 from interlock.kernel.record import Kind
 from interlock.runtime.service import Service
-from interlock.store.sqlite_driver import connect
+from interlock.store.sqlite.driver import connect
 from interlock.store.statements import columns
 from tests.harness.postgres import PostgresServer
 

@@ -23,7 +23,7 @@ from interlock.jobs.rules import SubmitJob
 from interlock.kernel.ids import new_id
 from interlock.runtime.operating import issue_key
 from interlock.runtime.service import Service
-from interlock.store.sqlite_driver import connect
+from interlock.store.sqlite.driver import connect
 from tests.harness.postgres import PostgresServer
 
 FEW, MANY = 1_000, 1_000_000

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from interlock.store.contract import Store
-from tests.conformance.asking import Scene
 from tests.conformance.places import MemoryPlace, Place, PostgresPlace, SqlitePlace
 from tests.harness.postgres import PostgresServer
 from tests.harness.proxy import PostgresProxy
@@ -78,12 +76,3 @@ async def private_place(private_postgres: PostgresServer) -> AsyncIterator[Postg
     found = PostgresPlace(private_postgres.create_database())
     yield found
     await found.close()
-
-
-@pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    """Processes that ask each other, on one SQLite file."""
-    with ThreadPoolExecutor(8) as pool:
-        scene = Scene(tmp_path, pool)
-        yield scene
-        scene.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.store import forking, sqlite_checkpoints
+from interlock.store.sqlite import fork_guard, wal_checkpoint
 from tests.conformance.places import Server, SqlitePlace, open_files_at, serving
 from tests.kernel.counters import TENANT, Raise
 
@@ -144,9 +144,9 @@ def test_the_log_is_copied_back_after_a_fork_as_before_it(
             os._exit(0)
         os.waitpid(child, 0)
         copied = threading.Event()
-        monkeypatch.setattr(sqlite_checkpoints, "_PAGES_MIN", 1)
-        monkeypatch.setattr(sqlite_checkpoints, "_PAGES_STEP", 1)
-        monkeypatch.setattr(sqlite_checkpoints, "copy_back", lambda _: copied.set())
+        monkeypatch.setattr(wal_checkpoint, "_PAGES_MIN", 1)
+        monkeypatch.setattr(wal_checkpoint, "_PAGES_STEP", 1)
+        monkeypatch.setattr(wal_checkpoint, "copy_back", lambda _: copied.set())
         asyncio.run_coroutine_threadsafe(server.kernel.run(Raise(name="a")), loop).result()
         assert copied.wait(ALARM_SECONDS)
 
@@ -154,20 +154,20 @@ def test_the_log_is_copied_back_after_a_fork_as_before_it(
 async def test_a_fork_on_a_stores_own_loop_waits_for_nobody(
     sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forking, "_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(fork_guard, "_SECONDS_MAX", 0.1)
     async with serving(sqlite_place.store()):
         child = os.fork()
         if child == 0:
             os._exit(0)
         os.waitpid(child, 0)
-        assert forking._mine.standstills == []
+        assert fork_guard._mine.standstills == []
 
 
 def test_a_child_that_forks_itself_waits_for_nobody_it_has_left_behind(tmp_path: Path) -> None:
     with serving_beside(SqlitePlace(tmp_path / "interlock.db")):
         child = os.fork()
         if child == 0:
-            os._exit(len(forking._watched))
+            os._exit(len(fork_guard._watched))
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.store.beside import Beside
 from interlock.store.sqlite import SqliteStore
-from interlock.store.turns import Turns
 from tests.conformance.places import serving
 from tests.kernel.counters import Raise
 
@@ -53,39 +51,4 @@ async def test_a_store_that_was_shared_stays_shared(tmp_path: Path) -> None:
     file.chmod(0o660)
     async with serving(SqliteStore(file)) as server:
         await server.outcomes(Raise(name="a"))
-        Turns(Beside(file)).seen()  # as whoever waits for the file does
         assert {mode(path) for path in tmp_path.iterdir()} == {0o660}
-
-
-def test_a_store_that_is_no_longer_shared_is_not_shared_beside_it_either(tmp_path: Path) -> None:
-    file, turn = tmp_path / "a.db", tmp_path / "a.db-turn"
-    file.touch(0o600)
-    for rights in (0o666, 0o600, 0o660):
-        file.chmod(rights)
-        beside = Beside(file)
-        assert beside.open(make=True)
-        assert mode(turn) == rights
-        beside.close()
-
-
-def test_what_somebody_else_shares_with_more_is_not_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "a.db").touch(0o600)
-    (tmp_path / "a.db-turn").touch()
-    (tmp_path / "a.db-turn").chmod(0o666)
-
-    def is_not_mine(*_: object) -> None:
-        raise PermissionError
-
-    monkeypatch.setattr(os, "fchmod", is_not_mine)
-    assert Beside(tmp_path / "a.db").open(make=True) is None
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_what_root_makes_beside_a_store_belongs_to_whom_the_store_belongs(tmp_path: Path) -> None:
-    file, turn = tmp_path / "a.db", tmp_path / "a.db-turn"
-    file.touch(0o600)
-    os.chown(file, 1, 2)
-    assert Beside(file).open(make=True)
-    assert (turn.stat().st_uid, turn.stat().st_gid, mode(turn)) == (1, 2, 0o600)

@@ -14,9 +14,8 @@ from typing import Any
 import apsw
 import pytest
 
-from interlock.store import sqlite_checkpoints
-from interlock.store.sqlite import SqliteStore
-from interlock.store.sqlite_driver import copy_back
+from interlock.store.sqlite import SqliteStore, wal_checkpoint
+from interlock.store.sqlite.driver import copy_back
 from tests.conformance.places import SqlitePlace, serving
 from tests.kernel.counters import Raise
 
@@ -39,15 +38,15 @@ def log_pages(place: SqlitePlace) -> int:
 
 def copied_by(monkeypatch: pytest.MonkeyPatch, *, least: int = 20, step: int = 1) -> list[Any]:
     """Which connections copied the log back, which they do from so many pages on, and for so many new ones."""
-    monkeypatch.setattr(sqlite_checkpoints, "_PAGES_MIN", least)
-    monkeypatch.setattr(sqlite_checkpoints, "_PAGES_STEP", step)
+    monkeypatch.setattr(wal_checkpoint, "_PAGES_MIN", least)
+    monkeypatch.setattr(wal_checkpoint, "_PAGES_STEP", step)
     copied: list[Any] = []
 
     def noted(database: Any) -> None:
         copied.append(database)
         copy_back(database)
 
-    monkeypatch.setattr(sqlite_checkpoints, "copy_back", noted)
+    monkeypatch.setattr(wal_checkpoint, "copy_back", noted)
     return copied
 
 
@@ -71,7 +70,7 @@ async def commit(server: Any, times: int = COMMITS) -> None:
 
 async def nobody_copies(store: SqliteStore) -> None:
     async with asyncio.timeout(30):
-        while store._checkpoints._is_copying:
+        while store._checkpoint._is_copying:
             await asyncio.sleep(0.001)
 
 
@@ -150,7 +149,7 @@ async def test_a_log_that_begins_again_is_copied_again(
 async def test_a_log_that_became_too_long_is_copied_by_a_commit(
     sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_checkpoints, "WAL_PAGES_MAX", 50)
+    monkeypatch.setattr(wal_checkpoint, "WAL_PAGES_MAX", 50)
     copied = copied_by(monkeypatch, least=50)
     store = sqlite_place.store()
     async with serving(store) as server:
@@ -162,8 +161,8 @@ async def test_a_log_that_became_too_long_is_copied_by_a_commit(
 async def test_a_reader_who_needs_the_log_keeps_it_and_fails_nobody(
     sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_checkpoints, "_PAGES_MIN", 20)
-    monkeypatch.setattr(sqlite_checkpoints, "WAL_PAGES_MAX", 60)
+    monkeypatch.setattr(wal_checkpoint, "_PAGES_MIN", 20)
+    monkeypatch.setattr(wal_checkpoint, "WAL_PAGES_MAX", 60)
     async with serving(sqlite_place.store()) as server:
         reader = apsw.Connection(str(sqlite_place.path))
         reader.execute("BEGIN; SELECT count(*) FROM batches").fetchall()
@@ -179,7 +178,7 @@ async def test_a_reader_who_needs_the_log_keeps_it_and_fails_nobody(
 async def test_a_copy_that_fails_is_not_the_failure_of_a_commit(
     sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_checkpoints, "WAL_PAGES_MAX", 1)
+    monkeypatch.setattr(wal_checkpoint, "WAL_PAGES_MAX", 1)
     copied = copied_by(monkeypatch)
     store = sqlite_place.store()
     async with serving(store) as server:
@@ -202,9 +201,10 @@ async def test_where_no_thread_can_be_had_a_commit_copies_now_and_then(
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", start_others)
+    copied = copied_by(monkeypatch)
+    monkeypatch.setattr(wal_checkpoint, "WAL_PAGES_MAX", 60)
     store = sqlite_place.store()
     async with serving(store) as server:
-        writer: Any = store._writer
-        writer.execute("PRAGMA wal_autocheckpoint = 20")
         await commit(server)
+        assert set(copied) == {store._writer}
         assert log_pages(sqlite_place) < 3 * COMMITS

@@ -20,7 +20,6 @@ from interlock.kernel.storage import StoreDown
 from interlock.runtime.embedded import open_embedded
 from interlock.store.contract import NotAStore
 from interlock.store.sqlite import SqliteStore
-from interlock.store.turns import Turns
 from tests.conformance.places import SqlitePlace, serving
 from tests.conformance.test_pruning import once
 from tests.kernel.counters import TENANT, Counter, Raise
@@ -183,7 +182,7 @@ async def test_a_commit_that_hangs_is_unknown_and_its_connection_is_not_used_mea
     limits = KernelLimits(acquire_seconds=0.3, answer_seconds=0.6)
     async with serving(store, limits) as server:
         await server.kernel.run(Raise(name="a"))
-        store._aside._thread.submit(go_on.wait)
+        store._commits.submit(go_on.wait)
         under_way = asyncio.create_task(server.kernel.run(Raise(name="a")))
         await asyncio.sleep(0.1)
         queued = await server.outcomes(Raise(name="b"))
@@ -194,19 +193,6 @@ async def test_a_commit_that_hangs_is_unknown_and_its_connection_is_not_used_mea
         assert (await server.kernel.run(Raise(name="a"), acquire_seconds=10)).count == 3
 
 
-async def test_a_hint_that_cannot_be_given_is_not_the_failure_of_a_commit(
-    sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def pass_on(_: Turns) -> bool:
-        raise ImportError("this interpreter has no ctypes")
-
-    async with serving(sqlite_place.store()) as server:
-        monkeypatch.setattr(Turns, "pass_on", pass_on)
-        outcomes = await server.outcomes(Raise(name="a"), Raise(name="a"))
-        assert [outcome.count for outcome in outcomes] == [1, 2]
-        assert await server.counts("a") == [2]
-
-
 @pytest.mark.parametrize("other", ["prune", "committed"])
 async def test_nothing_else_begins_on_the_connection_while_a_commit_is_under_way(
     sqlite_place: SqlitePlace, other: str
@@ -215,7 +201,7 @@ async def test_nothing_else_begins_on_the_connection_while_a_commit_is_under_way
     store = sqlite_place.store()
     async with serving(store) as server:
         await server.kernel.run(Raise(name="warm"))
-        store._aside._thread.submit(go_on.wait)
+        store._commits.submit(go_on.wait)
         deciding = asyncio.create_task(server.kernel.run(Raise(name="a")))
         await asyncio.sleep(0.1)
         work = store.prune() if other == "prune" else store.committed("batch_unknown", 10.0)

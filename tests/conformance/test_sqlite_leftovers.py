@@ -12,7 +12,7 @@ from interlock.kernel.record import NOTHING
 from interlock.kernel.refusal import StoreUnavailable
 from interlock.kernel.storage import Loaded, Transaction
 from interlock.kernel.world import Changes
-from interlock.store import writer_lock
+from interlock.store.sqlite import write_lock
 from tests.conformance.places import SqlitePlace, open_files_at, serving
 from tests.kernel.counters import TENANT, Look, Raise
 
@@ -47,7 +47,7 @@ async def test_a_file_on_which_nothing_can_begin_is_an_outage(
         raise apsw.IOError("the disk did not answer")
 
     async with serving(sqlite_place.store(), SHORT) as server:
-        monkeypatch.setattr(writer_lock, "try_to_begin", try_to_begin)
+        monkeypatch.setattr(write_lock, "try_to_begin", try_to_begin)
         with pytest.raises(StoreUnavailable):
             await server.kernel.run(Raise(name="a"))
 
@@ -57,8 +57,6 @@ async def test_a_store_that_is_closed_leaves_nothing_open(sqlite_place: SqlitePl
     async with serving(store) as server:
         await server.kernel.run(Raise(name="a"))
         await store.query("identity.list_principals", {"tenant": TENANT, "after": "", "limit": 5})
-        assert store._lock is not None
-        store._lock._turns.seen()
         assert len(open_files_at(sqlite_place.path)) > 3
     assert open_files_at(sqlite_place.path) == []
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("sqlite-")]

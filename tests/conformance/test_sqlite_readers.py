@@ -75,7 +75,7 @@ async def test_reads_go_on_beside_a_commit_that_takes_long_and_do_not_see_it_ear
     store = sqlite_place.store()
     async with serving(store) as server, asyncio.timeout(HANG_SECONDS):
         await server.kernel.run(Raise(name="a"))
-        store._aside._thread.submit(go_on.wait)
+        store._commits.submit(go_on.wait)
         raising = asyncio.create_task(server.kernel.run(Raise(name="a")))
         try:
             while not (store._writer is not None and store._writer.in_transaction):

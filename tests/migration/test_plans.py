@@ -14,7 +14,7 @@ import pytest
 
 from interlock.store.migrations import migrations
 from interlock.store.named_sql import all_names, named_sql
-from interlock.store.sqlite_driver import connect
+from interlock.store.sqlite.driver import connect
 
 FEW, MANY = 500, 4000
 STEPS_A_TICK = 10

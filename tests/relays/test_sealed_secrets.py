@@ -140,7 +140,7 @@ def test_after_a_rotation_a_lost_secret_no_longer_matters() -> None:
 
 async def kept_answers(rig: Rig) -> list[str]:
     """The bodies of every answer that is kept for repeats."""
-    from interlock.store.sqlite_driver import connect
+    from interlock.store.sqlite.driver import connect
 
     database = connect(rig.service.settings.store.removeprefix("sqlite:///"))
     try:

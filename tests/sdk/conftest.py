@@ -11,7 +11,6 @@ from interlock import Interlock
 from tests.harness.server import InterlockServer
 from tests.sdk.gate_place import PLACES, Place, opened
 from tests.sdk.house import House
-from tests.sdk.watching import ALLOW, Watched
 
 
 @pytest.fixture(autouse=True)
@@ -35,21 +34,14 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 
 @pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
-    return Watched(monkeypatch)
-
-
-@pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "interlock.db"
 
 
 @pytest.fixture
-def il(path: Path, watched: Watched) -> Iterator[Interlock]:
+def il(path: Path) -> Iterator[Interlock]:
     with Interlock(store=f"sqlite:///{path}") as il:
-        il.policy_put(ALLOW)
-        watched.alone.clear()
-        watched.on_the_loop.clear()
+        il.policy_put({"version": "v1", "default": "allow", "rules": []})
         yield il
 
 

@@ -18,10 +18,10 @@ il.policy_put("version: v1\\ndefault: allow\\n")
 """
 
 
-def said(folder: Path, program: str) -> str:
+def said(folder: Path, program: str, first: str = "") -> str:
     """What a program printed that ended well, and in time."""
     done = subprocess.run(
-        [sys.executable, "-c", BEGINNING + program],
+        [sys.executable, "-c", first + BEGINNING + program],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -99,6 +99,13 @@ print(executor.submit(il.submit, "a.b", {}).result().state)
     assert said(tmp_path, program) == "PENDING\n"
 
 
+def test_a_call_as_the_program_ends_is_answered(tmp_path: Path) -> None:
+    program = """
+atexit.register(lambda: print(il.submit("a.b", {}).state))
+"""
+    assert said(tmp_path, program) == "PENDING\n"
+
+
 def test_who_calls_after_the_end_is_told_so(tmp_path: Path) -> None:
     program = """
 def late():
@@ -106,7 +113,26 @@ def late():
         il.submit("a.b", {})
     except Unavailable as why:
         print(why)
-
-atexit.register(late)
 """
-    assert "the program is ending" in said(tmp_path, program)
+    # Of these the last that was registered is called first.
+    first = "import atexit\natexit.register(lambda: late())\n"
+    assert "the program is ending" in said(tmp_path, program, first)
+
+
+def test_a_thread_that_makes_its_first_call_after_the_main_one_is_through_is_served(tmp_path: Path) -> None:
+    program = """
+il.close()
+
+def work():
+    while threading.main_thread().is_alive():
+        time.sleep(0.01)
+    print(il.submit("a.b", {}).state, len(il.jobs().items))
+    asyncio.run(work_in_a_loop())
+
+async def work_in_a_loop():
+    async with AsyncInterlock() as ail:
+        print((await ail.submit("a.b", {})).state)
+
+threading.Thread(target=work).start()
+"""
+    assert said(tmp_path, program) == "PENDING 1\nPENDING\n"

@@ -119,13 +119,6 @@ class App(Generic[C, S]):
         self._record(request, response, trace)
         return response
 
-    def is_loopless(self, request: Request) -> bool:
-        """Whether `respond` needs no event loop to answer this."""
-        try:
-            return self._router.find(request.method, request.path)[0].loopless
-        except ProblemError:
-            return False
-
     def report(self, error: BaseException, request: Request) -> None:
         """Log what broke after the answer had begun, when it is too late for another answer."""
         self._log.fault(error, request=request, request_id=_request_id(request), route=UNROUTED)

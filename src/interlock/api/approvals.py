@@ -246,14 +246,12 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         parameters=JOB_ID, summary="Say yes to exactly this request",
         body=ApproveBody, answers={200: DecidedView}, answer=approve,
         problems=APPROVAL_PROBLEMS,
-        loopless=True,
     ),
     Operation(
         id="reject_job", method="POST", path="/api/v1/approvals/{job_id}/reject", tag=_TAG,
         parameters=JOB_ID, summary="Say no, with a reason",
         body=RejectBody, answers={200: DecidedView}, answer=reject,
         problems=(*_DECISIONS, "hash_mismatch"),
-        loopless=True,
     ),
     Operation(
         id="refresh_approval", method="POST", path="/api/v1/approvals/{job_id}/refresh", tag=_TAG,

@@ -164,25 +164,21 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         answers={201: EffectView, 200: EffectView}, answer=begin,
         problems=("action_id_reused", "effect_in_progress", "effect_ambiguous", "superseded", "fence_stale",
                   "not_actionable", "forbidden", "not_claimed"),
-        loopless=True,
     ),
     Operation(
         id="commit_effect", method="POST", path=f"{_PATH}/commit", tag=_TAG, roles=_ACTORS, parameters=_ID,
         summary="It happened, with this result", body=CommitBody, answers={200: EffectView}, answer=commit,
         problems=("fence_stale",),
-        loopless=True,
     ),
     Operation(
         id="fail_effect", method="POST", path=f"{_PATH}/fail", tag=_TAG, roles=_ACTORS, parameters=_ID,
         summary="It did not happen, or nobody can tell", body=FailBody, answers={200: EffectView}, answer=fail,
         problems=("fence_stale", "not_actionable", "too_large"),
-        loopless=True,
     ),
     Operation(
         id="resolve_effect", method="POST", path=f"{_PATH}/resolve", tag=_TAG, parameters=_ID,
         roles=("review", "operate", "admin"), summary="Say what became of an effect whose outcome is unknown",
         body=ResolveBody, answers={200: EffectView}, answer=resolve,
         problems=("not_actionable", "people_only", "forbidden", "too_large"),
-        loopless=True,
     ),
 )  # fmt: skip

@@ -252,7 +252,6 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         answers={201: GrantView}, answer=issue,
         problems=("people_only", "forbidden", "conflict", "bad_signature"),
         example={"task": "deploy", "pins": {"repo": "billing", "amount_cents": {"max": 500}}, "uses": 1},
-        loopless=True,
     ),
     Operation(
         id="list_grants", method="GET", path="/api/v1/grants", tag=_TAG, roles=READERS, query=GrantsQuery,
@@ -264,7 +263,6 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         description="One decision: n claimants on k uses give exactly min(n, k) winners. A claim that does not "
         "fit consumes nothing, says which check failed, and is audited.",
         example={"task": "deploy", "args": {"repo": "billing"}, "execution_id": "run-7"},
-        loopless=True,
     ),
     Operation(
         id="grants_ledger", method="GET", path="/api/v1/grants/ledger", tag=_TAG, query=PageQuery,
@@ -285,6 +283,5 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         roles=("review", "operate", "admin"), parameters=_GRANT_ID, body=RevokeBody,
         summary="End what is left of a grant", answers={200: GrantView}, answer=revoke,
         problems=("not_actionable",),
-        loopless=True,
     ),
 )  # fmt: skip

@@ -312,7 +312,6 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         body=SubmitBody, answers={201: JobView, 202: JobView}, answer=submit,
         problems=("policy_denied", "policy_throttled", "policy_unavailable"),
         example={"topic": "finance.payment.execute", "env": "production", "payload": {"amount_cents": 25000}},
-        loopless=True,
     ),
     Operation(
         id="list_jobs", method="GET", path="/api/v1/jobs", tag=_TAG, roles=READERS,
@@ -326,7 +325,6 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         id="cancel_job", method="POST", path="/api/v1/jobs/{job_id}/cancel", tag=_TAG, parameters=JOB_ID,
         summary="Withdraw a job that has not finished", roles=("submit", "operate", "admin"),
         body=CancelBody, answers={200: JobView}, answer=cancel, problems=("not_actionable",),
-        loopless=True,
     ),
     Operation(
         id="job_history", method="GET", path="/api/v1/jobs/{job_id}/history", tag=_TAG, roles=READERS,

@@ -185,7 +185,6 @@ def _verb(verb: str, summary: str, body: type[Body], answer: Any) -> Operation[K
     return Operation(
         id=f"{verb}_lease", method="POST", path=f"/api/v1/leases/{{lease_id}}/{verb}", tag=_TAG, roles=_OWNERS,
         parameters=_ID, summary=summary, body=body, answers={200: LeaseView}, answer=answer, problems=_STALE,
-        loopless=True,
     )  # fmt: skip
 
 
@@ -233,6 +232,5 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         description="A repeat under its `Idempotency-Key` is told what was current then: to know it now, send none.",
         body=CheckBody,
         answers={200: CheckedView}, answer=check,
-        loopless=True,
     ),
 )  # fmt: skip

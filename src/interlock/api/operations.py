@@ -157,7 +157,6 @@ class Operation(msgspec.Struct, Generic[C, S, Q, B], frozen=True, kw_only=True):
     unheard: Callable[[Exception, Request, Mapping[str, str], S], None] | None = None
     parameters: Mapping[str, str] = _NOTHING  # what each path parameter is, for the description
     example: JsonValue = None  # a body that could be sent
-    loopless: bool = False  # whether its answer awaits nothing but the kernel and single records of the store
 
     def __post_init__(self) -> None:
         """Refuse a declaration that could not be served or described."""

@@ -260,7 +260,6 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         id="touch_targets", method="POST", path="/api/v1/targets/touches", tag=_TAG, roles=_TOUCHERS,
         summary="Report several changes at once, as a commit or a webhook does", body=TouchesBody,
         answers={200: TouchedManyView}, answer=touch_many,
-        loopless=True,
     ),
     Operation(
         id="get_target", method="GET", path="/api/v1/targets/{key}", tag=_TAG, roles=READERS, parameters=_KEY,
@@ -271,6 +270,5 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         id="touch_target", method="POST", path="/api/v1/targets/{key}/touch", tag=_TAG, roles=_TOUCHERS,
         parameters=_KEY, summary="Report that you changed a target", body=TouchBody,
         answers={200: TouchedView}, answer=touch,
-        loopless=True,
     ),
 )  # fmt: skip

@@ -203,31 +203,26 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         id="renew_job", method="POST", path="/api/v1/jobs/{job_id}/renew", tag=_TAG, roles=_HOLDERS,
         parameters=JOB_ID, summary="Keep a job for another lease's length; leave a checkpoint",
         body=RenewBody, answers={200: RenewedView}, answer=renew, problems=("fence_stale", "too_large"),
-        loopless=True,
     ),
     Operation(
         id="complete_job", method="POST", path="/api/v1/jobs/{job_id}/complete", tag=_TAG, roles=_HOLDERS,
         parameters=JOB_ID, summary="Say that a job is done",
         body=CompleteBody, answers={200: JobView}, answer=complete, problems=("fence_stale", "too_large"),
-        loopless=True,
     ),
     Operation(
         id="fail_job", method="POST", path="/api/v1/jobs/{job_id}/fail", tag=_TAG, roles=_HOLDERS,
         parameters=JOB_ID, summary="Say that a job did not succeed, and whether to try again",
         body=FailBody, answers={200: JobView}, answer=fail, problems=("fence_stale", "too_large"),
-        loopless=True,
     ),
     Operation(
         id="release_job", method="POST", path="/api/v1/jobs/{job_id}/release", tag=_TAG, roles=_HOLDERS,
         parameters=JOB_ID, summary="Give a job back without counting an attempt",
         body=ReleaseBody, answers={200: JobView}, answer=release, problems=("fence_stale", "too_large"),
-        loopless=True,
     ),
     Operation(
         id="retry_job", method="POST", path="/api/v1/jobs/{job_id}/retry", tag=_TAG, parameters=JOB_ID,
         roles=("submit", "operate", "admin"), summary="Put a dead letter back; of several callers one wins",
         body=RetryBody, answers={200: JobView}, answer=retry, problems=("not_actionable",),
-        loopless=True,
     ),
     Operation(
         id="reconcile_job", method="POST", path="/api/v1/jobs/{job_id}/reconcile", tag=_TAG, parameters=JOB_ID,
@@ -236,6 +231,5 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         "`result`. Not committed: it may be claimed again. Anybody else resolves the call's effect.",
         body=ReconcileBody, answers={200: JobView}, answer=reconcile,
         problems=("not_actionable", "effect_in_progress", "too_large"),
-        loopless=True,
     ),
 )  # fmt: skip

@@ -38,17 +38,17 @@ def run_allowed(args: Namespace, prepared: Prepared) -> int:
 def _attempted(args: Namespace, prepared: Prepared) -> tuple[Ended | None, str | None]:
     """How the command ended, if it ran; and the id of its job, if it was submitted."""
     from interlock.execution.allowed import run_here, submit_here
-    from interlock.runtime.direct import DirectStore
+    from interlock.runtime.local_kernel import LocalKernel
 
-    store = DirectStore(
+    kernel = LocalKernel(
         given(args, "store"), acquire_seconds=acquire_seconds(args.patience), makes_store=makes_store(args)
     )
     try:
-        job = submit_here(store, prepared.command)
+        job = submit_here(kernel, prepared.command)
         if job is None:
             return None, None
         try:
-            return run_here(store, job, prepared.command), job.id
+            return run_here(kernel, job, prepared.command), job.id
         except NotStarted as error:
             raise Failed(
                 f"{error}; {job.id} was used up without running. Ask again once it can start"
@@ -56,4 +56,4 @@ def _attempted(args: Namespace, prepared: Prepared) -> tuple[Ended | None, str |
         except MaybeBegun as lost:
             raise begun_or_not(job.id, lost) from lost
     finally:
-        store.close()
+        kernel.close()

@@ -88,18 +88,18 @@ def _needed(args: Namespace, prepared: Prepared, execution_id: str) -> Needed:
 def opened_gate(args: Namespace) -> Generator[Gate]:
     """The store itself if it is embedded and nobody else's key is shown; else a client."""
     if embedded_folder(args) is not None:
-        from interlock.execution.direct import DirectGate
-        from interlock.runtime.direct import DirectStore
+        from interlock.execution.local_gate import LocalGate
+        from interlock.runtime.local_kernel import LocalKernel
 
-        store = DirectStore(
+        kernel = LocalKernel(
             given(args, "store"),
             acquire_seconds=acquire_seconds(args.patience),
             makes_store=makes_store(args),
         )
         try:
-            yield DirectGate(store)
+            yield LocalGate(kernel)
         finally:
-            store.close()
+            kernel.close()
         return
     from interlock.cli.connection import connected
     from interlock.execution.remote import ClientGate

@@ -115,10 +115,7 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Effect(Record, frozen=True, kw_only=True):
-    """One action by its id. `fence` counts its attempts and only grows; `uid` orders effects by their first.
-
-    `attempt` is what whoever made the last one knows it by, if it told.
-    """
+    """One action by its id. `fence` counts its attempts and only grows; `uid` orders effects by their first."""
 
     uid: str
     request_hash: str
@@ -140,7 +137,6 @@ class Effect(Record, frozen=True, kw_only=True):
     lease: LeaseRef | None = None
     target: EffectTarget | None = None
     grant: GrantRef | None = None
-    attempt: str | None = None
     resolved: Resolved | None = None
 
     def state_at(self, now: datetime) -> EffectState:

@@ -10,7 +10,7 @@ that name none, before every action of an agent.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -35,7 +35,7 @@ from interlock.grants.claiming import ClaimGrant
 from interlock.identity.model import Caller, Role
 from interlock.identity.rules import caller_reads, require
 from interlock.kernel.command import Command
-from interlock.kernel.record import NOTHING, Find, Reads
+from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 
@@ -57,8 +57,7 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
     """Take the right to carry an action out, once, or learn what became of it.
 
     The shell has checked the permit's signature; here it is held against the job as it stands now. A `grant` is
-    claimed here too, so that no use is consumed for an effect that does not begin. An `attempt` that only its maker
-    knows is answered again if it was begun before: its maker never learned of it.
+    claimed here too, so that no use is consumed for an effect that does not begin.
     """
 
     caller: Caller
@@ -70,7 +69,6 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
     lease: LeaseRef | None = None
     target: EffectTarget | None = None
     grant: ClaimGrant | None = None
-    attempt: str | None = None
 
     def reads(self) -> Reads:
         own = Reads(own=(EFFECTS.key(self.caller.tenant, self.action_id),))
@@ -87,8 +85,6 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
         if (job_id := job_of_call(self.action_id)) is not None:
             raise EffectOfCall(self.action_id, "begin", job_id)
         before = world.get(EFFECTS, self.caller.tenant, self.action_id)
-        if before is not None and self._has_begun(before):
-            return Begun(effect=before, replayed=False)
         if before is not None:
             self._check_past(world, before)
             if before.state is EffectState.COMMITTED:
@@ -106,28 +102,6 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
         from interlock.effects.checking import record_refused_begin
 
         record_refused_begin(world, self.caller, self.action_id, self.lease, refusal)
-
-    def is_askable(self, find: Find) -> bool:
-        """What a task needs: a grant, unsigned, and nothing else."""
-        is_known = self.attempt is not None and self._names_nothing
-        return is_known and self.grant is not None and self.grant.is_askable(find)
-
-    def is_findable(self, result: Begun) -> bool:
-        return self._has_begun(result.effect)
-
-    def found(self, find: Find) -> Begun | None:
-        """This attempt, as it was begun."""
-        effect = cast("Effect | None", find(EFFECTS.key(self.caller.tenant, self.action_id)))
-        if effect is None or not self._has_begun(effect):
-            return None
-        return Begun(effect=effect, replayed=False)
-
-    def _has_begun(self, effect: Effect) -> bool:
-        """Whether it is this very attempt, under way."""
-        is_mine = self.attempt is not None and effect.attempt == self.attempt
-        return (
-            is_mine and effect.request_hash == self.request_hash and effect.state is EffectState.IN_PROGRESS
-        )
 
     @property
     def _names_nothing(self) -> bool:
@@ -201,5 +175,4 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
             lease=self.lease,
             target=target,
             grant=grant or (before.grant if before else None),
-            attempt=self.attempt,
         )

@@ -12,8 +12,8 @@ from collections.abc import Generator
 import msgspec
 
 from interlock.codec.canonical import canonical
-from interlock.execution.direct import DirectGate
 from interlock.execution.effective import Effective, topic_of
+from interlock.execution.local_gate import LocalGate
 from interlock.execution.once import Ended, begin, run_begun
 from interlock.execution.running import NotStarted
 from interlock.execution.signals import Signals, Stopped, hearing
@@ -23,7 +23,7 @@ from interlock.jobs.leasing import Backoff, RenewJob
 from interlock.jobs.model import Action, Job, JobState
 from interlock.jobs.rules import SubmitJob
 from interlock.kernel.refusal import Fault, Refusal
-from interlock.runtime.direct import DirectStore
+from interlock.runtime.local_kernel import LocalKernel
 
 _LEASE_SECONDS = 30
 _RENEW_SECONDS = 8.0
@@ -32,59 +32,59 @@ _PAYLOAD_BYTES_MAX = 500_000
 _TOPIC_MAX = 255
 
 
-def submit_here(store: DirectStore, command: Effective) -> Job | None:
+def submit_here(kernel: LocalKernel, command: Effective) -> Job | None:
     """Put a command before the policy. None if nothing was submitted, so that it can be asked elsewhere."""
     payload, topic = canonical(command.document()), topic_of(command.task, command.program)
     if len(payload) > _PAYLOAD_BYTES_MAX or len(topic) > _TOPIC_MAX:
         return None
     action = Action(topic=topic, payload=msgspec.Raw(payload))
     try:
-        return store.run(SubmitJob(caller=store.caller, action=action))
+        return kernel.run(SubmitJob(caller=kernel.caller, action=action))
     except Refusal:
         return None
 
 
-def run_here(store: DirectStore, job: Job, command: Effective) -> Ended | None:
+def run_here(kernel: LocalKernel, job: Job, command: Effective) -> Ended | None:
     """Run a job that nobody has to decide. None if it is not for us to take. Raises `NotStarted`."""
     if job.state is not JobState.PENDING:
         return None
-    take = ClaimJob(caller=store.caller, job_id=job.id, lease_seconds=_LEASE_SECONDS, backoff=Backoff())
+    take = ClaimJob(caller=kernel.caller, job_id=job.id, lease_seconds=_LEASE_SECONDS, backoff=Backoff())
     try:
-        held = store.run(take).job
+        held = kernel.run(take).job
     except Refusal:
         return None
-    gate = DirectGate(store)
+    gate = LocalGate(kernel)
     with hearing() as signals:
-        with _holding(store, held):
+        with _holding(kernel, held):
             with signals.stopping():
                 begun = begin(gate, command, held.id, job_id=held.id)
             try:
                 ended = run_begun(gate, command, held.id, begun, signals)
             except NotStarted as error:
-                _fail(store, held, {"error": str(error)})
+                _fail(kernel, held, {"error": str(error)})
                 raise
-        return ended if ended.unrecorded else _finish(store, held, ended, signals)
+        return ended if ended.unrecorded else _finish(kernel, held, ended, signals)
 
 
-def _finish(store: DirectStore, held: Job, ended: Ended, signals: Signals) -> Ended:
+def _finish(kernel: LocalKernel, held: Job, ended: Ended, signals: Signals) -> Ended:
     """Say on the job how the command ended. The effect says it too, and that one decides."""
     try:
         with signals.stopping():
             if ended.exit_code == 0:
-                store.run(
-                    CompleteJob(caller=store.caller, job_id=held.id, fence=held.fence, result=ended.result)
+                kernel.run(
+                    CompleteJob(caller=kernel.caller, job_id=held.id, fence=held.fence, result=ended.result)
                 )
             else:
-                _fail(store, held, ended.result)
+                _fail(kernel, held, ended.result)
     except (Refusal, Fault, Stopped) as trouble:
         return msgspec.structs.replace(ended, unfinished=str(trouble))
     return ended
 
 
-def _fail(store: DirectStore, held: Job, error: object) -> None:
-    store.run(
+def _fail(kernel: LocalKernel, held: Job, error: object) -> None:
+    kernel.run(
         FailJob(
-            caller=store.caller,
+            caller=kernel.caller,
             job_id=held.id,
             fence=held.fence,
             backoff=Backoff(),
@@ -95,15 +95,15 @@ def _fail(store: DirectStore, held: Job, error: object) -> None:
 
 
 @contextlib.contextmanager
-def _holding(store: DirectStore, held: Job) -> Generator[None]:
+def _holding(kernel: LocalKernel, held: Job) -> Generator[None]:
     """Renew the job's lease while the command runs. Losing it changes nothing for the command: its effect is begun."""
     ended = threading.Event()
-    renewal = RenewJob(caller=store.caller, job_id=held.id, fence=held.fence, backoff=Backoff())
+    renewal = RenewJob(caller=kernel.caller, job_id=held.id, fence=held.fence, backoff=Backoff())
 
     def renew() -> None:
         while not ended.wait(_RENEW_SECONDS):
             with contextlib.suppress(Refusal, Fault):
-                store.run(renewal)
+                kernel.run(renewal)
 
     renewing = threading.Thread(target=renew, name="renewing", daemon=True)
     renewing.start()

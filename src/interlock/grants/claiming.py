@@ -7,7 +7,7 @@ never falls back to another.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import msgspec
 
@@ -20,14 +20,12 @@ from interlock.grants.consuming import (
     use_id,
 )
 from interlock.grants.explaining import latest_reads, why_none_is_open
-from interlock.grants.fitting import needs_signature
 from interlock.grants.model import (
     GRANT_TERMS,
     GRANT_USES,
     GRANTS,
     TERMS_ID,
     Grant,
-    GrantTerms,
     GrantUse,
 )
 from interlock.grants.picks import START, OpenGrants
@@ -35,7 +33,7 @@ from interlock.grants.recording import record_refused
 from interlock.identity.model import PRINCIPALS, Caller, Role
 from interlock.identity.rules import caller_reads, require
 from interlock.kernel.command import Command
-from interlock.kernel.record import PICKED_MAX, Find, Reads, micros
+from interlock.kernel.record import PICKED_MAX, Reads, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 
@@ -134,25 +132,6 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         if self.looks_left > 0:
             raise LookFurther(self._after(last, misfits))
         return self._refuse(world, [*misfits[:_REASONS_MAX], _NOT_ALL])
-
-    def is_askable(self, find: Find) -> bool:
-        """Unless a signature is needed: whoever can write to the store can write an unsigned grant.
-
-        A repeat neither: it would find its use, and so an answer, whether or not the caller may still have one.
-        """
-        terms = cast("GrantTerms | None", find(GRANT_TERMS.key(self.caller.tenant, TERMS_ID)))
-        is_signed = self.signed_only or needs_signature(terms, self.task)
-        return not is_signed and find(GRANT_USES.key(self.caller.tenant, self._use_id())) is None
-
-    def is_findable(self, result: GrantUse | NotClaimed) -> bool:
-        return isinstance(result, GrantUse)
-
-    def found(self, find: Find) -> GrantUse | None:
-        """The use that this execution has, if it is for this."""
-        known = cast("GrantUse | None", find(GRANT_USES.key(self.caller.tenant, self._use_id())))
-        if known is None or self._other_than(known, msgspec.json.decode(self.args)):
-            return None
-        return known if self.action_id == known.action_id else None
 
     def _last_considered(self, world: World, candidates: tuple[Grant, ...]) -> Grant | None:
         """After which grant there may be more; None if there is none, or if one was named."""

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from interlock.kernel.computation import Compute, compute_here
 from interlock.kernel.ids import Ids
 from interlock.kernel.pending import Pending
-from interlock.kernel.record import NOTHING, Find, Reads, merge_reads, micros
+from interlock.kernel.record import NOTHING, Reads, merge_reads, micros
 from interlock.kernel.refusal import CommandFailed, Refusal
-from interlock.kernel.storage import Loaded, Transaction
+from interlock.kernel.storage import Loaded
 from interlock.kernel.world import Changes, Deferred, NewId, World
-
-if TYPE_CHECKING:
-    from interlock.kernel.requests import Requests
 
 
 class Batch:
@@ -23,9 +19,7 @@ class Batch:
 
     A batch can be decided several times (a store may have to load it again); each `more` starts over.
     `early` were not decided because the ones ahead of them changed what they need; `blocked` because
-    somebody else holds a record that they own. `requests` are what it may ask of other processes, and they of it:
-    theirs are guests, decided after its own, and nobody here waits for their outcomes. `found` is what others have
-    decided of it, whatever becomes of the rest.
+    somebody else holds a record that they own.
     """
 
     def __init__(
@@ -33,20 +27,16 @@ class Batch:
         batch_id: str,
         members: Sequence[Pending],
         new_id: NewId,
-        requests: Requests | None = None,
         compute: Compute = compute_here,
     ) -> None:
         self.id = batch_id
         self.members = members
         self.outcomes: dict[Pending, Any] = {}
-        self.found: dict[Pending, Any] = {}
         self.early: list[Pending] = []
         self.blocked: list[Pending] = []
         self.wakes: frozenset[str] = frozenset()
         self.wrote = False
-        self._requests = requests
         self._compute = compute
-        self._guests: list[Pending] = []
         self._new_id = new_id
         self._world: World | None = None
         self._more: dict[Pending, Reads] = {}
@@ -64,7 +54,7 @@ class Batch:
         return [*self.early, *self.blocked]
 
     def reads(self) -> Reads:
-        return merge_reads([member.reads for member in self._everybody])
+        return merge_reads([member.reads for member in self.members])
 
     def more(self, loaded: Loaded) -> Reads:
         """Start over with the first load, and ask every command that need not wait for its second reads."""
@@ -72,8 +62,8 @@ class Batch:
         self._more, self._refused_early, self._busy = {}, {}, frozenset()
         ids = _ids_of(self._new_id, loaded)
         self._world = world = World(loaded.now, ids, loaded.state, self._compute)
-        self._admit(world, loaded, (key for member in self._everybody for key in member.reads.own))
-        for member in self._everybody:
+        self._admit(world, loaded, (key for member in self.members for key in member.reads.own))
+        for member in self.members:
             if member.asks_more and not self._waits(member):
                 self._ask(member, world)
         return self._unread(world, alone=loaded.alone)
@@ -85,70 +75,16 @@ class Batch:
             raise RuntimeError("a store decides a batch after asking it for more reads, not before")
         if loaded is not None:
             self._admit(world, loaded, (key for reads in self._more.values() for key in reads.own))
-        for member in self._everybody:
+        for member in self.members:
             if member in self.outcomes:
                 continue
             if self._waits(member):
                 self.blocked.append(member)
             else:
                 self._decide_one(member, world)
-        if self._guests:
-            self._forget(self._guests)
         changes = world.changes()
         self.wakes, self.wrote = changes.wakes, bool(changes)
         return changes
-
-    def transaction(self, acquire_seconds: float) -> Transaction:
-        """The batch as a store sees it."""
-        return Transaction(self.id, self.reads(), self.more, self.decide, acquire_seconds, self)
-
-    # Other processes.
-
-    def request(self, find: Find) -> bytes | None:
-        """What another process may decide in this one's place: all of the batch, or nothing."""
-        if self._requests is None:
-            return None
-        try:
-            return self._requests.encode([member.command for member in self.members], find)
-        except Refusal:
-            return None
-
-    def is_answered(self, find: Find) -> bool:
-        """Whether somebody else has decided all of it; the outcomes are what is found in the store."""
-        for member in self.members:
-            with contextlib.suppress(Refusal):
-                if (outcome := member.command.found(find)) is not None:
-                    self.found[member] = outcome
-        if len(self.found) < len(self.members):
-            return False
-        self.outcomes, self.early, self.blocked, self.wakes = dict(self.found), [], [], frozenset()
-        return True
-
-    def take_along(self, requests: Sequence[bytes]) -> Reads:
-        """Decide what other processes ask for after its own; what all of them read. Without any, it is alone again."""
-        self._guests = [guest for request in requests for guest in self._invited(request)]
-        return self.reads()
-
-    @property
-    def _everybody(self) -> Sequence[Pending]:
-        return [*self.members, *self._guests] if self._guests else self.members
-
-    def _invited(self, request: bytes) -> list[Pending]:
-        if self._requests is None:
-            return []
-        from interlock.kernel.requests import OnBehalf  # Here: most processes never meet another one.
-
-        try:
-            commands = [OnBehalf(command=command) for command in self._requests.decode(request)]
-            return [Pending(each, cast("Any", None), now=0.0, budget=0.0, weight=0) for each in commands]
-        except Exception:  # noqa: BLE001 - what somebody left there must not fail those who wait here
-            return []
-
-    def _forget(self, guests: Sequence[Pending]) -> None:
-        for guest in guests:
-            self.outcomes.pop(guest, None)
-        self.early = [member for member in self.early if member not in guests]
-        self.blocked = [member for member in self.blocked if member not in guests]
 
     # One command after another.
 
@@ -178,7 +114,7 @@ class Batch:
         if wanted.picks:
             # A pick asked for in both rounds is loaded again for everyone who wants it.
             asked = {pick.unlimited() for pick in wanted.picks}
-            again = (pick for member in self._everybody for pick in member.reads.picks)
+            again = (pick for member in self.members for pick in member.reads.picks)
             shared = Reads(picks=tuple(pick for pick in again if pick.unlimited() in asked))
             wanted = merge_reads((wanted, shared))
         own = [key for key in wanted.own if not world.owns(key) and key not in self._busy]

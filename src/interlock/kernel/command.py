@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
-from interlock.kernel.record import NOTHING, Find, Reads
+from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 
@@ -30,15 +30,3 @@ class Command(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
 
     def refused(self, world: World, refusal: Refusal) -> None:
         """Stage what a refusal leaves behind (an audit entry, a conflict). Nothing else of it stays."""
-
-    def is_askable(self, find: Find) -> bool:
-        """Whether another process may decide this: whoever could forge the answer could have its way without."""
-        return False
-
-    def is_findable(self, result: Any) -> bool:
-        """Whether the asker will find this result of `decide` in the store."""
-        return False
-
-    def found(self, find: Find) -> T_co | None:
-        """The result of this very command, as it is found in the store; None if nobody has decided it."""
-        return None

@@ -33,7 +33,6 @@ from interlock.kernel.lane import Lane, LaneParts
 from interlock.kernel.observe import BatchObserver, Unobserved
 from interlock.kernel.pending import Pending, Waiting
 from interlock.kernel.refusal import CommandFailed, Overloaded, Refusal, StoreUnavailable
-from interlock.kernel.requests import Requests
 from interlock.kernel.storage import BatchStore
 from interlock.kernel.store_time import StoreTime
 from interlock.kernel.trouble import Trouble
@@ -70,7 +69,6 @@ class Kernel:
         limits: KernelLimits | None = None,
         observer: BatchObserver | None = None,
         store_time: StoreTime | None = None,
-        requests: Requests | None = None,
         computing: Computing | None = None,
     ) -> None:
         self.store = store
@@ -93,7 +91,6 @@ class Kernel:
             observer=self._observer,
             store_time=store_time or StoreTime(),
             new_id=new_id,
-            requests=requests,
             compute=computing.compute if computing else compute_here,
             batch_max=self.limits.batch_max,
             settle_seconds=self.limits.settle_seconds,

@@ -17,7 +17,6 @@ from interlock.kernel.observe import BatchObserver
 from interlock.kernel.pending import Pending, Waiting
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import CommandFailed, Fault, OutcomeUnknown
-from interlock.kernel.requests import Requests
 from interlock.kernel.storage import (
     BatchStore,
     CommitUnconfirmed,
@@ -59,7 +58,6 @@ class LaneParts(msgspec.Struct, frozen=True, kw_only=True):
     observer: BatchObserver
     store_time: StoreTime
     new_id: NewId
-    requests: Requests | None
     compute: Compute
     batch_max: int
     settle_seconds: float
@@ -118,23 +116,23 @@ class Lane:
             reruns = 0
         while True:
             parts = self._shared
-            batch = Batch(parts.new_id("batch"), members, parts.new_id, parts.requests, parts.compute)
+            batch = Batch(parts.new_id("batch"), members, parts.new_id, parts.compute)
             try:
                 await self._transact(batch)
             except WriteConflict as conflict:
                 self._shared.observer.reran("write_conflict")
-                members = _unanswered(batch)
+                members = batch.members
                 if reruns == 0:
                     return await self._part(members, conflict)
                 reruns -= 1
             except LockTimeout:
-                return await self._wait_for_lock(_unanswered(batch))
+                return await self._wait_for_lock(batch.members)
             except StoreDown as down:
-                return await self._outlast(_unanswered(batch), down)
+                return await self._outlast(batch.members, down)
             except OutcomeUnknown as unknown:
                 return self._leave_unknown(batch, unknown)
             except Exception as error:  # noqa: BLE001 - whatever it was, it concerns this batch as it is
-                return await self._part(_unanswered(batch), error)
+                return await self._part(batch.members, error)
             else:
                 return self._deliver(batch)
 
@@ -151,7 +149,7 @@ class Lane:
 
         try:
             await self._shared.store.transact(
-                Transaction(batch.id, batch.reads(), more, batch.decide, acquire, batch)
+                Transaction(batch.id, batch.reads(), more, batch.decide, acquire)
             )
         except CommitUnknown as lost:
             await self._settle(batch, lost, began)
@@ -244,15 +242,6 @@ class Lane:
         else:
             self._shared.observer.reran("poison")
             members[0].answer(_poisonous(members[0], error))
-
-
-def _unanswered(batch: Batch) -> Sequence[Pending]:
-    """Who still has no answer. What others have decided is decided, whatever the rest comes to."""
-    if not batch.found:
-        return batch.members
-    for member, outcome in batch.found.items():
-        member.answer(outcome)
-    return [member for member in batch.members if member not in batch.found]
 
 
 def _mark_blocked(members: Sequence[Pending]) -> None:

@@ -159,9 +159,6 @@ class Key(NamedTuple):
         return (self.kind.name, self.tenant, self.id)
 
 
-Find = Callable[[Key], Record | None]
-
-
 class Pick(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     """A bounded choice of records by a named query, such as "the next ten runnable jobs on these topics".
 

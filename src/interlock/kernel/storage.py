@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from interlock.kernel.record import Find, Key, Pick, Reads, Record
+from interlock.kernel.record import Key, Pick, Reads, Record
 from interlock.kernel.store_state import FRESH, StoreState
 from interlock.kernel.world import Changes
 
@@ -34,29 +34,12 @@ class Loaded(msgspec.Struct, frozen=True):
     state: StoreState = FRESH
 
 
-class Company(Protocol):
-    """A batch beside those of other processes, in a store whose processes can decide for each other."""
-
-    def request(self, find: Find) -> bytes | None:
-        """What another process may decide in this one's place; None if it cannot."""
-        ...
-
-    def is_answered(self, find: Find) -> bool:
-        """Whether somebody has, going by what is committed. The batch is decided then, and must not be committed."""
-        ...
-
-    def take_along(self, requests: Sequence[bytes]) -> Reads:
-        """Decide these too, from the next `more` on; what all of them read. Without any, the batch is alone again."""
-        ...
-
-
 class Transaction(msgspec.Struct, frozen=True):
     """One batch as the store sees it: first reads, perhaps more reads, then what to write.
 
     A store calls `more` with the first load, loads what that asks for, and calls `decide` with the
     second load, or with None if nothing was asked for. It may start over from `more`. `acquire_seconds`
-    is how long to wait for a lock on the whole store, where there is such a thing, and `company` for processes that
-    wait for it.
+    is how long to wait for a lock on the whole store, where there is such a thing.
     """
 
     batch_id: str
@@ -64,11 +47,6 @@ class Transaction(msgspec.Struct, frozen=True):
     more: Callable[[Loaded], Reads]
     decide: Callable[[Loaded | None], Changes]
     acquire_seconds: float
-    company: Company | None = None
-
-    def after(self, seconds: float) -> Transaction:
-        """The same, with so much less time to wait."""
-        return msgspec.structs.replace(self, acquire_seconds=max(0.0, self.acquire_seconds - seconds))
 
 
 class WriteConflict(Exception):
@@ -85,6 +63,10 @@ class StoreDown(Exception):
     def __init__(self, detail: str, *, retry_after_seconds: float = 1.0) -> None:
         super().__init__(detail)
         self.retry_after_seconds = retry_after_seconds
+
+
+class StoreHeld(StoreDown):
+    """The store cannot be opened, because another process has it to itself. Nothing was written."""
 
 
 class StoreUnwritable(StoreDown):
@@ -104,8 +86,7 @@ def is_remembered(began: float) -> bool:
 
 
 class CommitUnconfirmed(Exception):
-    """COMMIT happened here, but a copy that must have it did not confirm; or another process was to do it and does not
-    go on. Nobody can settle that now."""
+    """COMMIT happened here, but a copy that must have it did not confirm. Nobody can settle that now."""
 
 
 class BatchStore(Protocol):

@@ -6,8 +6,6 @@ Whoever can open the store's file is trusted with it. Without a key they act as 
 
 from __future__ import annotations
 
-import asyncio
-
 from interlock.api.app import App
 from interlock.api.assembly import assemble
 from interlock.api.authentication import authenticate
@@ -19,9 +17,8 @@ from interlock.identity.model import PRINCIPALS, Caller, Principal
 from interlock.identity.rules import EnsureLocalPerson
 from interlock.kernel.refusal import Fault
 from interlock.kernel.storage import StoreDown
-from interlock.runtime.direct import local_user
 from interlock.runtime.keyring import Known
-from interlock.runtime.lone_calls import LoneCalls
+from interlock.runtime.local_kernel import local_user
 from interlock.runtime.places import embedded_store, store_named
 from interlock.runtime.service import Service
 from interlock.runtime.settings import NO_FILE, TENANT_DEFAULT, settings_from
@@ -32,12 +29,10 @@ class EmbeddedService:
     """An open service that answers requests directly."""
 
     def __init__(self, service: Service, local: Principal) -> None:
-        """Needs the running loop on which the service was opened."""
         self.service = service
         caller = Caller(tenant=local.tenant, principal=local.id)
         self._local = Known(caller, local)
         self._app: App[Known, Service] = assemble(service, Log(level="error"), who=self._who)
-        self.lone = LoneCalls(service, self._who, asyncio.get_running_loop())
 
     async def respond(self, request: Request) -> Response:
         """Answer one request, as the server would."""
@@ -46,22 +41,7 @@ class EmbeddedService:
             return problem_response(too_large(most).problem)
         return await self._app.respond(request)
 
-    def note_caller(self) -> None:
-        """This thread calls the service in its own way: whoever calls it meanwhile is not alone."""
-        self.lone.note()
-
-    def respond_here(self, request: Request, timeout_seconds: float) -> Response | None:
-        """Answer on this thread, which is not the loop's; None if that cannot be, or is not worth it."""
-        if _has_key(request) or len(request.body) > self.service.settings.body_bytes_max:
-            return None
-        return self.lone.respond(request, timeout_seconds)
-
-    def leave(self) -> None:
-        """The thread that calls this wants to close the service."""
-        self.lone.close()
-
     async def close(self) -> None:
-        await asyncio.to_thread(self.lone.close)
         await self.service.close()
 
     async def _who(self, request: Request, service: Service) -> Known:

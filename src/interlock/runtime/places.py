@@ -53,7 +53,7 @@ async def make_store(url: str) -> bool:
 def room_at(url: str) -> tuple[str, int | None]:
     """The place of a store without its password, and how many bytes are free there, if that can be told from here."""
     if url.startswith(_FILE):
-        from interlock.store.place import free_bytes
+        from interlock.store.sqlite.place import free_bytes
 
         path = Path(url.removeprefix(_FILE)).absolute()
         return str(path), free_bytes(path)

@@ -19,7 +19,6 @@ from interlock.runtime.keyring import Keyring
 from interlock.runtime.measures import KernelMeasures, Measures, measure_store
 from interlock.runtime.permits import PermitSigner
 from interlock.runtime.relay_measures import RelayMeasures
-from interlock.runtime.requests import REQUESTS
 from interlock.runtime.settings import Settings
 from interlock.runtime.sweeps import Sweeps
 from interlock.runtime.tallying import Tallying
@@ -48,7 +47,6 @@ class Service:
             limits=settings.kernel_limits(),
             observer=KernelMeasures(self.registry, lambda: self.kernel.queue_depth),
             store_time=self._store_time,
-            requests=REQUESTS,
             computing=self.judgements,
         )
         measure_store(self.registry, self._store_time)

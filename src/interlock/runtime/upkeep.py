@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from interlock.audit.upkeep import NoteStoreState
 from interlock.kernel.store_state import Repaired, StoreState
-from interlock.runtime.direct import local_user
+from interlock.runtime.local_kernel import local_user
 from interlock.runtime.service import Service
 from interlock.runtime.settings import TENANT_DEFAULT
 

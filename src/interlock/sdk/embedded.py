@@ -2,23 +2,22 @@
 
 The service lives on an event loop of its own, in a daemon thread that starts with the first call. The
 blocking and the async client share it, so neither is stalled by what the program's own loop is doing,
-and all clients of one store share one service. A thread that is alone with it need not go there for every
-call. A forked child opens its own service: threads do not survive a fork, and neither side may touch the
-other's database handles.
+and all clients of one store share one service. A forked child opens its own service: threads do not
+survive a fork, and neither side may touch the other's database handles.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
-import concurrent.futures.thread  # pyright: ignore[reportUnusedImport] - for its hook, see below
 import contextlib
 import os
 import threading
-import weakref
-from collections.abc import Callable, Container
+from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from interlock.runtime.loop_thread import LoopThread, in_daemon_thread
 from interlock.runtime.places import embedded_store
 from interlock.sdk.flow import Request, Response, TransportFailed
 from interlock.sdk.outcomes import NoStore, Unavailable
@@ -35,26 +34,22 @@ MEMORY = ("memory:", "memory://")
 class Service(Protocol):
     """What `interlock.runtime.embedded.open_embedded` returns."""
 
-    def note_caller(self) -> None: ...
-    def respond_here(self, request: http.Request, timeout_seconds: float) -> http.Response | None: ...
     async def respond(self, request: http.Request) -> http.Response: ...
-    def leave(self) -> None: ...
     async def close(self) -> None: ...
 
 
 class EmbeddedTransport:
-    """Calls the service and blocks until it answers: right here if nobody else calls it, and else on its loop."""
+    """Calls the service on its loop and blocks until it answers."""
 
     def __init__(self, store: str | None, *, makes_store: bool = True) -> None:
         self._place = _Place(store, makes_store=makes_store)
 
     def send(self, request: Request) -> Response:
         """Carry one request."""
-        _registry.note_user()
         host = self._place.opened(request)
-        answer = host.respond_here(request)
-        if answer is not None:
-            return answer
+        if host.is_here:
+            # A finalizer runs on whichever thread finds the garbage.
+            raise Unavailable(no_answer("the embedded service cannot be called from its own thread"))
         submitted = host.submit(request)
         try:
             return submitted.result()
@@ -79,13 +74,12 @@ class AsyncEmbeddedTransport:
 
     async def send(self, request: Request) -> Response:
         """Carry one request."""
-        _registry.note_user()
-        host = self._place.host or await asyncio.to_thread(self._place.opened, request)
+        host = self._place.host or await in_daemon_thread(partial(self._place.opened, request))
         return await asyncio.wrap_future(host.submit(request))
 
     async def close(self) -> None:
         """Let go of the service; the last client of a store closes it. A later call opens it again."""
-        await asyncio.to_thread(self.leave)
+        await in_daemon_thread(self.leave)
 
     def leave(self) -> None:
         """The same, for a caller without a loop."""
@@ -93,42 +87,31 @@ class AsyncEmbeddedTransport:
 
 
 class _Host:
-    """One open service, its loop and its thread."""
+    """One open service and its loop."""
 
     def __init__(self, store: str, *, makes_store: bool) -> None:
         self.places: set[_Place] = set()
         self.closed = False
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="interlock-embedded", daemon=True)
-        self._thread.start()
+        self._loop = LoopThread("interlock-embedded")
         try:
-            self._service = asyncio.run_coroutine_threadsafe(_open(store, makes_store), self._loop).result()
+            self._service = self._loop.run(_open(store, makes_store))
         except BaseException:
-            self._stop()
+            self._loop.stop()
             raise
 
-    def respond_here(self, request: Request) -> Response | None:
-        answer = self._service.respond_here(_asked(request), request.timeout_seconds)
-        return None if answer is None else _answered(answer)
+    @property
+    def is_here(self) -> bool:
+        return self._loop.is_here
 
-    def submit(self, request: Request) -> concurrent.futures.Future[Response]:
-        self._service.note_caller()
-        return asyncio.run_coroutine_threadsafe(_respond(self._service, request), self._loop)
+    def submit(self, request: Request) -> Future[Response]:
+        return self._loop.submit(_respond(self._service, request))
 
     def close(self) -> None:
         self.closed = True
-        self._service.leave()
         try:
-            closing = asyncio.run_coroutine_threadsafe(self._service.close(), self._loop)
-            closing.result(CLOSE_SECONDS_MAX)
+            self._loop.run(self._service.close(), CLOSE_SECONDS_MAX)
         finally:
-            self._stop()
-
-    def _stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(CLOSE_SECONDS_MAX)
-        if not self._thread.is_alive():
-            self._loop.close()
+            self._loop.stop()
 
 
 class _Place:
@@ -182,52 +165,29 @@ class _Place:
 
 
 class _Registry:
-    """The services that this process has open, and the threads that have called one."""
+    """The services that this process has open."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.hosts: dict[object, _Host] = {}
         self.is_over = False
-        self._users: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
-        self._noting = threading.Lock()
-        self._here = threading.local()
-
-    def note_user(self) -> None:
-        """Remember this thread, once."""
-        if not hasattr(self._here, "is_known"):
-            self._here.is_known = True
-            with self._noting:
-                self._users.add(threading.current_thread())
 
     def forget(self) -> None:
         """In a forked child: what is open belongs to the parent."""
         self.__init__()
 
     def close(self) -> None:
-        """At the end of the process: finish what was accepted, once the threads that ask are through."""
-        for thread in self._unfinished():
-            thread.join()
+        """At the end of the program, when all of its threads but the daemons are through."""
         with self.lock:
             self.is_over = True
             hosts, self.hosts = list(self.hosts.values()), {}
         for host in hosts:
             host.close()
 
-    def _unfinished(self) -> list[threading.Thread]:
-        """Threads that the interpreter waits for, too. Those of executors end only when the executors are ended."""
-        of_executors: Container[threading.Thread] = getattr(concurrent.futures.thread, "_threads_queues", ())
-        with self._noting:
-            users = list(self._users)
-        mine = (threading.current_thread(), threading.main_thread())
-        return [each for each in users if not each.daemon and each not in mine and each not in of_executors]
-
 
 _registry = _Registry()
 os.register_at_fork(after_in_child=_registry.forget)
-# Closing a store needs its worker threads, and by the time of `atexit` they are gone. The hook that ends them
-# was registered when they were imported, above; hooks run in the reverse order, so this one comes before it.
-_at_the_end: Callable[[Callable[[], None]], object] = getattr(threading, "_register_atexit", atexit.register)
-_at_the_end(_registry.close)
+atexit.register(_registry.close)
 
 
 def _from_here(store: str) -> str:

@@ -23,7 +23,7 @@ from interlock.kernel.store_state import Repaired
 from interlock.store import statements
 from interlock.store.clock import TOLERANCE
 from interlock.store.rooms import kinds
-from interlock.store.sqlite_driver import Cursor
+from interlock.store.sqlite.driver import Cursor
 
 # Events are found by their column alone, and what was told of them stays told.
 _BY_COLUMN = ("events", "batches")

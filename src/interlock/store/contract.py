@@ -19,6 +19,9 @@ R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 Row = Sequence[Any]
 
+# Tables of the first migration. No other program has all of them.
+OUR_TABLES = ("answers", "api_keys", "audit_entries", "batches", "events", "principals")
+
 
 class SchemaTooNew(Exception):
     """The store was written by a newer Interlock; upgrade this one instead of guessing."""
@@ -79,6 +82,14 @@ class Store(BatchStore, Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+def refuse_foreign(place: object) -> NotAStore:
+    """How to refuse a database that holds somebody else's tables."""
+    return NotAStore(
+        f"{place} holds tables of another program and none of Interlock's; it was left as it is. "
+        "Name a database of its own for Interlock"
+    )
 
 
 def bytes_of(row: Row) -> int:

@@ -24,8 +24,8 @@ from interlock.store.clock import Clock, utc_now
 from interlock.store.contract import Row, count_within
 from interlock.store.migrations import migrations
 from interlock.store.named_sql import named_sql
-from interlock.store.sqlite_batch import rows_of
-from interlock.store.sqlite_driver import connect, is_taken, roll_back
+from interlock.store.sqlite.batch import rows_of
+from interlock.store.sqlite.driver import connect, is_taken, roll_back
 from interlock.store.unreadable import limited, readable, report
 
 R = TypeVar("R", bound=Record)

@@ -17,7 +17,7 @@ def store_for(url: str, *, lanes: int = 2, opening_seconds: float | None = None,
     """
     if url.startswith("sqlite:///"):
         from interlock.store.sqlite import SqliteStore
-        from interlock.store.sqlite_driver import OPENING_SECONDS
+        from interlock.store.sqlite.driver import OPENING_SECONDS
 
         seconds = OPENING_SECONDS if opening_seconds is None else opening_seconds
         return SqliteStore(url.removeprefix("sqlite:///"), opening_seconds=seconds, makes=makes)

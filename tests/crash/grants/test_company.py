@@ -18,8 +18,8 @@ import pytest
 from interlock.grants.model import GRANT_USES, GRANTS, GrantState
 from interlock.grants.rules import IssueGrant
 from interlock.kernel.ids import new_id
-from interlock.runtime.direct import DirectStore
-from interlock.store.sqlite_driver import connect
+from interlock.runtime.local_kernel import LocalKernel
+from interlock.store.sqlite.driver import connect
 from tests.harness.soak import dose
 from tests.races.grants.claimant import CLIENT
 from tests.races.grants.crowd import Claimant
@@ -151,7 +151,7 @@ def test_processes_that_decide_for_each_other_may_be_killed_and_stopped_at_any_m
 
 def _supply(store_url: str) -> None:
     """So many grants, as copies of one that nobody claims."""
-    store = DirectStore(store_url, acquire_seconds=PATIENCE)
+    store = LocalKernel(store_url, acquire_seconds=PATIENCE)
     issued = store.run(
         IssueGrant(caller=store.caller, grant_id=new_id("gnt"), task=PATTERN, expires_seconds=3600)
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from interlock import Interlock
+from interlock.runtime.local_kernel import LocalKernel
 from tests.harness.postgres import PostgresServer
 from tests.harness.processes import wait_until_gone
 from tests.races.grants.crowd import Claimant, Crowd
@@ -29,8 +30,8 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def person(store_url: str) -> Iterator[Interlock]:
     """The store's own user."""
+    LocalKernel(store_url).close()  # makes the store
     with Interlock(store=store_url) as client:
-        client.health()
         yield client
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from interlock import NO_RETRIES, Interlock, Unavailable
 from interlock.kernel.refusal import LockBusy
-from interlock.runtime.direct import DirectStore
+from interlock.runtime.local_kernel import LocalKernel
 from tests.harness.server import clean_env
 
 STOPS = """
@@ -25,12 +25,12 @@ class Stopping(apsw.VFS):
     def xDelete(self, name, sync):
         if name.endswith("-wal"):
             print("stops", flush=True)
-            os.kill(os.getpid(), signal.SIGSTOP)
+            signal.raise_signal(signal.SIGSTOP)  # to this very thread, so that it goes no further
         return super().xDelete(name, sync)
 
 stopping = Stopping()
-from interlock.runtime.direct import DirectStore
-DirectStore(sys.argv[1]).close()
+from interlock.runtime.local_kernel import LocalKernel
+LocalKernel(sys.argv[1]).close()
 """
 
 
@@ -38,7 +38,7 @@ DirectStore(sys.argv[1]).close()
 def held(tmp_path: Path) -> Iterator[str]:
     """A store whose last user is stopped as it closes the file."""
     url = f"sqlite:///{tmp_path}/interlock.db"
-    DirectStore(url).close()
+    LocalKernel(url).close()
     words = [sys.executable, "-c", STOPS, url]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=clean_env()) as stopped:
         assert stopped.stdout
@@ -46,12 +46,12 @@ def held(tmp_path: Path) -> Iterator[str]:
         yield url
         stopped.send_signal(signal.SIGCONT)
         assert stopped.wait(30) == 0
-    DirectStore(url).close()
+    LocalKernel(url).close()
 
 
 def test_a_command_is_told_that_the_file_is_busy(held: str) -> None:
     with pytest.raises(LockBusy, match="to itself"):
-        DirectStore(held, acquire_seconds=0.2)
+        LocalKernel(held, acquire_seconds=0.2)
 
 
 def test_a_program_is_told_that_the_store_cannot_be_opened(

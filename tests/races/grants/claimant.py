@@ -22,7 +22,7 @@ import msgspec
 from interlock import NO_RETRIES, Interlock, InterlockError
 from interlock.grants.claiming import ClaimGrant, NotClaimed
 from interlock.kernel.refusal import Fault
-from interlock.runtime.direct import DirectStore
+from interlock.runtime.local_kernel import LocalKernel
 
 CLIENT = "client:"
 
@@ -62,7 +62,7 @@ def _through(client: Interlock) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 def _on_store(place: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    store = DirectStore(place)
+    store = LocalKernel(place)
 
     def claim_at(claim: dict[str, Any]) -> dict[str, Any]:
         task, execution_id = claim["task"], claim["execution_id"]
@@ -87,7 +87,7 @@ def _interrupt(number: int) -> None:
     def interrupted(*args: Any) -> Any:
         claiming.consume = consume
         used = consume(*args)
-        os.kill(os.getpid(), number)
+        signal.raise_signal(number)  # to this very thread, so that it goes no further
         return used
 
     claiming.consume = interrupted

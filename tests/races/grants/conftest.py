@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from interlock import Interlock
+from interlock.runtime.local_kernel import LocalKernel
 from tests.harness.postgres import PostgresServer
 from tests.harness.server import InterlockServer, create_key
 from tests.races.grants.claimant import CLIENT
@@ -43,8 +44,8 @@ def meeting(request: pytest.FixtureRequest, store_url: str) -> Iterator[Meeting]
     crowd = None
     try:
         if request.param != "two-servers":
+            LocalKernel(store_url).close()  # makes the store
             person = Interlock(store=store_url)
-            person.health()
             crowd = Crowd([(f"{CLIENT}{store_url}" if request.param == "client" else store_url, None)])
         else:
             servers = [InterlockServer(store_url, env=PATIENT).start() for _ in range(2)]

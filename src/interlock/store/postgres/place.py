@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from interlock.store.contract import StoreMissing
-from interlock.store.place import OUR_TABLES, refuse_foreign
+from interlock.store.contract import OUR_TABLES, StoreMissing, refuse_foreign
 from interlock.store.postgres.driver import Session
 
 _TABLES = """

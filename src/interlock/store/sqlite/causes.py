@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from interlock.kernel.storage import StoreDown, StoreUnwritable
-from interlock.store.place import free_bytes
-from interlock.store.sqlite_driver import BUSY, CANNOT_OPEN, DAMAGED, FAILED_IO, FULL, READ_ONLY
+from interlock.kernel.storage import StoreDown, StoreHeld, StoreUnwritable
+from interlock.store.sqlite.driver import BUSY, CANNOT_OPEN, DAMAGED, FAILED_IO, FULL, READ_ONLY
+from interlock.store.sqlite.place import free_bytes
 
 # Not even one page finds room.
 _ROOM_BYTES_MIN = 4096
@@ -21,12 +21,14 @@ def down(error: BaseException, path: Path | str) -> StoreDown:
         )
     if isinstance(error, READ_ONLY):
         return StoreUnwritable(_read_only(path))
+    if isinstance(error, BUSY):
+        return StoreHeld(
+            f"another process has the database file {path} to itself; let it finish, and try again"
+        )
     return StoreDown(_otherwise(error, path))
 
 
 def _otherwise(error: BaseException, path: Path | str) -> str:
-    if isinstance(error, BUSY):
-        return f"another process has the database file {path} to itself; let it finish, and try again"
     if isinstance(error, DAMAGED):
         return f"the database file {path} is damaged ({error}); put it back from a copy, and keep this one to look into"
     if isinstance(error, (CANNOT_OPEN, PermissionError)) and _is_closed_to_us(path):

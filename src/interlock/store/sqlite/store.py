@@ -1,8 +1,9 @@
 """SQLite: the embedded default. WAL, `synchronous=FULL`, `BEGIN IMMEDIATE`, several processes on one file.
 
-One connection writes. Its statements are short and run on the event loop; only what waits runs on a thread: COMMIT
-for the disk (decisions 0003 and 0026), and BEGIN for another process that has the file's one writer lock (0025).
-Beside them another thread copies the log back into the file (0034).
+There is one path to the file (decision 0042), whether a server, the SDK in a program or `interlock exec` asks. One
+connection writes. Its statements are short and run on the event loop; only COMMIT, which waits for the disk, runs on a
+thread (0003). A process that finds the write lock taken tries again until its time is up (write_lock.py). Beside the
+commits another thread copies the log back into the file (0034).
 """
 
 from __future__ import annotations
@@ -11,25 +12,23 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from interlock.kernel.ids import new_id
 from interlock.kernel.record import Kind, Params, Record, micros
-from interlock.kernel.storage import CommitUnknown, Company, LockTimeout, StoreDown, Transaction
+from interlock.kernel.storage import CommitUnknown, LockTimeout, StoreDown, Transaction
 from interlock.kernel.store_state import Repaired, StoreState
-from interlock.store import forking, pruning
-from interlock.store.aside import Aside
-from interlock.store.beside import file_at
+from interlock.store import pruning
 from interlock.store.clock import Clock, SteadyClock
 from interlock.store.contract import Row
 from interlock.store.migrations import pending
 from interlock.store.named_sql import named_sql
-from interlock.store.place import expect_store
-from interlock.store.sqlite_batch import SqliteBatches, rows_of, select
-from interlock.store.sqlite_causes import down
-from interlock.store.sqlite_checkpoints import Checkpoints
-from interlock.store.sqlite_driver import (
+from interlock.store.sqlite import fork_guard
+from interlock.store.sqlite.batch import SqliteBatches, rows_of, select
+from interlock.store.sqlite.causes import down
+from interlock.store.sqlite.driver import (
     FAILED,
     FULL,
     OPENING_SECONDS,
@@ -40,10 +39,12 @@ from interlock.store.sqlite_driver import (
     roll_back,
     schema_of,
 )
-from interlock.store.sqlite_guests import GuestsFailed, decide_and_write
-from interlock.store.sqlite_making import make_private
-from interlock.store.sqlite_queries import QueryThreads
-from interlock.store.writer_lock import WriterLock
+from interlock.store.sqlite.place import expect_store
+from interlock.store.sqlite.private_file import make_private
+from interlock.store.sqlite.query_threads import QueryThreads
+from interlock.store.sqlite.wal_checkpoint import WalCheckpoint
+from interlock.store.sqlite.worker_threads import WorkerThreads
+from interlock.store.sqlite.write_lock import WriteLock, file_at
 
 R = TypeVar("R", bound=Record)
 Heard = Callable[[frozenset[str] | None], None]
@@ -76,10 +77,10 @@ class SqliteStore:
         self._writer: Database | None = None
         self._batches: SqliteBatches | None = None
         self._reader: Database | None = None
-        self._aside = Aside()
+        self._commits = WorkerThreads("sqlite-commit")
         self._queries = QueryThreads(self._path)
-        self._checkpoints = Checkpoints(self._path)
-        self._lock: WriterLock | None = None
+        self._checkpoint = WalCheckpoint(self._path)
+        self._lock: WriteLock | None = None
         self._heard: Heard | None = None
         self._seen_version: int | None = None
         self._looked_at = float("-inf")
@@ -87,13 +88,13 @@ class SqliteStore:
         self._is_open = False
 
     async def open(self) -> None:
-        forking.watch(self)
+        fork_guard.watch(self)
         try:
             async with self.turn:
-                await asyncio.to_thread(self._expect_place)
-                writer, _, lock = await asyncio.to_thread(self._connect)
+                await self._commits.run(self._expect_place)
+                writer, _, lock = await self._commits.run(self._connect)
                 await self._migrate(writer, lock)
-                self._reader = await asyncio.to_thread(connect_durably, self._path)
+                self._reader = await self._commits.run(partial(connect_durably, self._path))
                 self._is_open = True
         except BaseException as error:
             await self.close()
@@ -108,38 +109,41 @@ class SqliteStore:
             self._watcher.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watcher
-        await self._aside.close()
-        await asyncio.to_thread(self._queries.close)
-        await asyncio.to_thread(self._checkpoints.close)
         self._is_open = False
-        self._disconnect()
-        forking.unwatch(self)
+        await self._commits.run(self.let_go)
+        self._commits.stop()
+        fork_guard.unwatch(self)
 
     def let_go(self) -> None:
-        """Close the file, for another thread is about to fork; whoever asks for it next opens it again."""
+        """Close the file; while the store is open, whoever asks for it next opens it again (fork_guard.py)."""
         self._queries.close()
-        self._checkpoints.close()
-        self._disconnect()
-        self._queries = QueryThreads(self._path)
-        self._checkpoints = Checkpoints(self._path)
+        self._checkpoint.close()
+        for database in (self._reader, self._writer):
+            if database:
+                database.close()
+        self._reader = self._writer = self._batches = self._lock = None
 
     async def transact(self, transaction: Transaction) -> None:
         async with self.turn:
-            began = time.monotonic()
-            try:
-                await self._carry(transaction)
-            except GuestsFailed:
-                await self._carry(transaction.after(time.monotonic() - began), alone=True)
+            writer, batches, lock = self._opened()
+            await lock.acquire(transaction.acquire_seconds)
+            self._notice_others(writer)
+            with all_or_nothing(writer):
+                has_changes = batches.decide_and_write(transaction)
+            if has_changes:
+                await self._commit(writer)
+            else:
+                roll_back(writer)
 
     async def committed(self, batch_id: str, within_seconds: float) -> bool:
         """Settled by a write: it also overwrites what a COMMIT that failed half-way left in the log."""
         async with self.turn:
             writer, batches, lock = self._opened()
-            await self._begin(lock, within_seconds)
+            await lock.acquire(within_seconds)
             with all_or_nothing(writer):
                 never = batches.abandon(batch_id)
             try:
-                await self._commit(writer, lock)
+                await self._commit(writer)
             except CommitUnknown as error:
                 raise StoreDown(f"the database file does not take writes: {error}") from error
             return not never
@@ -147,24 +151,23 @@ class SqliteStore:
     async def raise_epoch(self, why: str) -> StoreState:
         async with self.turn:
             writer, batches, lock = self._opened()
-            await self._begin(lock, _UPKEEP_SECONDS)
+            await lock.acquire(_UPKEEP_SECONDS)
             with all_or_nothing(writer):
                 raised = batches.raise_epoch(new_id("batch"), why)
-            await self._commit(writer, lock)
+            await self._commit(writer)
             return raised
 
     async def repair_clock(self, *, only_look: bool = False) -> Repaired | None:
         """Set the store's clock back to the machine's; None if it is not ahead. `only_look` says what would be done."""
         async with self.turn:
             writer, batches, lock = self._opened()
-            await self._begin(lock, _UPKEEP_SECONDS)
+            await lock.acquire(_UPKEEP_SECONDS)
             with all_or_nothing(writer):
                 repaired = batches.repair_clock()
             if repaired is None or only_look:
                 roll_back(writer)
-                lock.pass_on()
             else:
-                await self._commit(writer, lock)
+                await self._commit(writer)
             return repaired
 
     async def get(self, kind: Kind[R], tenant: str, record_id: str) -> R | None:
@@ -193,46 +196,27 @@ class SqliteStore:
     async def prune(self, *, rows_max: int = pruning.ROWS_MAX) -> int:
         async with self.turn:
             writer, batches, lock = self._opened()
-            await self._begin(lock, _PRUNE_SECONDS)
+            await lock.acquire(_PRUNE_SECONDS)
             with all_or_nothing(writer):
                 now = micros(batches.now())
                 gone = 0
                 for name in pruning.BLOCKS:
                     rows_of(writer, named_sql(name), pruning.params(now, rows_max))
                     gone += writer.changes()
-            await self._commit(writer, lock)
+            await self._commit(writer)
             return gone
 
     # The writer's turn.
 
-    async def _carry(self, transaction: Transaction, *, alone: bool = False) -> None:
-        writer, batches, lock = self._opened()
-        await self._begin(lock, transaction.acquire_seconds, transaction.company)
-        self._notice_others(writer)
-        if not writer.in_transaction:
-            return  # Another process has decided it.
-        with all_or_nothing(writer):
-            has_changes = decide_and_write(batches, lock, transaction, alone=alone)
-        if has_changes:
-            await self._commit(writer, lock)
-        else:
-            roll_back(writer)
-            lock.pass_on()
-
-    async def _begin(self, lock: WriterLock, acquire_seconds: float, company: Company | None = None) -> None:
-        for rest in lock.tries(acquire_seconds, company):
-            await self._aside.rest(rest)
-
-    async def _commit(self, writer: Database, lock: WriterLock) -> None:
+    async def _commit(self, writer: Database) -> None:
         try:
-            await self._aside.commit(lambda: writer.execute("COMMIT"))
+            await self._commits.run(partial(writer.execute, "COMMIT"))
         except FULL as error:
             # No room for the frame that makes a commit, so there is none.
             raise down(error, self._path) from error
         except Exception as error:
             raise CommitUnknown(str(error)) from error
         self._opened()[1].committed()
-        lock.pass_on()
 
     # Connections.
 
@@ -240,7 +224,7 @@ class SqliteStore:
         if not expect_store(self._path, makes=self._makes, patience_seconds=self._opening_seconds):
             make_private(self._path)
 
-    def _opened(self) -> tuple[Database, SqliteBatches, WriterLock]:
+    def _opened(self) -> tuple[Database, SqliteBatches, WriteLock]:
         if self._writer is None or self._batches is None or self._lock is None:
             self._expect_open()
             with reading(self._path):
@@ -257,35 +241,26 @@ class SqliteStore:
         if not self._is_open:
             raise StoreDown("the store is not open")
 
-    def _connect(self) -> tuple[Database, SqliteBatches, WriterLock]:
+    def _connect(self) -> tuple[Database, SqliteBatches, WriteLock]:
         file = file_at(self._path)
         self._writer = writer = connect_durably(self._path, self._opening_seconds)
-        self._checkpoints.watch(writer)
+        self._checkpoint.watch(writer)
         self._batches = batches = SqliteBatches(writer, self._clock, self._path)
-        self._lock = lock = WriterLock(writer, self._path, file)
+        self._lock = lock = WriteLock(writer, self._path, file)
         return writer, batches, lock
-
-    def _disconnect(self) -> None:
-        for database in (self._reader, self._writer):
-            if database:
-                database.close()
-        if self._lock:
-            self._lock.close()
-        self._reader = self._writer = self._batches = self._lock = None
 
     # Schema and wake-ups.
 
-    async def _migrate(self, writer: Database, lock: WriterLock) -> None:
+    async def _migrate(self, writer: Database, lock: WriteLock) -> None:
         # Somebody else may have the lock for long; most often there is no need to wait for it.
         if not pending("sqlite", schema_of(writer)):
             return
-        await self._begin(lock, _MIGRATION_SECONDS)
+        await lock.acquire(_MIGRATION_SECONDS)
         with all_or_nothing(writer):
             for migration in pending("sqlite", schema_of(writer)):
                 writer.execute(migration.sql)
                 writer.execute(f"PRAGMA user_version = {migration.number}")
         writer.execute("COMMIT")
-        lock.pass_on()
 
     async def _watch(self) -> None:
         while True:

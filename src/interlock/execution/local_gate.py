@@ -1,4 +1,4 @@
-"""The gate on the embedded store itself: the same commands as the service's, without the service."""
+"""The gate on a kernel in this process: the same commands as the service's, without the service."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ import msgspec
 from interlock.codec.canonical import canonical
 from interlock.execution.gate import Begun, MaybeBegun, Needed, NotGranted
 from interlock.grants.claiming import ClaimGrant, LookFurther
-from interlock.kernel.ids import new_id
 from interlock.kernel.refusal import OutcomeUnknown
-from interlock.runtime.direct import DirectStore
+from interlock.runtime.local_kernel import LocalKernel
 
 if TYPE_CHECKING:
     from interlock.effects.rules import BeginEffect
     from interlock.effects.rules import Begun as BegunEffect
 
 
-class DirectGate:
+class LocalGate:
     """Asks the kernel."""
 
-    def __init__(self, store: DirectStore) -> None:
-        self._store = store
+    def __init__(self, kernel: LocalKernel) -> None:
+        self._kernel = kernel
 
     def begin(
         self,
@@ -38,15 +37,14 @@ class DirectGate:
         from interlock.effects.rules import BeginEffect
 
         command = BeginEffect(
-            caller=self._store.caller,
+            caller=self._kernel.caller,
             action_id=action_id,
             request_hash=request_hash,
             ttl_seconds=ttl_seconds,
             job_id=job_id,
-            attempt=new_id("att"),
         )
         try:
-            begun = self._store.run(command) if grant is None else self._begin_under(command, grant)
+            begun = self._kernel.run(command) if grant is None else self._begin_under(command, grant)
         except GrantMissing as missing:
             raise NotGranted(missing.reason) from missing
         except OutcomeUnknown as lost:
@@ -63,9 +61,9 @@ class DirectGate:
         """Record that it ran, and how it ended."""
         from interlock.effects.settling import CommitEffect
 
-        self._store.run(
+        self._kernel.run(
             CommitEffect(
-                caller=self._store.caller,
+                caller=self._kernel.caller,
                 action_id=action_id,
                 fence=fence,
                 result=msgspec.Raw(canonical(result)),
@@ -76,9 +74,9 @@ class DirectGate:
         """Record that it surely did not run."""
         from interlock.effects.settling import FailEffect
 
-        self._store.run(
+        self._kernel.run(
             FailEffect(
-                caller=self._store.caller,
+                caller=self._kernel.caller,
                 action_id=action_id,
                 fence=fence,
                 error=msgspec.Raw(canonical(error)),
@@ -91,13 +89,13 @@ class DirectGate:
         claim = self._claim_of(needed, command.action_id)
         while True:
             try:
-                return self._store.run(msgspec.structs.replace(command, grant=claim))
+                return self._kernel.run(msgspec.structs.replace(command, grant=claim))
             except LookFurther as further:
                 claim = further.claim
 
     def _claim_of(self, needed: Needed, action_id: str) -> ClaimGrant:
         return ClaimGrant(
-            caller=self._store.caller,
+            caller=self._kernel.caller,
             task=needed.task,
             args=msgspec.Raw(canonical(needed.args)),
             execution_id=needed.execution_id,

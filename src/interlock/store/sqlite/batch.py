@@ -18,7 +18,7 @@ from interlock.store.contract import Row, bytes_of
 from interlock.store.high_water import HighWater
 from interlock.store.immutable import KeptImmutables
 from interlock.store.named_sql import NamedSql, named_sql
-from interlock.store.sqlite_driver import Cursor, Database
+from interlock.store.sqlite.driver import Cursor, Database
 from interlock.store.unreadable import Choosing, report
 
 # The state, from when on times are wrong, and the newest batch.
@@ -55,15 +55,15 @@ class SqliteBatches:
         self._was_noted = False
         self._kept = KeptImmutables()
 
-    def decide_and_write(self, transaction: Transaction, reads: Reads) -> bool:
-        """Whether there is anything to commit. `reads` are those of the transaction, and of its guests."""
+    def decide_and_write(self, transaction: Transaction) -> bool:
+        """Whether there is anything to commit."""
         now = self.now()
         doubt = (
             None if self._is_vouched_for else self._high_water.doubt(self._newest, was_noted=self._was_noted)
         )
         if doubt is not None:
             self._raise_epoch(doubt, now)
-        loaded = self._load(reads, now)
+        loaded = self._load(transaction.reads, now)
         more = transaction.more(loaded)
         changes = transaction.decide(self._load(more, now) if more else None)
         if changes or doubt is not None:
@@ -143,7 +143,7 @@ class SqliteBatches:
                     report(error)
                     unreadable.append(key)
         picked = [self._choose(pick, now) for pick in reads.picks]
-        # BEGIN IMMEDIATE has the file's one writer lock.
+        # BEGIN IMMEDIATE has the file's one write lock.
         return Loaded(now, records, picked, alone=True, unreadable=frozenset(unreadable), state=self._state)
 
     def _choose(self, pick: Pick[Any], now: datetime) -> tuple[Pick[Any], Sequence[Record]]:

@@ -104,7 +104,7 @@ def connect(path: str, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPE
 def connect_durably(path: Path, opening_seconds: float = OPENING_SECONDS) -> Database:
     """A connection to a file that several processes may share: WAL, and every COMMIT synced.
 
-    `BUSY` if another process has it to itself for that long. The file is never made here (place.py, sqlite_making.py).
+    `BUSY` if another process has it to itself for that long. The file is never made here (place.py, private_file.py).
     """
     database = connect(str(path), apsw.SQLITE_OPEN_READWRITE)
     try:
@@ -192,7 +192,7 @@ def reading(path: Path | str) -> Generator[None]:
 
 
 def _down(error: BaseException, path: Path | str) -> StoreDown:
-    from interlock.store.sqlite_causes import down  # Here: it is needed only where something is wrong.
+    from interlock.store.sqlite.causes import down  # Here: it is needed only where something is wrong.
 
     return down(error, path)
 

@@ -30,18 +30,6 @@ class Store(Protocol):
         ...
 
 
-class Blocking(Protocol):
-    """What has a file open without an event loop, whichever thread uses it."""
-
-    def stand_still(self, seconds: float) -> bool:
-        """Close the file, and keep everybody from it until `go_on`; False if it took longer than that."""
-        ...
-
-    def go_on(self) -> None:
-        """The fork is over."""
-        ...
-
-
 class Standstill:
     """One loop's part in one fork: `reached` once its files are closed, `over` once the fork has happened."""
 
@@ -69,11 +57,9 @@ class _Mine(threading.local):
 
     def __init__(self) -> None:
         self.standstills: list[Standstill] = []
-        self.blocking: list[Blocking] = []
 
 
 _watched: dict[Store, asyncio.AbstractEventLoop] = {}
-_blocking: set[Blocking] = set()
 _mine = _Mine()
 
 
@@ -86,21 +72,8 @@ def unwatch(store: Store) -> None:
     _watched.pop(store, None)
 
 
-def watch_blocking(holder: Blocking) -> None:
-    """Have it let go of its file before any thread forks, until `unwatch_blocking`."""
-    _blocking.add(holder)
-
-
-def unwatch_blocking(holder: Blocking) -> None:
-    _blocking.discard(holder)
-
-
 def _before() -> None:
-    _mine.standstills, _mine.blocking = [], []
-    # These first: one of them may wait for a loop.
-    for holder in tuple(_blocking):
-        if holder.stand_still(_SECONDS_MAX):
-            _mine.blocking.append(holder)
+    _mine.standstills = []
     stores: dict[asyncio.AbstractEventLoop, list[Store]] = {}
     for store, loop in tuple(_watched.items()):
         stores.setdefault(loop, []).append(store)
@@ -117,13 +90,10 @@ def _before() -> None:
 def _after_in_parent() -> None:
     for still in _mine.standstills:
         still.over.set()
-    for holder in _mine.blocking:
-        holder.go_on()
 
 
 def _after_in_child() -> None:
     _watched.clear()
-    _blocking.clear()
 
 
 def _loop_of_this_thread() -> asyncio.AbstractEventLoop | None:

@@ -13,11 +13,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from interlock.store.contract import NotAStore, StoreMissing
-from interlock.store.sqlite_driver import BUSY, NOT_A_DATABASE, Database, look_at
+from interlock.store.contract import OUR_TABLES, NotAStore, StoreMissing, refuse_foreign
+from interlock.store.sqlite.driver import BUSY, NOT_A_DATABASE, Database, look_at
 
-# Tables of the first migration. No other program has all of them.
-OUR_TABLES = ("answers", "api_keys", "audit_entries", "batches", "events", "principals")
 _MAGIC = b"SQLite format 3\0"
 _OURS = f"""
 SELECT count(*), coalesce(sum(type = 'table' AND name IN ({", ".join("?" * len(OUR_TABLES))})), 0)
@@ -60,14 +58,6 @@ def free_bytes(path: Path) -> int | None:
     except OSError:
         return None
     return volume.f_bavail * volume.f_frsize
-
-
-def refuse_foreign(place: object) -> NotAStore:
-    """How to refuse a database that holds somebody else's tables."""
-    return NotAStore(
-        f"{place} holds tables of another program and none of Interlock's; it was left as it is. "
-        "Name a database of its own for Interlock"
-    )
 
 
 def _holds_ours(path: Path, patience_seconds: float) -> bool:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from interlock.kernel.record import Params
 from interlock.store.contract import Row
 from interlock.store.named_sql import NamedSql
-from interlock.store.sqlite_batch import rows_of
-from interlock.store.sqlite_driver import Database, connect_durably
+from interlock.store.sqlite.batch import rows_of
+from interlock.store.sqlite.driver import Database, connect_durably
+from interlock.store.sqlite.worker_threads import WorkerThreads
 
 _THREADS = 2
 
@@ -21,16 +21,16 @@ class QueryThreads:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="sqlite-query")
+        self._threads = WorkerThreads("sqlite-query", count=_THREADS)
         self._own = threading.local()
         self._opened: list[Database] = []
 
     async def run(self, block: NamedSql, params: Params, bytes_max: int | None = None) -> list[Row]:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._run, block, params, bytes_max)
+        return await self._threads.run(partial(self._run, block, params, bytes_max))
 
     def close(self) -> None:
-        self._threads.shutdown()
+        """Finish, and close the connections; later reads open new ones."""
+        self._threads.stop()
         for database in self._opened:
             database.close()
         self._opened.clear()

@@ -1,0 +1,7 @@
+"""SQLite: the embedded default. One file, one writer at a time, any number of processes on one machine."""
+
+from __future__ import annotations
+
+from interlock.store.sqlite.store import SqliteStore
+
+__all__ = ["SqliteStore"]
