@@ -26,17 +26,19 @@ def play(company: Company, story: Story) -> list[Promise]:
     poison, other = (_report(company, poison=poison) for poison in (True, False))
     crew.start("render")
     crew.start("stall")
-    half = crew.until(payout, lambda job: job["state"] == "RUNNING" and job["checkpoint"] is not None)
+    crew.until(payout, lambda job: job["state"] == "RUNNING" and job["checkpoint"] is not None)
+    half = crew.job(payout, "stall")
     story.tell(f"A worker has it (fence {half['fence']}) and leaves a checkpoint: {half['checkpoint']}.")
     crew.kill("stall")
     story.tell("SIGKILL to the worker. Another one starts, and the lease of the first runs out.")
-    before = crew.job(payout)
+    before = crew.job(payout, "stall")
     crew.start("finish")
     deaths = _poisoned(crew, story, poison)
-    done = crew.until(payout, lambda job: job["state"] == "SUCCEEDED")
+    crew.until(payout, lambda job: job["state"] == "SUCCEEDED")
+    done = crew.job(payout, "finish")
     story.tell(f"The other one finished it: attempt {done['attempt']}, fence {done['fence']}.")
     late = story.step("the first worker says that it is done", crew.complete(payout, before["fence"]))
-    after = crew.job(payout)
+    after = crew.job(payout, "finish")
     dead = [job["id"] for job in company.admin.get("jobs?state=FAILED").body["items"]]
     return [
         *taken_over(before, done),
@@ -70,8 +72,10 @@ class Crew:
         """What the worker that stalled would send, had it come back to its senses."""
         return self._hands["stall"].post(f"jobs/{job_id}/complete", {"fence": fence, "result": "late"})
 
-    def job(self, job_id: str) -> dict[str, Any]:
-        return self._company.admin.get(f"jobs/{job_id}").body
+    def job(self, job_id: str, part: str | None = None) -> dict[str, Any]:
+        """As this worker sees it, with the fence if it is the holder; without one, as the admin does."""
+        who = self._hands[part] if part else self._company.admin
+        return who.get(f"jobs/{job_id}").body
 
     def until(self, job_id: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The job, as soon as this holds of it."""
