@@ -44,7 +44,7 @@ async def check_store(call: Asked[None, None]) -> Reply:
 
 OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
-        id="check_store", method="POST", path="/api/v1/store/check", tag="Health", roles=("operate", "admin"),
+        id="check_store", method="GET", path="/api/v1/store/check", tag="Health", roles=("operate", "admin"),
         summary="Write to the store, and see how much room is left", answers={200: StoreCheck},
         answer=check_store,
     ),

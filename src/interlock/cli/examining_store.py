@@ -39,7 +39,7 @@ def examine_store(client: Interlock) -> Iterator[Finding]:
 def _examine_writes(client: Interlock) -> Iterator[Finding]:
     """Does it take a write, and for how long will it?"""
     try:
-        checked = typed(client.call("POST", "store", "check"), Checked)
+        checked = typed(client.call("GET", "store", "check"), Checked)
     except (Forbidden, NotFound):
         # A server of an earlier version, or a caller who may not.
         yield Finding(

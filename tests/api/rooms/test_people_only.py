@@ -24,7 +24,7 @@ DECISIONS = {"approve_job", "approve_step", "edit_job", "issue_grant", "reject_j
 # Besides people, a service may that knows what the other side says.
 RECONCILING = {"resolve_effect"}
 ANYBODYS = {
-    "acquire_lease", "begin_effect", "cancel_job", "cancel_run", "check_lease", "check_store",
+    "acquire_lease", "begin_effect", "cancel_job", "cancel_run", "check_lease",
     "checkpoint_lease", "claim_grant",
     "claim_job", "claim_jobs", "clear_limit", "commit_effect", "complete_job", "complete_run", "define_workflow",
     "delete_run", "delete_workflow", "evaluate_policy", "fail_effect", "fail_job", "fail_run", "handoff_lease",
