@@ -11,15 +11,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from interlock.audit.model import AUDIT
-from interlock.grants.model import GRANT_TERMS, GRANT_USES, GRANTS
-from interlock.identity.model import PRINCIPALS
 from interlock.kernel.ids import new_id
 from interlock.kernel.record import Kind
-from interlock.outbox.model import EVENTS
-from interlock.runtime.local_kernel import TENANT, local_user
+from interlock.rooms.audit.model import AUDIT
+from interlock.rooms.events.model import EVENTS
+from interlock.rooms.grants.model import GRANT_TERMS, GRANT_USES, GRANTS
+from interlock.rooms.identity.model import PRINCIPALS
+from interlock.service.local_kernel import TENANT, local_user
 from interlock.store import statements
-from interlock.store.named_sql import named_sql
+from interlock.store.catalogue import named_sql
 from interlock.store.sqlite.driver import connect_durably
 from interlock.store.sqlite.write_lock import WriteLock
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from bench.report import figure, interleaved, title
 from bench.scene import approve, folder, many, opened, submit
-from interlock.identity.keys import digest_of
-from interlock.identity.model import Caller, PrincipalKind, Role
-from interlock.jobs.claiming import ClaimJob
-from interlock.jobs.finishing import CompleteJob
-from interlock.jobs.leasing import Backoff
-from interlock.runtime.operating import issue_key
-from interlock.runtime.service import Service
+from interlock.rooms.identity.keys import digest_of
+from interlock.rooms.identity.model import Caller, PrincipalKind, Role
+from interlock.rooms.jobs.claims import ClaimJob
+from interlock.rooms.jobs.completion import CompleteJob
+from interlock.rooms.jobs.holds import Backoff
+from interlock.service.operator import issue_key
+from interlock.service.service import Service
 from tests.harness.postgres import PostgresServer
 
 PYTHON = Path(".venv-rivals/bin/python")

@@ -56,10 +56,10 @@ def _embedded(task: str, place: str) -> Callable[[float], Claimed]:
     """As `interlock exec` asks its own store, without the effect that it begins with it."""
     import msgspec
 
-    from interlock.grants.claiming import ClaimGrant
-    from interlock.grants.model import GrantUse
     from interlock.kernel.refusal import Fault
-    from interlock.runtime.local_kernel import LocalKernel
+    from interlock.rooms.grants.claims import ClaimGrant
+    from interlock.rooms.grants.model import GrantUse
+    from interlock.service.local_kernel import LocalKernel
 
     kernel, nothing = LocalKernel(place), msgspec.Raw(b"{}")
 

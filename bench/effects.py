@@ -7,12 +7,12 @@ import msgspec
 from bench import history
 from bench.cycles import CONNECTIONS, Caller, on_both_stores
 from bench.report import figure, interleaved, ratio, title
-from interlock.effects.model import EFFECTS
-from interlock.effects.rules import BeginEffect
-from interlock.effects.settling import CommitEffect
-from interlock.identity import model as identity
 from interlock.kernel.ids import new_id
-from interlock.runtime.service import Service
+from interlock.rooms.effects.model import EFFECTS
+from interlock.rooms.effects.rules import BeginEffect
+from interlock.rooms.effects.settlement import CommitEffect
+from interlock.rooms.identity import model as identity
+from interlock.service.service import Service
 from tests.harness.load import Connection
 
 CYCLES = 1500

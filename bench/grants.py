@@ -24,12 +24,12 @@ from bench import lock_file
 from bench.claimant import BARE, CLIENT, Claimed
 from bench.report import figure, in_turns, over, quantile, ratio, title
 from bench.scene import folder
-from interlock.grants.claiming import ClaimGrant
-from interlock.grants.consuming import use_id
-from interlock.grants.model import GRANT_USES, GRANTS, Grant, GrantUse
-from interlock.grants.rules import IssueGrant
 from interlock.kernel.ids import new_id
-from interlock.runtime.local_kernel import LocalKernel
+from interlock.rooms.grants.claims import ClaimGrant
+from interlock.rooms.grants.model import GRANT_USES, GRANTS, Grant, GrantUse
+from interlock.rooms.grants.rules import IssueGrant
+from interlock.rooms.grants.uses import use_id
+from interlock.service.local_kernel import LocalKernel
 from interlock.store.sqlite.driver import connect
 from interlock.store.statements import insert_one
 from tests.harness.server import InterlockServer, clean_env

@@ -12,8 +12,8 @@ from time import perf_counter
 from bench import overload
 from bench.report import figure, interleaved, ratio, title
 from bench.scene import approve, folder, many, opened, submit
-from interlock.identity.model import Caller
-from interlock.runtime.service import Service
+from interlock.rooms.identity.model import Caller
+from interlock.service.service import Service
 from tests.harness.postgres import PostgresServer
 
 FEW, MANY = 100, 100_000

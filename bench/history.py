@@ -17,9 +17,9 @@ import asyncpg
 
 from bench.report import figure, ratio, title
 from bench.scene import folder, opened
-from interlock.identity.model import Caller
 from interlock.kernel.record import Kind
-from interlock.runtime.service import Service
+from interlock.rooms.identity.model import Caller
+from interlock.service.service import Service
 from interlock.store.sqlite.driver import connect
 from interlock.store.statements import columns
 from tests.harness.postgres import PostgresServer

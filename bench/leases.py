@@ -5,12 +5,12 @@ from __future__ import annotations
 from bench import history
 from bench.cycles import CONNECTIONS, Caller, on_both_stores
 from bench.report import figure, interleaved, ratio, title
-from interlock.identity import model as identity
 from interlock.kernel.ids import new_id
-from interlock.leases.acquiring import AcquireLease
-from interlock.leases.giving import ReleaseLease
-from interlock.leases.model import LEASES, NODES
-from interlock.runtime.service import Service
+from interlock.rooms.identity import model as identity
+from interlock.rooms.leases.acquisition import AcquireLease
+from interlock.rooms.leases.model import LEASES, NODES
+from interlock.rooms.leases.transfers import ReleaseLease
+from interlock.service.service import Service
 from tests.harness.load import Connection
 
 CYCLES = 1000

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from interlock.identity.keys import digest_of
-from interlock.identity.model import API_KEYS, EVERY_ROLE, PRINCIPALS, ApiKey, Principal, PrincipalKind
 from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.world import World
+from interlock.rooms.identity.keys import digest_of
+from interlock.rooms.identity.model import API_KEYS, EVERY_ROLE, PRINCIPALS, ApiKey, Principal, PrincipalKind
 
 _TEXT = f"il_{'0' * 16}_bench"
 _NOW = datetime.now(UTC)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from interlock.admission.model import RUNS, Run, RunState
-from interlock.workflows.rules import EndWorkflowRun, StartWorkflowRun
+from interlock.rooms.admission.model import RUNS, Run, RunState
+from interlock.rooms.workflows.rules import EndWorkflowRun, StartWorkflowRun
 
 NOW = datetime.now(UTC)
 LATER = NOW + timedelta(hours=1)

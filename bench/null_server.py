@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bench import null_identity, null_runs, null_work, serving
-from interlock.approvals.rules import ApproveJob, Decided, Outcome
-from interlock.jobs.model import Job, JobState, Verdict
-from interlock.jobs.rules import SubmitJob
 from interlock.kernel.idempotency import Once
-from interlock.runtime.service import Service
-from interlock.runtime.settings import settings_from
+from interlock.rooms.jobs.approvals import ApproveJob, Decided, Outcome
+from interlock.rooms.jobs.model import Job, JobState, Verdict
+from interlock.rooms.jobs.rules import SubmitJob
+from interlock.service.service import Service
+from interlock.service.settings import settings_from
 from interlock.store.urls import store_for
 
 NOW = datetime.now(UTC)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from interlock.effects.model import Effect, EffectState, downstream_key
-from interlock.effects.rules import BeginEffect, Begun
-from interlock.effects.settling import CommitEffect
-from interlock.leases.acquiring import Acquired, AcquireLease
-from interlock.leases.giving import ReleaseLease
-from interlock.leases.model import LEASES, Lease, LeaseState, Mode
-from interlock.leases.rules import RenewLease
+from interlock.rooms.effects.model import Effect, EffectState, downstream_key
+from interlock.rooms.effects.rules import BeginEffect, Begun
+from interlock.rooms.effects.settlement import CommitEffect
+from interlock.rooms.leases.acquisition import Acquired, AcquireLease
+from interlock.rooms.leases.model import LEASES, Lease, LeaseState, Mode
+from interlock.rooms.leases.rules import RenewLease
+from interlock.rooms.leases.transfers import ReleaseLease
 
 NOW = datetime.now(UTC)
 LATER = NOW + timedelta(hours=1)

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import msgspec
 
-from interlock.approvals.rules import ApproveJob
-from interlock.identity.keys import digest_of
-from interlock.identity.model import Caller, PrincipalKind, Role
-from interlock.jobs.model import Action
-from interlock.jobs.rules import SubmitJob
+from interlock.api.server import settle_memory
 from interlock.kernel.ids import new_id
-from interlock.policy.parsing import parse_policy
-from interlock.policy.rules import ActivatePolicy
-from interlock.runtime.memory import settle_memory
-from interlock.runtime.operating import issue_key
-from interlock.runtime.service import Service, open_service
-from interlock.runtime.settings import settings_from
+from interlock.rooms.identity.keys import digest_of
+from interlock.rooms.identity.model import Caller, PrincipalKind, Role
+from interlock.rooms.jobs.approvals import ApproveJob
+from interlock.rooms.jobs.model import Action
+from interlock.rooms.jobs.rules import SubmitJob
+from interlock.rooms.policy.parser import parse_policy
+from interlock.rooms.policy.rules import ActivatePolicy
+from interlock.service.operator import issue_key
+from interlock.service.service import Service, open_service
+from interlock.service.settings import settings_from
 
 POLICY = """
 version: v1

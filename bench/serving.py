@@ -7,11 +7,10 @@ import sys
 from collections.abc import Callable, Coroutine
 
 from interlock.api.asgi import InterlockApp
-from interlock.api.logs import Log
-from interlock.runtime.memory import settle_memory
-from interlock.runtime.server import granian
-from interlock.runtime.service import Service
-from interlock.runtime.settings import Settings
+from interlock.api.server import granian, settle_memory
+from interlock.service.logs import Log
+from interlock.service.service import Service
+from interlock.service.settings import Settings
 
 
 async def serve(service: Service, port: int) -> None:

@@ -13,16 +13,16 @@ import msgspec
 
 from bench.report import figure, interleaved, quantile, ratio, title
 from bench.scene import PAYLOAD, opened
-from interlock.identity.keys import digest_of
-from interlock.identity.model import Caller, PrincipalKind, Role
-from interlock.jobs.claiming import ClaimJobs
-from interlock.jobs.finishing import CompleteJob
-from interlock.jobs.leasing import Backoff
-from interlock.jobs.model import JOBS, Action
-from interlock.jobs.rules import SubmitJob
 from interlock.kernel.ids import new_id
-from interlock.runtime.operating import issue_key
-from interlock.runtime.service import Service
+from interlock.rooms.identity.keys import digest_of
+from interlock.rooms.identity.model import Caller, PrincipalKind, Role
+from interlock.rooms.jobs.claims import ClaimJobs
+from interlock.rooms.jobs.completion import CompleteJob
+from interlock.rooms.jobs.holds import Backoff
+from interlock.rooms.jobs.model import JOBS, Action
+from interlock.rooms.jobs.rules import SubmitJob
+from interlock.service.operator import issue_key
+from interlock.service.service import Service
 from interlock.store.sqlite.driver import connect
 from tests.harness.postgres import PostgresServer
 

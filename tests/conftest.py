@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from interlock.store import unreadable
+from interlock.kernel import pages
 from tests.harness.postgres import PostgresServer
 from tests.harness.proxy import PostgresProxy
 from tests.harness.server import InterlockServer, live
@@ -51,7 +51,7 @@ def _compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(autouse=True)
 def _forget_broken_records() -> None:
     """A process counts the broken records that it met; each test meets its own."""
-    unreadable._report.cache_clear()
+    pages._report.cache_clear()
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from interlock.api.assembly import OPERATIONS
-from interlock.api.codes import CODES
-from interlock.api.describing import describing
+from interlock.api.descriptions import describing
 from interlock.api.openapi import openapi
+from interlock.wire.codes import CODES
 
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
 Json: TypeAlias = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import get_args, get_type_hints
 
 import msgspec
 
-from interlock.runtime.settings import Settings
+from interlock.service.settings import Settings
 
 FILE = Path(__file__).parents[1] / "deploy" / "interlock.toml"
 

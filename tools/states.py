@@ -14,7 +14,7 @@ Transitions = Mapping[tuple[Enum, str], Enum]
 
 PREFACE = """# States
 
-Written by `make docs` from the `TRANSITIONS` table in each room's `model.py`; edit the tables, not this page.
+Written by `make docs` from the `TRANSITIONS` table in each room's model; edit the tables, not this page.
 A verb that a state does not show is refused in that state.
 """
 
@@ -34,12 +34,13 @@ def render() -> str:
 def tables() -> list[tuple[str, Transitions]]:
     """Every room that has a transition table, by name."""
     found: list[tuple[str, Transitions]] = []
-    for model in sorted(Path(interlock.__path__[0]).glob("*/model.py")):
-        room = model.parent.name
-        table = getattr(importlib.import_module(f"interlock.{room}.model"), "TRANSITIONS", None)
+    rooms = Path(interlock.__path__[0]) / "rooms"
+    for model in [*rooms.glob("*/model.py"), rooms / "jobs" / "approval.py"]:
+        name = f"interlock.rooms.{model.parent.name}.{model.stem}"
+        table = getattr(importlib.import_module(name), "TRANSITIONS", None)
         if table is not None:
-            found.append((room, table))
-    return found
+            found.append((model.parent.name if model.stem == "model" else "approvals", table))
+    return sorted(found, key=lambda each: each[0])
 
 
 def _section(room: str, table: Transitions) -> str:

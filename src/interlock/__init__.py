@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from interlock.permits.verifying import PermitInvalid as PermitInvalid
-    from interlock.permits.verifying import verify_permit as verify_permit
+    from interlock.rooms.permits.verification import PermitInvalid as PermitInvalid
+    from interlock.rooms.permits.verification import verify_permit as verify_permit
     from interlock.sdk.arguments import NotJson as NotJson
     from interlock.sdk.async_client import AsyncInterlock as AsyncInterlock
     from interlock.sdk.client import Interlock as Interlock
@@ -27,13 +27,16 @@ if TYPE_CHECKING:
     from interlock.sdk.outcomes import Conflict as Conflict
     from interlock.sdk.outcomes import Denied as Denied
     from interlock.sdk.outcomes import Expired as Expired
+    from interlock.sdk.outcomes import Final as Final
     from interlock.sdk.outcomes import Forbidden as Forbidden
     from interlock.sdk.outcomes import Full as Full
     from interlock.sdk.outcomes import InterlockError as InterlockError
     from interlock.sdk.outcomes import InvalidRequest as InvalidRequest
+    from interlock.sdk.outcomes import LeaseLost as LeaseLost
     from interlock.sdk.outcomes import NoStore as NoStore
     from interlock.sdk.outcomes import NotFound as NotFound
     from interlock.sdk.outcomes import Rejected as Rejected
+    from interlock.sdk.outcomes import Retryable as Retryable
     from interlock.sdk.outcomes import StillPending as StillPending
     from interlock.sdk.outcomes import Unauthenticated as Unauthenticated
     from interlock.sdk.outcomes import Unavailable as Unavailable
@@ -43,16 +46,12 @@ if TYPE_CHECKING:
     from interlock.sdk.retry import Retry as Retry
     from interlock.sdk.retry import RetryPolicy as RetryPolicy
     from interlock.sdk.worker import Worker as Worker
-    from interlock.sdk.worker_errors import Final as Final
-    from interlock.sdk.worker_errors import LeaseLost as LeaseLost
-    from interlock.sdk.worker_errors import Retryable as Retryable
     from interlock.sdk.worker_jobs import AsyncWork as AsyncWork
     from interlock.sdk.worker_jobs import Work as Work
 
 _HOMES = {
-    "interlock.permits.verifying": ("PermitInvalid", "verify_permit"),
+    "interlock.rooms.permits.verification": ("PermitInvalid", "verify_permit"),
     "interlock.sdk.worker": ("Worker",),
-    "interlock.sdk.worker_errors": ("Final", "LeaseLost", "Retryable"),
     "interlock.sdk.worker_jobs": ("AsyncWork", "Work"),
     "interlock.sdk.async_client": ("AsyncInterlock",),
     "interlock.sdk.client": ("Interlock",),
@@ -68,13 +67,16 @@ _HOMES = {
         "Conflict",
         "Denied",
         "Expired",
+        "Final",
         "Forbidden",
         "Full",
         "InterlockError",
         "InvalidRequest",
+        "LeaseLost",
         "NoStore",
         "NotFound",
         "Rejected",
+        "Retryable",
         "StillPending",
         "Unauthenticated",
         "Unavailable",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from interlock.runtime.settings import NO_FILE, BadSetting, Settings, settings_from
+from interlock.service.settings import NO_FILE, BadSetting, Settings, settings_from
 from tests.cli.conftest import Terminal
 from tests.harness.processes import kill_tree
 from tests.harness.server import clean_env

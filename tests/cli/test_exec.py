@@ -98,8 +98,8 @@ def test_a_pipe_that_nobody_writes_to_keeps_nobody_waiting_and_is_said_to_be_unr
 def test_a_granted_task_starts_without_what_it_does_not_need(yard: Terminal) -> None:
     granted(yard, "cat")
     heavy = (
-        "cel_expr_python,cryptography,httpx2,interlock.api.app,interlock.runtime.service,interlock.sdk.client,"
-        "interlock.jobs.model,interlock.leases.model"
+        "cel_expr_python,cryptography,httpx2,interlock.api.app,interlock.service.service,interlock.sdk.client,"
+        "interlock.rooms.jobs.model,interlock.rooms.leases.model"
     )
     ended = subprocess.run(
         [sys.executable, "-c", IMPORTED, heavy, "exec", "cat"],

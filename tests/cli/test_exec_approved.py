@@ -236,7 +236,7 @@ def test_a_task_file_that_was_named_is_named_in_how_to_go_on(yard: Terminal) -> 
 
 
 def test_a_command_that_policy_allows_starts_without_the_service(yard: Terminal) -> None:
-    heavy = "cryptography,httpx2,yaml,interlock.api.app,interlock.sdk.client,interlock.runtime.service"
+    heavy = "cryptography,httpx2,yaml,interlock.api.app,interlock.sdk.client,interlock.service.service"
     ended = subprocess.run(
         [sys.executable, "-c", IMPORTED, heavy, "exec", "--", "touch", "made"],
         stdin=subprocess.DEVNULL,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from interlock.execution.signals import Signals
+from interlock.cli.execution.process import Signals
 from tests.cli.terminal import HANG_SECONDS, Terminal
 from tests.cli.yard import effect_of, granted, marks, wait_for
 from tests.harness.server import InterlockServer, clean_env

@@ -30,7 +30,7 @@ rules:
 SHORT_LEASES = """
 import sys
 from interlock.cli.main import main
-from interlock.execution import allowed, approved
+from interlock.cli.execution import allowed, approved
 
 allowed._LEASE_SECONDS = approved.LEASE_SECONDS = 1
 allowed._RENEW_SECONDS = approved._RENEW_SECONDS = 0.2

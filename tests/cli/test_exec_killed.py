@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.execution import orphans
+from interlock.cli.execution import process as orphans
 from tests.cli.terminal import HANG_SECONDS, Terminal
 from tests.cli.yard import effect_of, granted, wait_for
 from tests.harness.server import clean_env
@@ -81,7 +81,7 @@ def test_a_command_that_policy_allows_ends_with_exec(yard: Terminal, alive: int)
 def test_the_kernel_kills_the_command_where_there_is_no_shell_to_watch_it(tmp_path: Path) -> None:
     script = (
         "import os, subprocess, sys, time\n"
-        "from interlock.execution import orphans\n"
+        "from interlock.cli.execution import orphans\n"
         "subprocess.Popen(['sleep', '600'], stdout=1, preexec_fn=orphans.dying_with_parent())\n"
         "os.kill(os.getpid(), 9)\n"
     )

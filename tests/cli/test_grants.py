@@ -210,9 +210,9 @@ def test_doctor_looks_at_every_grant_or_says_that_it_did_not(
 ) -> None:
     for _ in range(3):
         house("grant", "deploy")
-    monkeypatch.setattr("interlock.cli.examining_grants._PAGE", 1)
+    monkeypatch.setattr("interlock.cli.checks._PAGE", 1)
     assert "3 uses issued: 3 open" in house("doctor").out
-    monkeypatch.setattr("interlock.cli.examining_grants._PAGES_MAX", 2)
+    monkeypatch.setattr("interlock.cli.checks._PAGES_MAX", 2)
     assert "2 uses of the newest 2 grants issued: 2 open" in house("doctor").out
 
 

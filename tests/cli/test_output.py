@@ -11,9 +11,20 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from interlock.cli.output import Cell, Column, say_fields, say_table, text_width, warn
-from interlock.cli.wording import counted, lasting, pretty, safe, when
-from interlock.codec.visible import is_visible
+from interlock.cli.output import (
+    Cell,
+    Column,
+    counted,
+    lasting,
+    pretty,
+    safe,
+    say_fields,
+    say_table,
+    text_width,
+    warn,
+    when,
+)
+from interlock.kernel.codec.visible import is_visible
 from tests.cli.terminal import Terminal
 from tests.harness.server import clean_env
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from interlock import Interlock
-from interlock.cli.examining_runs import miscounted_slots
+from interlock.cli.checks import miscounted_slots
 from interlock.sdk.models import Limits
 from tests.cli.terminal import Terminal
 

@@ -15,7 +15,7 @@ from urllib.request import urlopen
 import apsw
 import pytest
 
-from interlock.runtime.settings import Settings
+from interlock.service.settings import Settings
 from tests.cli.terminal import HANG_SECONDS, Terminal
 from tests.harness.server import InterlockServer, clean_env
 

@@ -10,7 +10,7 @@ import pytest
 
 from interlock.api.assembly import OPERATIONS
 from interlock.cli.completion import known_commands
-from interlock.cli.spelling import as_commands
+from interlock.cli.trouble import as_commands
 from tests.tidy.source import Module, package
 
 ROUTE = re.compile(r"(GET|POST|PUT|DELETE) (/api/v1/[\w/.{}-]*\w)")

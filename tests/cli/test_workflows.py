@@ -10,7 +10,7 @@ from time import sleep
 import pytest
 
 from interlock.cli.main import main
-from interlock.cli.workflow_page import say_run_steps
+from interlock.cli.workflows import say_run_steps
 from tests.cli.terminal import Terminal
 from tests.harness.server import InterlockServer
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.store.contract import Store
+from interlock.kernel.storage import Store
 from tests.conformance.places import MemoryPlace, Place, PostgresPlace, SqlitePlace
 from tests.harness.postgres import PostgresServer
 from tests.harness.proxy import PostgresProxy

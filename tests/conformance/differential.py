@@ -16,15 +16,15 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from interlock.identity.model import Caller, PrincipalKind, Role
-from interlock.identity.rules import IssueKey, RevokeKey, SetPrincipal
 from interlock.kernel.command import Command
 from interlock.kernel.idempotency import Once, Rendered
 from interlock.kernel.kernel import Kernel, KernelLimits
 from interlock.kernel.record import Kind
-from interlock.store.contract import Store
+from interlock.kernel.storage import Store
+from interlock.rooms.identity.model import Caller, PrincipalKind, Role
+from interlock.rooms.identity.rules import IssueKey, RevokeKey, SetPrincipal
+from interlock.store.catalogue import kinds
 from interlock.store.immutable import KeptImmutables
-from interlock.store.rooms import kinds
 from tests.conformance import leasing, shared_work
 from tests.conformance.places import Place, counted_ids
 from tests.kernel import counters as room

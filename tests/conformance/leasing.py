@@ -7,20 +7,19 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from interlock.effects.model import EffectTarget, LeaseRef
-from interlock.effects.rules import BeginEffect
-from interlock.grants.claiming import ClaimGrant
-from interlock.grants.rules import IssueGrant, RevokeGrant
-from interlock.identity.model import Caller
 from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
-from interlock.leases.acquiring import AcquireLease
-from interlock.leases.checkpoints import Content, SaveCheckpoint
-from interlock.leases.giving import HandOffLease, ReleaseLease
-from interlock.leases.model import LEASES, Mode
-from interlock.leases.rules import CheckLease, RenewLease
+from interlock.rooms.effects.model import EffectTarget, LeaseRef
+from interlock.rooms.effects.rules import BeginEffect
+from interlock.rooms.grants.claims import ClaimGrant
+from interlock.rooms.grants.rules import IssueGrant, RevokeGrant
+from interlock.rooms.identity.model import Caller
+from interlock.rooms.leases.acquisition import AcquireLease
+from interlock.rooms.leases.model import LEASES, Mode
+from interlock.rooms.leases.rules import CheckLease, RenewLease
+from interlock.rooms.leases.transfers import Content, HandOffLease, ReleaseLease, SaveCheckpoint
 
 Commands = st.SearchStrategy[Command[Any]]
 

@@ -7,17 +7,15 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from interlock.conflicts.model import Resolution
-from interlock.conflicts.rules import ResolveConflict
-from interlock.effects.model import EffectTarget, Outcome
-from interlock.effects.resolving import ResolveEffect
-from interlock.effects.rules import BeginEffect
-from interlock.effects.settling import CommitEffect, FailEffect
-from interlock.effects.sweeping import SweepOverdueEffects
-from interlock.identity.model import Caller
-from interlock.identity.rules import EnsureLocalPerson
 from interlock.kernel.command import Command
-from interlock.targets.rules import Change, TouchTarget, TouchTargets
+from interlock.rooms.conflicts.model import Resolution
+from interlock.rooms.conflicts.rules import ResolveConflict
+from interlock.rooms.effects.model import EffectTarget, Outcome
+from interlock.rooms.effects.rules import BeginEffect
+from interlock.rooms.effects.settlement import CommitEffect, FailEffect, ResolveEffect, SweepOverdueEffects
+from interlock.rooms.identity.model import Caller
+from interlock.rooms.identity.rules import EnsureLocalPerson
+from interlock.rooms.targets.rules import Change, TouchTarget, TouchTargets
 
 Commands = st.SearchStrategy[Command[Any]]
 

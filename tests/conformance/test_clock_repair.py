@@ -15,7 +15,7 @@ from interlock.kernel.ids import new_id
 from interlock.kernel.record import Reads
 from interlock.kernel.store_time import StoreTime
 from interlock.kernel.world import World
-from interlock.permits.verifying import verify_permit
+from interlock.rooms.permits.verification import verify_permit
 from interlock.sdk.client import Interlock
 from interlock.store.clock import SteadyClock, utc_now
 from tests.conformance.places import ShiftedClock, SqlitePlace, serving

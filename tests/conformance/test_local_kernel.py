@@ -13,13 +13,13 @@ import apsw
 import msgspec
 import pytest
 
-from interlock.grants.claiming import ClaimGrant
-from interlock.grants.model import GRANTS, Grant, GrantUse
-from interlock.grants.rules import IssueGrant
 from interlock.kernel.ids import new_id
 from interlock.kernel.refusal import LockBusy, OutcomeUnknown
-from interlock.runtime.local_kernel import LocalKernel
-from interlock.store.contract import NotAStore
+from interlock.kernel.storage import NotAStore
+from interlock.rooms.grants.claims import ClaimGrant
+from interlock.rooms.grants.model import GRANTS, Grant, GrantUse
+from interlock.rooms.grants.rules import IssueGrant
+from interlock.service.local_kernel import LocalKernel
 from interlock.store.migrations import migrations, newest
 from interlock.store.sqlite import SqliteStore
 from interlock.store.sqlite.driver import connect, connect_durably, schema_of

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from interlock.api.listing import moment_and_id
-from interlock.grants.model import GRANT_USES, SIGNERS, GrantUse, Signer
-from interlock.grants.queries import list_signers, list_uses
-from interlock.store.contract import Store
-from interlock.store.paging import page_of
+from interlock.api.pages import moment_and_id
+from interlock.kernel.pages import page_of
+from interlock.kernel.storage import Store
+from interlock.rooms.grants.model import GRANT_USES, SIGNERS, GrantUse, Signer
+from interlock.rooms.grants.queries import list_signers, list_uses
 from tests.conformance.places import Place
 from tests.conformance.test_stores import carrying, changes
 from tests.kernel.counters import CHORES, Chore

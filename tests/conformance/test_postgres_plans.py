@@ -8,10 +8,9 @@ import pytest
 
 from interlock.kernel.record import Key, Kind
 from interlock.kernel.world import Changes, Update
-from interlock.store.named_sql import named_sql
+from interlock.store.catalogue import kinds, named_sql
 from interlock.store.postgres import statements as sql
 from interlock.store.postgres.driver import Session, connect
-from interlock.store.rooms import kinds
 from tests.conformance.places import PostgresPlace, serving
 from tests.kernel.counters import COUNTERS, TENANT, Counter
 
@@ -97,7 +96,7 @@ async def test_a_key_is_found_by_its_own_index_however_few_rows_there_were(
 @pytest.mark.parametrize(
     ("name", "index"),
     [
-        ("approvals.due_jobs", "jobs_by_due"),
+        ("jobs.due_jobs", "jobs_by_due"),
         ("effects.overdue_effects", "effects_overdue"),
         ("grants.open_grants", "grants_open"),
         ("grants.overdue_grants", "grants_overdue"),
@@ -108,8 +107,8 @@ async def test_a_key_is_found_by_its_own_index_however_few_rows_there_were(
         ("leases.exclusive_leases_under", "leases_live"),
         ("leases.leases_under", "leases_live"),
         ("leases.overdue_leases", "leases_overdue"),
-        ("outbox.events_after", "events_by_tenant"),
-        ("outbox.every_event_after", "events_by_position"),
+        ("events.events_after", "events_by_tenant"),
+        ("events.every_event_after", "events_by_position"),
         ("targets.jobs_waiting_on", "jobs_waiting_on_target"),
     ],
 )
@@ -132,7 +131,7 @@ async def test_what_is_late_or_rare_is_not_looked_for_in_everything(
     wanted = {
         "admission.list_lost_runs": "runs_by_expiry",
         "admission.list_lost_runs_by_workflow": "runs_by_expiry",
-        "approvals.list_expired_approvals": "jobs_by_due",
+        "jobs.list_expired_approvals": "jobs_by_due",
         "audit.list_entries_of_subject": "audit_by_subject",
         "conflicts.list_conflicts": "conflict_groups_by_conflict",
         "conflicts.list_open_conflicts_of_target": "conflicts_open_by_target",

@@ -14,11 +14,10 @@ from typing import Any
 import apsw
 import pytest
 
+from interlock.api.embedded import open_embedded
 from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.refusal import LockBusy, OutcomeUnknown, StoreUnavailable
-from interlock.kernel.storage import StoreDown
-from interlock.runtime.embedded import open_embedded
-from interlock.store.contract import NotAStore
+from interlock.kernel.storage import NotAStore, StoreDown
 from interlock.store.sqlite import SqliteStore
 from tests.conformance.places import SqlitePlace, serving
 from tests.conformance.test_pruning import once

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import apsw
 import pytest
 
-from interlock.store.named_sql import NamedSql
+from interlock.store.catalogue import NamedSql
 from interlock.store.sqlite import SqliteStore
 from tests.conformance.places import Server, SqlitePlace, serving
 from tests.kernel.counters import COUNTERS, TENANT, Raise

@@ -12,10 +12,9 @@ from interlock.kernel.command import Command
 from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.record import NOTHING, Kind, Reads, micros
 from interlock.kernel.refusal import CommandFailed
-from interlock.kernel.storage import Loaded, Transaction, WriteConflict
+from interlock.kernel.storage import Loaded, Store, Transaction, WriteConflict
 from interlock.kernel.world import Changes, Update, World
 from interlock.store.clock import utc_now
-from interlock.store.contract import Store
 from tests.conformance.places import Place, serving
 from tests.kernel.counters import (
     CHORES,
@@ -118,7 +117,7 @@ async def test_a_record_that_moved_on_cannot_be_deleted(store: Store) -> None:
 
 
 async def test_a_second_unique_column_conflicts_like_a_key(store: Store) -> None:
-    from interlock.identity.model import API_KEYS, ApiKey
+    from interlock.rooms.identity.model import API_KEYS, ApiKey
 
     def key(tenant: str) -> tuple[Any, ApiKey]:
         made = ApiKey(

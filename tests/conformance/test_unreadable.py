@@ -6,9 +6,9 @@ from itertools import accumulate
 
 import pytest
 
+from interlock.kernel.pages import Choosing
 from interlock.kernel.record import Key, from_micros
 from interlock.kernel.refusal import Unreadable
-from interlock.store.unreadable import Choosing
 from tests.conformance.places import MemoryPlace, Place, Server, serving
 from tests.kernel.counters import (
     CHORES,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from interlock.kernel.record import Reads
-from interlock.kernel.storage import Loaded
+from interlock.kernel.storage import Loaded, Store
 from interlock.kernel.world import Changes, Update
-from interlock.store.contract import Store
 from tests.conformance.test_stores import LONG_AGO, carrying, changes
 from tests.kernel.counters import CHORES, TENANT, Chore, DueChores
 

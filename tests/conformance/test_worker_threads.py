@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from interlock.store.sqlite.worker_threads import WorkerThreads
+from interlock.store.sqlite.threads import WorkerThreads
 
 HANG_SECONDS = 20
 
@@ -73,7 +73,7 @@ async def test_threads_that_were_stopped_start_again_with_the_next_work(commits:
 def test_work_is_taken_also_after_the_main_thread_is_through() -> None:
     program = """
 import threading, time
-from interlock.store.sqlite.worker_threads import WorkerThreads
+from interlock.store.sqlite.threads import WorkerThreads
 def late():
     while threading.main_thread().is_alive():
         time.sleep(0.01)

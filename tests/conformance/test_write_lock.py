@@ -11,14 +11,14 @@ from typing import Any, cast
 
 import pytest
 
-from interlock.grants.rules import IssueGrant
 from interlock.kernel.ids import new_id
 from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.refusal import LockBusy
-from interlock.runtime.local_kernel import LocalKernel
+from interlock.rooms.grants.rules import IssueGrant
+from interlock.service.local_kernel import LocalKernel
 from interlock.store.sqlite import SqliteStore, write_lock
 from interlock.store.sqlite.driver import BUSY, Database, connect_durably, try_to_begin
-from interlock.store.sqlite.private_file import make_private
+from interlock.store.sqlite.place import make_private
 from tests.conformance.places import Server, SqlitePlace, serving
 from tests.kernel.counters import Raise
 

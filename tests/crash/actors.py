@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from interlock.audit.queries import list_entries
-from interlock.jobs.queries import list_jobs, read_job
-from interlock.runtime.service import Service
+from interlock.rooms.audit.queries import list_entries
+from interlock.rooms.jobs.queries import list_jobs, read_job
+from interlock.service.service import Service
 from tests.harness.events import events_by_subject
 from tests.harness.load import Answer, Connection, post
 from tests.harness.server import Key

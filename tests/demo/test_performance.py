@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli.demo.company import Company
-from interlock.cli.demo.performance import perform
-from interlock.cli.demo.scenes import SCENES, Scene
-from interlock.cli.demo.stage import Stage, StageBroken
-from interlock.cli.demo.story import Promise, Story
+from interlock.demo.company import Company
+from interlock.demo.performance import perform
+from interlock.demo.scenes import SCENES, Scene
+from interlock.demo.stage import Stage, StageBroken
+from interlock.demo.story import Promise, Story
 from tests.harness.processes import descendants, is_running
 from tests.harness.server import clean_env
 
@@ -74,7 +74,7 @@ def test_a_scene_that_cannot_be_played_fails_the_demo(capsys: pytest.CaptureFixt
 def test_a_server_that_does_not_start_fails_the_demo(
     temporary: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("interlock.cli.demo.stage.SERVE", ("serve", "--lanes", "99"))
+    monkeypatch.setattr("interlock.demo.stage.SERVE", ("serve", "--lanes", "99"))
     assert perform(SCENES) is False
     assert "lanes must be between" in capsys.readouterr().out
     assert list(temporary.iterdir()) == []
@@ -92,7 +92,7 @@ def test_a_worker_of_the_demo_does_not_outlive_its_stage(temporary: Path) -> Non
     with Stage() as stage:
         hand = stage.cast("hand", kind="worker", roles=["work"])
         others = set(descendants(os.getpid()))
-        stage.hire(hand, "interlock.cli.demo.hand", "finish")
+        stage.hire(hand, "interlock.demo.hand", "finish")
         workers = set(descendants(os.getpid())) - others
         assert workers
         assert stage.is_at_work(hand)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from interlock.cli.demo.hand import RESERVED
-from interlock.cli.demo.scenes import crash, policy_change, race, replay, shared_ticket, two_people, workers
-from interlock.cli.demo.story import Answer, Histogram, Promise
+from interlock.demo.hand import RESERVED
+from interlock.demo.scenes import crash, policy_change, race, replay, shared_ticket, two_people, workers
+from interlock.demo.story import Answer, Histogram, Promise
 
 
 def answer(status: int, word: str, **body: Any) -> Answer:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli.demo.performance import perform
-from interlock.cli.demo.scenes import SCENES, race
+from interlock.demo.performance import perform
+from interlock.demo.scenes import SCENES, race
 
 README = Path(__file__).parents[2] / "README.md"
 _CHANCE = re.compile(r"approved|rejected|PENDING|DENIED")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from interlock.runtime.settings import settings_from
+from interlock.service.settings import settings_from
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from interlock import Interlock
-from interlock.cli.drill_page import say_report
+from interlock.cli.drill import say_report
 from interlock.drills.outage import drill_outage
 from interlock.drills.report import Answer, Check, phase, report
 from interlock.drills.retries import drill_retries

@@ -20,7 +20,7 @@ from starlette.routing import Mount
 
 from interlock import Interlock
 from interlock.api.asgi import InterlockApp, create_app
-from interlock.runtime.settings import settings_from
+from interlock.service.settings import settings_from
 from tests.harness.processes import kill_tree, pick_port
 from tests.harness.reaper import reaper
 from tests.harness.server import INTERLOCK, clean_env

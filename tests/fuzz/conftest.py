@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from interlock.identity.model import PrincipalKind, Role
-from interlock.runtime.operating import issue_key
+from interlock.rooms.identity.model import PrincipalKind, Role
+from interlock.service.operator import issue_key
 from tests.harness.server import InterlockServer
 from tests.races.deployment import ASK, in_thread, read_store
 

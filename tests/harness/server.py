@@ -18,10 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from interlock.identity.model import PrincipalKind, Role
-from interlock.runtime.operating import issue_key
-from interlock.runtime.service import open_service
-from interlock.runtime.settings import settings_from
+from interlock.rooms.identity.model import PrincipalKind, Role
+from interlock.service.operator import issue_key
+from interlock.service.service import open_service
+from interlock.service.settings import settings_from
 from tests.harness.processes import freeze_tree, kill_tree, pick_port, thaw
 from tests.harness.reaper import reaper
 

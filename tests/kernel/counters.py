@@ -199,7 +199,7 @@ class DueChores(Pick[Chore], frozen=True, kw_only=True):
 
     @property
     def query(self) -> str:
-        return "approvals.due_jobs"
+        return "jobs.due_jobs"
 
     def params(self, now: datetime) -> Mapping[str, int]:
         return {"now": micros(now)}

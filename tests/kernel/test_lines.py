@@ -7,7 +7,7 @@ import contextlib
 
 from interlock.kernel.lines import Place
 from interlock.kernel.wakes import Wakes
-from interlock.policy.matching import topic_test
+from interlock.rooms.policy.matching import topic_test
 
 
 def place(wakes: Wakes, *topics: str, group: str = "claims:acme") -> Place:

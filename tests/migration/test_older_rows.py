@@ -9,14 +9,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.approvals.model import Approval, ApprovalState, Requirement
-from interlock.grants.model import GRANT_USES, SIGNERS, GrantUse, Signer
-from interlock.jobs.holds import JobLease
-from interlock.jobs.model import JOBS, RANKS, Action, Job, JobState, Priority, TargetRef, Verdict
 from interlock.kernel.record import Kind, Record, micros
-from interlock.leases.model import LEASES, Lease, LeaseState, Mode
-from interlock.outbox import queries as outbox
-from interlock.outbox.model import EVENTS, Event
+from interlock.rooms.events import queries as outbox
+from interlock.rooms.events.model import EVENTS, Event
+from interlock.rooms.grants.model import GRANT_USES, SIGNERS, GrantUse, Signer
+from interlock.rooms.jobs.approval import Approval, ApprovalState, Requirement
+from interlock.rooms.jobs.model import (
+    JOBS,
+    RANKS,
+    Action,
+    Job,
+    JobLease,
+    JobState,
+    Priority,
+    TargetRef,
+    Verdict,
+)
+from interlock.rooms.leases.model import LEASES, Lease, LeaseState, Mode
 from interlock.store.migrations import migrations
 from tests.conformance.places import Place
 from tests.migration.conftest import Knows

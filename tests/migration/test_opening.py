@@ -10,8 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from interlock.kernel.storage import StoreDown
-from interlock.store.contract import SchemaTooNew
+from interlock.kernel.storage import SchemaTooNew, StoreDown
 from interlock.store.migrations import Migration, migrations
 from interlock.store.postgres import store as postgres
 from tests.conformance.places import Place, PostgresPlace, SqlitePlace, serving

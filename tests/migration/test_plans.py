@@ -12,8 +12,8 @@ from typing import Any
 import apsw
 import pytest
 
+from interlock.store.catalogue import all_names, named_sql
 from interlock.store.migrations import migrations
-from interlock.store.named_sql import all_names, named_sql
 from interlock.store.sqlite.driver import connect
 
 FEW, MANY = 500, 4000
@@ -124,7 +124,7 @@ def test_a_claim_costs_the_same_however_many_jobs_wait_for_their_time(name: str)
     assert many <= 1.5 * few + 500, f"{few} steps beside {FEW} rows, {many} beside {MANY}"
 
 
-@pytest.mark.parametrize("name", ["grants.open_grants", "jobs.runnable_jobs", "outbox.every_event_after"])
+@pytest.mark.parametrize("name", ["grants.open_grants", "jobs.runnable_jobs", "events.every_event_after"])
 def test_a_statement_is_not_planned_again_for_other_values(name: str) -> None:
     database = _database("over", FEW, "default")
     looks = 0

@@ -14,9 +14,8 @@ import pytest
 
 import interlock
 from interlock.kernel.record import Pick
+from interlock.store.catalogue import ROOMS, all_names, kinds, named_sql
 from interlock.store.migrations import migrations
-from interlock.store.named_sql import all_names, named_sql
-from interlock.store.rooms import ROOMS, kinds
 from tests.conformance.places import Place, PostgresPlace, SqlitePlace
 from tests.migration.schemas import columns, unique_keys
 
@@ -33,7 +32,7 @@ async def opened(place: Place) -> None:
 def picks() -> list[type[Pick[Any]]]:
     """Every pick of every room."""
     for room in ROOMS:
-        package = importlib.import_module(f"interlock.{room}")
+        package = importlib.import_module(f"interlock.rooms.{room}")
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
     return [pick for pick in Pick.__subclasses__() if pick.__module__.startswith(interlock.__name__)]

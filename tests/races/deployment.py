@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from interlock.audit.queries import list_entries
-from interlock.identity.model import PrincipalKind, Role
-from interlock.runtime.operating import issue_key
-from interlock.runtime.service import Service, open_service
-from interlock.runtime.settings import settings_from
+from interlock.rooms.audit.queries import list_entries
+from interlock.rooms.identity.model import PrincipalKind, Role
+from interlock.service.operator import issue_key
+from interlock.service.service import Service, open_service
+from interlock.service.settings import settings_from
 from tests.harness.events import events_by_subject
 from tests.harness.load import Answer, Request, fire, get, post
 from tests.harness.server import InterlockServer, Key

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from interlock.identity.model import PrincipalKind, Role
-from interlock.identity.queries import list_principals
-from interlock.runtime.operating import issue_key
-from interlock.runtime.service import Service
+from interlock.rooms.identity.model import PrincipalKind, Role
+from interlock.rooms.identity.queries import list_principals
+from interlock.service.operator import issue_key
+from interlock.service.service import Service
 from tests.harness.load import Answer, Request, get, post
 from tests.harness.server import Key
 from tests.harness.soak import dose

@@ -8,23 +8,21 @@ from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 
 from interlock.api.assembly import assemble
-from interlock.api.logs import Log
-from interlock.identity.model import Caller
-from interlock.identity.rules import EnsureLocalPerson
 from interlock.kernel.command import Command
 from interlock.kernel.ids import new_id
 from interlock.kernel.record import Kind, Reads, Record
 from interlock.kernel.world import World
-from interlock.outbox import queries as outbox
-from interlock.outbox.model import Placed
-from interlock.outbox.rules import announce
-from interlock.relays.model import RELAYS, WEBHOOKS, Relay, Webhook
-from interlock.relays.posting import Resolve
-from interlock.relays.rules import AddWebhook
-from interlock.relays.signing import spell_secret
-from interlock.runtime.relaying import Relaying
-from interlock.runtime.service import Service
-from interlock.runtime.settings import Settings
+from interlock.rooms.events import queries as outbox
+from interlock.rooms.events.model import RELAYS, WEBHOOKS, Placed, Relay, Webhook
+from interlock.rooms.events.posting import Resolve, spell_secret
+from interlock.rooms.events.rules import announce
+from interlock.rooms.events.webhooks import AddWebhook
+from interlock.rooms.identity.model import Caller
+from interlock.rooms.identity.rules import EnsureLocalPerson
+from interlock.service.logs import Log
+from interlock.service.relays import Relaying
+from interlock.service.service import Service
+from interlock.service.settings import Settings
 from interlock.store.urls import store_for
 
 TENANT = "default"

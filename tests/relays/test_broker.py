@@ -8,8 +8,8 @@ from typing import Any
 
 import nats as nats_client
 
-from interlock.relays.jetstream import subject_of, waves
-from interlock.relays.model import BROKER, DEPLOYMENT
+from interlock.rooms.events.jetstream import subject_of, waves
+from interlock.rooms.events.model import BROKER, DEPLOYMENT
 from tests.harness.nats import NatsServer
 from tests.harness.soak import dose
 from tests.relays.rig import orders, rigged

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from interlock.outbox import queries
+from interlock.rooms.events import queries
 from tests.harness.receiver import Reply
 from tests.relays.conftest import Receive
 from tests.relays.rig import Rig, rigged, utc_now
@@ -59,7 +59,7 @@ async def test_what_waits_for_a_webhook_outlives_the_event_itself(sqlite_url: st
                 await asyncio.sleep(0.02)
         before = utc_now() + timedelta(days=1)
         keys = await queries.forgettable(rig.service.store, before=before, up_to=1, limit=10)
-        from interlock.outbox.rules import ForgetEvents
+        from interlock.rooms.events.rules import ForgetEvents
 
         await rig.service.kernel.run(ForgetEvents(keys=keys))
         receiver.behave = lambda _: Reply()

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from interlock.api.http import Request
-from interlock.codec.sealing import CannotUnseal
+from interlock.kernel.codec.sealing import CannotUnseal
 from interlock.kernel.idempotency import KEPT_ANSWERS
-from interlock.relays.model import Webhook
-from interlock.relays.sealing import kept_secret, open_secret, signing_secrets
-from interlock.relays.signing import signature
+from interlock.rooms.events.model import Webhook
+from interlock.rooms.events.posting import signature
+from interlock.rooms.events.sealing import kept_secret, open_secret, signing_secrets
 from tests.api.events.caller import Client, client_of
 from tests.harness.receiver import Receiver
 from tests.relays.rig import SECRET, Rig, rigged
@@ -50,7 +50,7 @@ async def ask(rig: Rig, client: Client, path: str, body: Any, key: str) -> tuple
 
 async def everything_stored(rig: Rig) -> str:
     """What a thief of the database would find of webhooks and of answers."""
-    listed = await rig.service.store.query("relays.tenant_webhooks", {"tenant": "default", "limit": 100})
+    listed = await rig.service.store.query("events.tenant_webhooks", {"tenant": "default", "limit": 100})
     return " ".join(str(row) for row in listed)
 
 

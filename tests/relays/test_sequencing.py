@@ -10,9 +10,9 @@ import asyncpg
 import pytest
 
 from interlock.kernel.refusal import CommandFailed
-from interlock.outbox import queries
-from interlock.outbox.model import Placed
-from interlock.store.contract import Store
+from interlock.kernel.storage import Store
+from interlock.rooms.events import queries
+from interlock.rooms.events.model import Placed
 from tests.harness.soak import dose
 from tests.relays.rig import TENANT, Rig, Tell, rigged
 
@@ -133,8 +133,8 @@ async def test_the_head_stays_when_every_event_is_forgotten(store_url: str) -> N
 
 
 async def forget_all(rig: Rig) -> None:
-    from interlock.outbox.model import EVENTS
-    from interlock.outbox.rules import ForgetEvents
+    from interlock.rooms.events.model import EVENTS
+    from interlock.rooms.events.rules import ForgetEvents
 
     keys = tuple(EVENTS.key_of(placed.event) for placed in await rig.placed())
     await rig.service.kernel.run(ForgetEvents(keys=keys))
@@ -154,7 +154,7 @@ async def passed_on(rig: Rig, position: int) -> None:
 
 async def taken(reader: object, count: int) -> list[Placed]:
     """The first `count` events of a reader."""
-    from interlock.runtime.feeding import Reader
+    from interlock.service.event_feed import Reader
 
     assert isinstance(reader, Reader)
     found: list[Placed] = []

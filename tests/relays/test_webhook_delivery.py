@@ -10,11 +10,11 @@ from datetime import timedelta
 
 import pytest
 
-from interlock.identity.rules import EnsureLocalPerson
-from interlock.relays import queries
-from interlock.relays.leasing import TakeRelay
-from interlock.relays.model import DeliveryState
-from interlock.runtime import relaying, webhook_relay
+from interlock.rooms.events import queries
+from interlock.rooms.events.model import DeliveryState
+from interlock.rooms.events.relay_leases import TakeRelay
+from interlock.rooms.identity.rules import EnsureLocalPerson
+from interlock.service import relays, webhook_relay
 from interlock.store.clock import utc_now
 from interlock.store.sqlite import SqliteStore
 from tests.conformance.places import serving
@@ -35,7 +35,7 @@ async def test_every_event_arrives_in_the_order_of_its_subject(store_url: str, r
 async def test_more_webhooks_than_a_server_attends_at_once_take_turns(
     store_url: str, receive: Receive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relaying, "RELAYS_MAX", 2)
+    monkeypatch.setattr(relays, "RELAYS_MAX", 2)
     receivers = [await receive() for _ in range(6)]
     async with rigged(store_url) as rig:
         for receiver in receivers:
@@ -49,7 +49,7 @@ async def test_more_webhooks_than_a_server_attends_at_once_take_turns(
 async def test_a_webhook_that_is_always_busy_gives_way_in_the_end(
     sqlite_url: str, receive: Receive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relaying, "RELAYS_MAX", 1)
+    monkeypatch.setattr(relays, "RELAYS_MAX", 1)
     monkeypatch.setattr(webhook_relay, "_TURN_SECONDS", 0.2)
     busy, patient = await receive(), await receive()
     async with rigged(sqlite_url) as rig:
@@ -198,8 +198,8 @@ async def test_a_failing_webhook_does_not_delay_another(sqlite_url: str, receive
 
 
 async def test_a_removed_webhook_gets_nothing_more(sqlite_url: str, receive: Receive) -> None:
-    from interlock.identity.model import Caller
-    from interlock.relays.rules import RemoveWebhook
+    from interlock.rooms.events.webhooks import RemoveWebhook
+    from interlock.rooms.identity.model import Caller
 
     receiver = await receive()
     other = await receive()

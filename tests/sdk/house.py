@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock import AsyncInterlock, Interlock, Job
-from interlock.codec.canonical import canonical
+from interlock.kernel.codec.canonical import canonical
 
 POLICY = """
 version: v1

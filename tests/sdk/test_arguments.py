@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.codec.canonical import canonical
-from interlock.codec.strict import parse
+from interlock.kernel.codec.canonical import canonical
+from interlock.kernel.codec.strict import parse
 from interlock.sdk.arguments import CallShape, NotJson
 from interlock.sdk.outcomes import InvalidRequest
 

@@ -7,10 +7,9 @@ import signal
 
 import pytest
 
-from interlock.sdk.breaker import BreakerSettings, CircuitBreaker
 from interlock.sdk.flow import Request, Send
 from interlock.sdk.outcomes import Busy, Unavailable
-from interlock.sdk.retry import NO_RETRIES
+from interlock.sdk.retry import NO_RETRIES, BreakerSettings, CircuitBreaker
 from interlock.sdk.session import Session, exchange
 from tests.sdk.virtual import Script, VirtualTime, problem, refused, success
 

@@ -7,7 +7,7 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.sdk.budget import BudgetSettings, RetryBudget
+from interlock.sdk.retry import BudgetSettings, RetryBudget
 
 
 def test_a_new_client_has_a_small_allowance() -> None:

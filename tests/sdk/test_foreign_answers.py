@@ -10,7 +10,7 @@ import pytest
 
 from interlock import AsyncInterlock, Work, Worker
 from interlock.sdk.flow import Request, Response
-from interlock.sdk.worker_settling import Settled
+from interlock.sdk.worker_jobs import Settled
 
 HANG_SECONDS = 60
 PAGE = b"<html>default backend</html>"

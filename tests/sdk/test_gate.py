@@ -9,7 +9,7 @@ import pytest
 
 import interlock
 from interlock import Interlock, Job, NotJson
-from interlock.codec.canonical import canonical
+from interlock.kernel.codec.canonical import canonical
 from tests.sdk.house import House
 
 

@@ -193,7 +193,7 @@ class NotDoneYet(Conflict):
     """What a renewal would be told if somebody else had the job."""
 
     def __init__(self, call: Any) -> None:
-        from interlock.sdk.problems import Problem
+        from interlock.sdk.outcomes import Problem
 
         super().__init__(Problem(status=409, code="fence_stale", detail=f"{call.fence} is stale"))
 

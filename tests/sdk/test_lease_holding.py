@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from interlock import AsyncInterlock, Busy, Interlock
-from interlock.sdk import holding
+from interlock.sdk import hold
 from interlock.sdk.flow import Request, Response
 from interlock.sdk.retry import NO_RETRIES
 from tests.harness.server import InterlockServer
@@ -55,7 +55,7 @@ class FakedTime:
 @pytest.fixture
 def faked(monkeypatch: pytest.MonkeyPatch) -> FakedTime:
     clock = FakedTime()
-    monkeypatch.setattr(holding, "time", clock)
+    monkeypatch.setattr(hold, "time", clock)
     return clock
 
 
@@ -101,7 +101,7 @@ def test_after_a_long_wait_in_line_the_block_begins_with_a_whole_lifetime(
 
 def test_a_holder_counts_with_the_lifetime_that_was_granted(clients: tuple[Interlock, Interlock]) -> None:
     granted = clients[0].acquire_lease(RESOURCE, ttl_seconds=TTL)
-    held = holding.Held(granted, ttl_seconds=600, sent_at=time.monotonic() - TTL)
+    held = hold.Held(granted, ttl_seconds=600, sent_at=time.monotonic() - TTL)
     assert held.lost
 
 

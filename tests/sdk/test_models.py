@@ -20,7 +20,6 @@ from interlock.api import (
     approval_views,
     approvals,
     audit,
-    claims,
     conflicts,
     effect_views,
     events,
@@ -32,6 +31,7 @@ from interlock.api import (
     webhook_views,
     workers,
 )
+from interlock.api import workers as claims
 from interlock.sdk import admission_models, approval_models, grant_models, lease_models, models, shared_work
 from interlock.sdk.operations import events as event_models
 

@@ -9,9 +9,8 @@ from collections import Counter
 import msgspec
 import pytest
 
-from interlock.sdk.breaker import BreakerSettings
 from interlock.sdk.flow import Request
-from interlock.sdk.retry import OnRetry, Retry, RetryPolicy
+from interlock.sdk.retry import BreakerSettings, OnRetry, Retry, RetryPolicy
 from interlock.sdk.session import Session, exchange
 from tests.sdk.virtual import Answered, VirtualTime, problem, refused, success
 

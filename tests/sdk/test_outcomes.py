@@ -8,10 +8,9 @@ import pickle
 import pytest
 
 from interlock import NotJson, PermitInvalid
-from interlock.api.codes import CODES
 from interlock.sdk import outcomes
-from interlock.sdk.outcomes import InterlockError, Rejected, StillPending, outcome_of
-from interlock.sdk.problems import Problem
+from interlock.sdk.outcomes import InterlockError, Problem, Rejected, StillPending, outcome_of
+from interlock.wire.codes import CODES
 
 EXPECTED = {
     "invalid_request": outcomes.InvalidRequest,

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.sdk.budget import BudgetSettings
 from interlock.sdk.flow import Request, Response
 from interlock.sdk.outcomes import (
     Ambiguous,
@@ -17,15 +16,17 @@ from interlock.sdk.outcomes import (
     Full,
     InterlockError,
     InvalidRequest,
+    Problem,
     Unavailable,
+    read_problem,
 )
-from interlock.sdk.problems import Problem, read_problem
 from interlock.sdk.retry import (
     BUSY,
     FULL,
     NO_RETRIES,
     UNAVAILABLE,
     Backoff,
+    BudgetSettings,
     Retry,
     RetryPolicy,
     classify,

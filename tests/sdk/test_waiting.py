@@ -8,8 +8,7 @@ import pytest
 
 from interlock.sdk.flow import Flow, Request
 from interlock.sdk.models import Job
-from interlock.sdk.operations.jobs import call
-from interlock.sdk.operations.waiting import HOLD_SECONDS, Until, wait
+from interlock.sdk.operations.jobs import HOLD_SECONDS, Until, call, wait
 from interlock.sdk.outcomes import NotFound, StillPending, Unavailable
 from interlock.sdk.session import Session
 from tests.sdk.virtual import Answered, Script, VirtualTime, problem, refused, success

@@ -26,9 +26,8 @@ from interlock import (
     verify_permit,
 )
 from interlock.sdk.models import HeldJob
-from interlock.sdk.problems import no_answer
-from interlock.sdk.worker_jobs import Hold
-from interlock.sdk.worker_settling import Settled
+from interlock.sdk.outcomes import no_answer
+from interlock.sdk.worker_jobs import Hold, Settled
 
 POLICY = "version: v1\ndefault: allow\n"
 HANG_SECONDS = 60

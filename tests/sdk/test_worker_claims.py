@@ -11,8 +11,8 @@ import pytest
 
 from interlock import Ambiguous, AsyncInterlock, Work, Worker
 from interlock.sdk.models import HeldJob
-from interlock.sdk.problems import no_answer
-from interlock.sdk.worker_settling import Settled
+from interlock.sdk.outcomes import no_answer
+from interlock.sdk.worker_jobs import Settled
 
 HANG_SECONDS = 60
 

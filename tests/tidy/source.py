@@ -44,6 +44,8 @@ class Module:
     def part(self) -> str:
         """The room, shell or layer it belongs to; empty for the package's own files."""
         parts = self.path.relative_to(PACKAGE).parts
+        if parts[0] == "rooms" and len(parts) > 2:
+            return parts[1]
         return parts[0] if len(parts) > 1 else ""
 
     @functools.cached_property

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from interlock.admission.model import Gate, Limit, Run
+from interlock.rooms.admission.model import Gate, Limit, Run
 
 
 class LimitView(msgspec.Struct, frozen=True, kw_only=True):

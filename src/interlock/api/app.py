@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from interlock.api.decoding import (
+from interlock.api.decoder import (
     JSON,
     check_unsent,
     decode_body,
@@ -25,13 +25,13 @@ from interlock.api.decoding import (
     spell_body,
 )
 from interlock.api.http import Headers, Request, Response
-from interlock.api.logs import Log
-from interlock.api.metrics import Registry
 from interlock.api.operations import Answer, Answered, C, Call, Operation, Reply, S
 from interlock.api.problem import MEDIA_TYPE as PROBLEM_JSON
 from interlock.api.problem import Problem, ProblemError, problem, problem_response, retry_after
 from interlock.api.router import Router
 from interlock.kernel.ids import new_id
+from interlock.service.logs import Log
+from interlock.service.metrics import Registry
 
 PATH_BYTES_MAX = 8192
 UNROUTED = "none"

@@ -8,14 +8,14 @@ import msgspec
 
 from interlock.api.targets import TouchView, touch_views
 from interlock.api.views import ApprovalView, JobView, VoteView, approval_view, whole_view
-from interlock.approvals.binding import is_whole
-from interlock.approvals.drifting import moved_target
-from interlock.approvals.foreseeing import Foreseen
-from interlock.approvals.model import Approval
-from interlock.jobs.model import Evidence, Job
 from interlock.kernel.world import World
-from interlock.policy.rules import snapshot_in_force
-from interlock.targets.model import Target
+from interlock.rooms.jobs.approval import Approval
+from interlock.rooms.jobs.approval_queries import Foreseen
+from interlock.rooms.jobs.approvals import is_whole
+from interlock.rooms.jobs.drift import moved_target
+from interlock.rooms.jobs.model import Evidence, Job
+from interlock.rooms.policy.rules import snapshot_in_force
+from interlock.rooms.targets.model import Target
 
 
 class Drift(msgspec.Struct, frozen=True, kw_only=True):

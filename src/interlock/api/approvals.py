@@ -8,27 +8,27 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from interlock.api.approval_views import RequestView, drift_view, request_view
-from interlock.api.decoding import Spelled
+from interlock.api.calls import JOB_ID, Asked, caller_of, decide
+from interlock.api.decoder import Spelled
+from interlock.api.fields import GivenReason, Reason
 from interlock.api.jobs import decidable_until
-from interlock.api.listing import Page, PageQuery, id_cursor
 from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.pages import Page, PageQuery, id_cursor
 from interlock.api.problems import code_of
-from interlock.api.service_calls import JOB_ID, Asked, caller_of, decide
-from interlock.api.texts import GivenReason, Reason
 from interlock.api.views import JobView, job_fields, whole_view
-from interlock.approvals import queries
-from interlock.approvals.foreseeing import foresee
-from interlock.approvals.model import Approval, ApprovalState
-from interlock.approvals.renewing import EditJob, RefreshApproval
-from interlock.approvals.rules import ApproveJob, Decided, RejectJob
-from interlock.codec.canonical import canonical
-from interlock.identity.refusals import NotFound
-from interlock.jobs.model import Job
-from interlock.jobs.queries import read_job
+from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.refusal import Fault, Refusal
-from interlock.runtime.keyring import Known
-from interlock.runtime.service import Service
-from interlock.targets.queries import read_target
+from interlock.rooms.identity.refusals import NotFound
+from interlock.rooms.jobs import approval_queries
+from interlock.rooms.jobs.approval import Approval, ApprovalState
+from interlock.rooms.jobs.approval_queries import foresee
+from interlock.rooms.jobs.approvals import ApproveJob, Decided, RejectJob
+from interlock.rooms.jobs.model import Job
+from interlock.rooms.jobs.queries import read_job
+from interlock.rooms.jobs.revisions import EditJob, RefreshApproval
+from interlock.rooms.targets.queries import read_target
+from interlock.service.keyring import Known
+from interlock.service.service import Service
 
 Hash = Annotated[str, msgspec.Meta(max_length=100)]
 
@@ -90,10 +90,10 @@ async def listed(call: Asked[ApprovalsQuery, None]) -> Reply:
     query, now = call.query, call.services.now()
     store, tenant = call.services.store, call.caller.tenant
     state = ApprovalState(query.state) if query.state else None
-    found = await queries.list_approvals(
+    found = await approval_queries.list_approvals(
         store, tenant, state=state, now=now, before=id_cursor(query.cursor, "job"), limit=query.limit
     )
-    needed = await queries.count_votes_needed(store, found.items, now)
+    needed = await approval_queries.count_votes_needed(store, found.items, now)
     items = [
         ApprovalItem(**job_fields(job, now), job_id=job.id, votes_needed=needed.get(job.id))
         for job in found.items
@@ -105,12 +105,12 @@ async def read(call: Asked[None, None]) -> Reply:
     job, approval = await _request(call.services, call.caller.tenant, call.path["job_id"])
     store, now = call.services.store, call.services.now()
     judgements = call.services.judgements
-    world = await queries.world_of_request(store, job, now, judgements.compute)
+    world = await approval_queries.world_of_request(store, job, now, judgements.compute)
     named = job.action.target
     target = await read_target(store, job.tenant, named.key) if named else None
     drift = drift_view(world, job, approval, target)
     foreseen = await judgements.answered(lambda: foresee(world, job, approval))
-    able = await queries.count_people_able(store, world, job, approval)
+    able = await approval_queries.count_people_able(store, world, job, approval)
     return Reply(200, request_view(job, approval, foreseen, drift, target, able, now))
 
 

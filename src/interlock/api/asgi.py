@@ -36,15 +36,15 @@ from interlock.api.heads import (
     too_large,
 )
 from interlock.api.http import Request, Response
-from interlock.api.logs import Form, Level, Log
-from interlock.api.metrics import Counter, Registry
 from interlock.api.problem import ProblemError, invalid, problem
-from interlock.codec.strict import Fault
-from interlock.relays.addresses import Allowed, read_networks
-from interlock.runtime.keyring import Known
-from interlock.runtime.operating import IssuedKey, activate_policy_file, bootstrap
-from interlock.runtime.service import Service, open_service
-from interlock.runtime.settings import UNIX_PEER, Settings, settings_from
+from interlock.kernel.codec.strict import Fault
+from interlock.rooms.events.addresses import Allowed, read_networks
+from interlock.service.keyring import Known
+from interlock.service.logs import Form, Level, Log
+from interlock.service.metrics import Counter, Registry
+from interlock.service.operator import IssuedKey, activate_policy_file, bootstrap
+from interlock.service.service import Service, open_service
+from interlock.service.settings import UNIX_PEER, Settings, settings_from
 
 Message: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]

@@ -9,7 +9,6 @@ from interlock.api import (
     admission,
     approvals,
     audit,
-    claims,
     conflicts,
     effects,
     events,
@@ -21,7 +20,6 @@ from interlock.api import (
     permits,
     policy,
     signers,
-    store_check,
     targets,
     webhooks,
     workers,
@@ -29,20 +27,19 @@ from interlock.api import (
 )
 from interlock.api.app import App
 from interlock.api.authentication import authenticate
-from interlock.api.codes import codes_with
-from interlock.api.describing import describing
+from interlock.api.descriptions import describing
 from interlock.api.http import Request
-from interlock.api.logs import Log
-from interlock.api.metrics import Registry
 from interlock.api.operations import Operation
 from interlock.api.problems import translator
-from interlock.runtime.keyring import Known
-from interlock.runtime.service import Service
+from interlock.service.keyring import Known
+from interlock.service.logs import Log
+from interlock.service.metrics import Registry
+from interlock.service.service import Service
+from interlock.wire.codes import codes_with
 
 OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     *policy.OPERATIONS,
     *jobs.OPERATIONS,
-    *claims.OPERATIONS,
     *workers.OPERATIONS,
     *permits.OPERATIONS,
     *approvals.OPERATIONS,
@@ -59,7 +56,6 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     *events.OPERATIONS,
     *webhooks.OPERATIONS,
     *health.OPERATIONS,
-    *store_check.OPERATIONS,
 )
 
 Authenticate = Callable[[Request, Service], Awaitable[Known]]

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 import msgspec
 
-from interlock.api.listing import Page, PageQuery, position
+from interlock.api.calls import Asked
 from interlock.api.operations import Call, Operation, Reply
+from interlock.api.pages import Page, PageQuery, position
 from interlock.api.problems import code_named
-from interlock.api.service_calls import Asked
-from interlock.audit import queries
-from interlock.audit.model import AuditEntry
-from interlock.runtime.keyring import Known
-from interlock.runtime.service import Service
+from interlock.rooms.audit import queries
+from interlock.rooms.audit.model import AuditEntry
+from interlock.service.keyring import Known
+from interlock.service.service import Service
 
 Word = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
 

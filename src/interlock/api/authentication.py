@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from interlock.api.heads import announced_bytes
 from interlock.api.http import Request
-from interlock.identity.refusals import Unauthenticated
-from interlock.runtime.keyring import Known
-from interlock.runtime.service import Service
+from interlock.rooms.identity.refusals import Unauthenticated
+from interlock.service.keyring import Known
+from interlock.service.service import Service
 
 # These are asked by POST, but nothing is decided, so no transaction checks the key again.
 _ONLY_ASKING = frozenset({"/api/v1/policy/evaluate", "/api/v1/policy/simulate"})

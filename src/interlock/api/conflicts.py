@@ -7,22 +7,22 @@ from typing import Annotated, Any
 
 import msgspec
 
+from interlock.api.calls import Asked, caller_of, decide
+from interlock.api.fields import GivenReason
 from interlock.api.jobs import READERS
-from interlock.api.listing import Page, PageQuery, id_cursor
 from interlock.api.operations import Answer, Body, Operation, Query, Reply
-from interlock.api.service_calls import Asked, caller_of, decide
-from interlock.api.texts import GivenReason
-from interlock.conflicts import queries
-from interlock.conflicts.model import SAFEST, Conflict, ConflictKind, ConflictState, Resolution
-from interlock.conflicts.patterns import Pattern, patterns_of
-from interlock.conflicts.rules import ResolveConflict
-from interlock.effects.queries import read_effect
-from interlock.identity.refusals import NotFound
-from interlock.jobs.queries import read_job
-from interlock.jobs.resolving import Concerned, Settlement, steps_of
-from interlock.leases.queries import read_lease
-from interlock.runtime.keyring import Known
-from interlock.runtime.service import Service
+from interlock.api.pages import Page, PageQuery, id_cursor
+from interlock.rooms.conflicts import queries
+from interlock.rooms.conflicts.model import SAFEST, Conflict, ConflictKind, ConflictState, Resolution
+from interlock.rooms.conflicts.queries import Pattern, patterns_of
+from interlock.rooms.conflicts.rules import ResolveConflict
+from interlock.rooms.effects.queries import read_effect
+from interlock.rooms.identity.refusals import NotFound
+from interlock.rooms.jobs.queries import read_job
+from interlock.rooms.jobs.settlement import Concerned, Settlement, steps_of
+from interlock.rooms.leases.queries import read_lease
+from interlock.service.keyring import Known
+from interlock.service.service import Service
 
 
 class ResolveBody(Body, frozen=True, kw_only=True):

@@ -12,9 +12,9 @@ from html import escape
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from interlock.api.codes import CodeInfo
-from interlock.api.openapi_schemas import NO_NUL
-from interlock.codec.strict import INTEGER_MAX
+from interlock.api.openapi import NO_NUL
+from interlock.kernel.codec.strict import INTEGER_MAX
+from interlock.wire.codes import CodeInfo
 
 Json: TypeAlias = dict[str, Any]
 

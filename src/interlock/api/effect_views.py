@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from interlock.effects.model import Effect
+from interlock.rooms.effects.model import Effect
 
 
 class LeaseRefView(msgspec.Struct, frozen=True, kw_only=True):

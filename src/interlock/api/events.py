@@ -9,22 +9,29 @@ from typing import Annotated, Any
 
 import msgspec
 
+from interlock.api.calls import Asked
 from interlock.api.http import Request, Response
 from interlock.api.jobs import READERS
 from interlock.api.operations import Media, Operation, Query, Reply
 from interlock.api.problem import invalid
-from interlock.api.service_calls import Asked
-from interlock.codec.strict import Fault
-from interlock.identity.model import API_KEYS, PRINCIPALS
+from interlock.kernel.codec.strict import Fault
 from interlock.kernel.refusal import Overloaded
 from interlock.kernel.storage import StoreDown
-from interlock.outbox import queries
-from interlock.outbox.cloud import PREFIX, CloudEvent, cloud_event, cloud_json
-from interlock.outbox.filtering import BadTypes, read_types, wants
-from interlock.outbox.model import Placed
-from interlock.runtime.feeding import Reader
-from interlock.runtime.keyring import Known
-from interlock.runtime.service import Service
+from interlock.rooms.events import queries
+from interlock.rooms.events.cloud_events import (
+    PREFIX,
+    BadTypes,
+    CloudEvent,
+    cloud_event,
+    cloud_json,
+    read_types,
+    wants,
+)
+from interlock.rooms.events.model import Placed
+from interlock.rooms.identity.model import API_KEYS, PRINCIPALS
+from interlock.service.event_feed import Reader
+from interlock.service.keyring import Known
+from interlock.service.service import Service
 
 EVENT_STREAM = "text/event-stream"
 HEARTBEAT_SECONDS = 15.0

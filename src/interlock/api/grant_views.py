@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from interlock.grants.model import Grant, GrantUse, Signer, SpendLimit
-from interlock.grants.pinning import written_pins
-from interlock.grants.queries import Ledger
+from interlock.rooms.grants.model import Grant, GrantUse, Signer, SpendLimit
+from interlock.rooms.grants.pins import written_pins
+from interlock.rooms.grants.queries import Ledger
 
 
 class TallyView(msgspec.Struct, frozen=True, kw_only=True):

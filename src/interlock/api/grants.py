@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from interlock.api.decoding import Spelled
+from interlock.api.calls import Asked, caller_of, decide
+from interlock.api.decoder import Spelled
+from interlock.api.fields import LINE, Reason, Text
 from interlock.api.grant_views import (
     ClaimView,
     GrantView,
@@ -19,23 +21,20 @@ from interlock.api.grant_views import (
 )
 from interlock.api.identity import Name
 from interlock.api.jobs import READERS
-from interlock.api.listing import Page, PageQuery, id_cursor, position
-from interlock.api.naming import LINE
 from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.pages import Page, PageQuery, id_cursor, position
 from interlock.api.problem import invalid
-from interlock.api.service_calls import Asked, caller_of, decide
-from interlock.api.texts import Reason, Text
-from interlock.codec.canonical import canonical
-from interlock.codec.durations import Duration, duration_seconds
-from interlock.codec.strict import Fault
-from interlock.grants import queries
-from interlock.grants.claiming import ClaimGrant, LookFurther, NotClaimed
-from interlock.grants.model import GrantState, GrantUse, Signature, SpendLimit
-from interlock.grants.pinning import NOT_A_PATH, BadPin, is_path, pins_of
-from interlock.grants.rules import IssueGrant, RevokeGrant
-from interlock.identity.refusals import NotFound
-from interlock.runtime.keyring import Known
-from interlock.runtime.service import Service
+from interlock.kernel.codec.canonical import canonical
+from interlock.kernel.codec.durations import Duration, duration_seconds
+from interlock.kernel.codec.strict import Fault
+from interlock.rooms.grants import queries
+from interlock.rooms.grants.claims import ClaimGrant, LookFurther, NotClaimed
+from interlock.rooms.grants.model import GrantState, GrantUse, Signature, SpendLimit
+from interlock.rooms.grants.pins import NOT_A_PATH, BadPin, is_path, pins_of
+from interlock.rooms.grants.rules import IssueGrant, RevokeGrant
+from interlock.rooms.identity.refusals import NotFound
+from interlock.service.keyring import Known
+from interlock.service.service import Service
 
 USES_MAX = 1_000_000
 CLAIMS_SHOWN_MAX = 50

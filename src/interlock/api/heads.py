@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from interlock.api.problem import ProblemError, invalid, problem
-from interlock.codec.strict import Fault
+from interlock.kernel.codec.strict import Fault
 
 BODY_BYTES_MAX = 1024 * 1024
 HEADER_BYTES_MAX = 32 * 1024

@@ -9,16 +9,54 @@ from typing import Any
 import msgspec
 
 from interlock.api.authentication import presented_keys
+from interlock.api.calls import Asked
 from interlock.api.http import Response
-from interlock.api.metrics import MEDIA_TYPE
 from interlock.api.operations import Media, Operation, Reply
-from interlock.api.service_calls import Asked
-from interlock.kernel.moment import TellTime
+from interlock.kernel.ids import TellTime, new_id
 from interlock.kernel.refusal import Fault
-from interlock.runtime.keyring import Known
-from interlock.runtime.measures import unreadable_records
-from interlock.runtime.service import Service
-from interlock.runtime.settings import TENANT_DEFAULT
+from interlock.kernel.storage import StoreDown
+from interlock.service.keyring import Known
+from interlock.service.measures import unreadable_records
+from interlock.service.metrics import MEDIA_TYPE
+from interlock.service.service import Service
+from interlock.service.settings import TENANT_DEFAULT, room_at
+
+_CHECK_SECONDS = 2.0
+
+
+class StoreCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the store is, and why it takes no writes, if it does not: `trouble`, which is then the answer, not a fault.
+
+    `free_bytes` of its volume is None if nobody here can say.
+    """
+
+    place: str
+    free_bytes: int | None = None
+    trouble: str | None = None
+
+
+async def check_store(call: Asked[None, None]) -> Reply:
+    """Write a few bytes: to settle a batch that never was is a durable write, which `prune` forgets after an hour."""
+    services = call.services
+    trouble = None
+    try:
+        await services.store.committed(new_id("batch"), _CHECK_SECONDS)
+    except TimeoutError:
+        trouble = f"it took no write within {_CHECK_SECONDS:g} s"
+    except StoreDown as down:
+        trouble = str(down)
+    place, room = room_at(services.settings.store)
+    return Reply(200, StoreCheck(place=place, free_bytes=room, trouble=trouble))
+
+
+_STORE_CHECK: tuple[Operation[Known, Service, Any, Any], ...] = (
+    Operation(
+        id="check_store", method="GET", path="/api/v1/store/check", tag="Health", roles=("operate", "admin"),
+        summary="Write to the store, and see how much room is left", answers={200: StoreCheck},
+        answer=check_store,
+    ),
+)  # fmt: skip
+
 
 _READY_SECONDS = 1.0
 _TENANT_ROLES = frozenset({"operate", "audit", "admin"})
@@ -112,8 +150,12 @@ _OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
 )  # fmt: skip
 
 # Where orchestrators look for them, and beside everything else.
-OPERATIONS = _OPERATIONS + tuple(
-    msgspec.structs.replace(each, id=f"api_{each.id}", path=f"/api/v1{each.path}") for each in _OPERATIONS
+OPERATIONS = (
+    _STORE_CHECK
+    + _OPERATIONS
+    + tuple(
+        msgspec.structs.replace(each, id=f"api_{each.id}", path=f"/api/v1{each.path}") for each in _OPERATIONS
+    )
 )
 
 # What an address of its own shows: who can reach it is the operator's to say, so it asks for no key.

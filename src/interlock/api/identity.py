@@ -8,19 +8,19 @@ from typing import Annotated, Any
 import msgspec
 
 from interlock.api.authentication import presented_key
-from interlock.api.listing import Page, PageQuery, position
-from interlock.api.naming import named
+from interlock.api.calls import Asked, caller_of, decide, refuse
+from interlock.api.fields import named
 from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.pages import Page, PageQuery, position
 from interlock.api.problem import ProblemError, problem
-from interlock.api.service_calls import Asked, caller_of, decide, refuse
-from interlock.codec.sealing import CannotUnseal, seal, unseal
-from interlock.identity import queries
-from interlock.identity.keys import NewKey, make_key
-from interlock.identity.model import ApiKey, Principal, PrincipalKind, Role
-from interlock.identity.refusals import NotFound
-from interlock.identity.rules import IssueKey, RemovePrincipal, RevokeKey, SetPrincipal
-from interlock.runtime.keyring import Known
-from interlock.runtime.service import Service
+from interlock.kernel.codec.sealing import CannotUnseal, seal, unseal
+from interlock.rooms.identity import queries
+from interlock.rooms.identity.keys import NewKey, make_key
+from interlock.rooms.identity.model import ApiKey, Principal, PrincipalKind, Role
+from interlock.rooms.identity.refusals import NotFound
+from interlock.rooms.identity.rules import IssueKey, RemovePrincipal, RevokeKey, SetPrincipal
+from interlock.service.keyring import Known
+from interlock.service.service import Service
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:@\-]+$(?!\n)")]
 Roles = Annotated[list[Role], msgspec.Meta(max_length=len(Role))]

@@ -10,16 +10,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from interlock.api.audit import EntryView, entries_page, entry_query
-from interlock.api.decoding import Spelled
-from interlock.api.listing import Page, PageQuery, id_cursor
-from interlock.api.naming import LINE, TargetKey
-from interlock.api.operations import Answer, Body, Operation, Query, Reply
-from interlock.api.problem import MEDIA_TYPE, invalid, problem
-from interlock.api.service_calls import JOB_ID, Asked, caller_of, decide
-from interlock.api.texts import (
+from interlock.api.calls import JOB_ID, Asked, caller_of, decide
+from interlock.api.decoder import Spelled
+from interlock.api.fields import (
+    LINE,
     Label,
     Number,
     Reason,
+    TargetKey,
     Text,
     TextOrList,
     Topic,
@@ -27,14 +25,17 @@ from interlock.api.texts import (
     unseen_fault,
     version_text,
 )
+from interlock.api.operations import Answer, Body, Operation, Query, Reply
+from interlock.api.pages import Page, PageQuery, id_cursor
+from interlock.api.problem import MEDIA_TYPE, invalid, problem
 from interlock.api.views import JobView, job_view, whole_view
-from interlock.approvals.model import PeopleAsked
-from interlock.codec.canonical import canonical
-from interlock.codec.durations import Duration, duration_seconds
-from interlock.codec.strict import Fault
-from interlock.identity.refusals import NotFound
-from interlock.jobs import queries
-from interlock.jobs.model import (
+from interlock.kernel.codec.canonical import canonical
+from interlock.kernel.codec.durations import Duration, duration_seconds
+from interlock.kernel.codec.strict import Fault
+from interlock.rooms.identity.refusals import NotFound
+from interlock.rooms.jobs import queries
+from interlock.rooms.jobs.approval import PeopleAsked
+from interlock.rooms.jobs.model import (
     GRANTED_LABEL,
     Action,
     Evidence,
@@ -45,13 +46,12 @@ from interlock.jobs.model import (
     TargetRef,
     job_topic,
 )
-from interlock.jobs.rules import CancelJob, SubmitJob
-from interlock.policy.language import Decision
-from interlock.policy.reasons import denial
-from interlock.policy.refusals import PolicyThrottled
-from interlock.policy.rules import NO_POLICY
-from interlock.runtime.keyring import Known
-from interlock.runtime.service import Service
+from interlock.rooms.jobs.rules import CancelJob, SubmitJob
+from interlock.rooms.policy.language import Decision
+from interlock.rooms.policy.refusals import PolicyThrottled, denial
+from interlock.rooms.policy.rules import NO_POLICY
+from interlock.service.keyring import Known
+from interlock.service.service import Service
 
 _WAIT_SECONDS_MAX = 60
 _POLL_SECONDS = 5.0

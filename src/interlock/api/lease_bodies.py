@@ -6,14 +6,14 @@ from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
-from interlock.api.decoding import Spelled
-from interlock.api.listing import PageQuery
+from interlock.api.decoder import Spelled
+from interlock.api.fields import Text
 from interlock.api.operations import Body
-from interlock.api.texts import Text
-from interlock.codec.canonical import canonical
-from interlock.codec.durations import TtlSeconds
-from interlock.leases.checkpoints import Content
-from interlock.leases.model import Mode
+from interlock.api.pages import PageQuery
+from interlock.kernel.codec.canonical import canonical
+from interlock.kernel.codec.durations import TtlSeconds
+from interlock.rooms.leases.model import Mode
+from interlock.rooms.leases.transfers import Content
 
 Resource = Annotated[str, msgspec.Meta(min_length=1, max_length=500, pattern=r"^[^\u0000-\u001f]*$(?!\n)")]
 Fence = Annotated[int, msgspec.Meta(ge=0)]

@@ -6,9 +6,9 @@ from datetime import datetime
 
 import msgspec
 
-from interlock.leases.acquiring import Acquired
-from interlock.leases.model import Checkpoint, Lease, LeaseTerms
-from interlock.leases.rules import Checked
+from interlock.rooms.leases.acquisition import Acquired
+from interlock.rooms.leases.model import Checkpoint, Lease, LeaseTerms
+from interlock.rooms.leases.rules import Checked
 
 
 class CheckpointView(msgspec.Struct, frozen=True, kw_only=True):

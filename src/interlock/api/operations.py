@@ -18,10 +18,10 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from interlock.api.codes import CODES
 from interlock.api.http import Headers, Request, Response
-from interlock.codec.canonical import digest
-from interlock.codec.strict import JsonValue
+from interlock.kernel.codec.canonical import digest
+from interlock.kernel.codec.strict import JsonValue
+from interlock.wire.codes import CODES
 
 Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
@@ -180,7 +180,7 @@ class Operation(msgspec.Struct, Generic[C, S, Q, B], frozen=True, kw_only=True):
             (not set(self.parameters) <= set(named), "parameters describes a name that the path lacks"),
             (self.public and bool(self.roles), "a public operation cannot ask for roles"),
             (self.body is not None and self.method in ("GET", "DELETE"), f"{self.method} takes no body"),
-            (not set(self.problems) <= set(CODES), "a problem code is missing from api/codes.py"),
+            (not set(self.problems) <= set(CODES), "a problem code is missing from wire/codes.py"),
             (not all(map(_forbids_unknown, shapes)), "query and body derive from Query and Body"),
         )
 

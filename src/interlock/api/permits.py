@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import msgspec
 
+from interlock.api.calls import Asked, caller_of, decide
 from interlock.api.operations import Answer, Body, Operation, Reply
-from interlock.api.service_calls import Asked, caller_of, decide
-from interlock.permits.model import KeyRing
-from interlock.permits.tokens import ALGORITHM
-from interlock.runtime.keyring import Known
-from interlock.runtime.service import Service
+from interlock.rooms.permits.model import KeyRing
+from interlock.rooms.permits.tokens import ALGORITHM
+from interlock.service.keyring import Known
+from interlock.service.service import Service
 
 
 class KeyView(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
 
+from interlock.api.calls import Asked, answer_once, caller_of, decide
+from interlock.api.fields import Text
 from interlock.api.jobs import READERS, SubmitBody, action_of
-from interlock.api.listing import LIMIT_MAX, Page, PageQuery, id_cursor, position
 from interlock.api.operations import Answer, Body, Operation, RawBody, Reply
-from interlock.api.policy_reading import Remark, read_candidate, read_policy, remark
-from interlock.api.service_calls import Asked, answer_once, caller_of, decide
-from interlock.api.texts import Text
+from interlock.api.pages import LIMIT_MAX, Page, PageQuery, id_cursor, position
+from interlock.api.problem import ProblemError, problem
 from interlock.api.views import JobView, job_view
-from interlock.identity.model import PRINCIPALS, Principal, PrincipalKind
-from interlock.identity.refusals import NotFound
-from interlock.jobs import queries as job_queries
-from interlock.jobs.model import Job
-from interlock.policy import queries
-from interlock.policy.asking import (
+from interlock.kernel.codec.located import LocatedFault, SourceInvalid
+from interlock.rooms.identity.model import PRINCIPALS, Principal, PrincipalKind
+from interlock.rooms.identity.refusals import NotFound
+from interlock.rooms.jobs import queries as job_queries
+from interlock.rooms.jobs.model import Job
+from interlock.rooms.policy import queries
+from interlock.rooms.policy.expressions import EVALUATION_SECONDS
+from interlock.rooms.policy.judgement import SHORT_BYTES, TOO_LONG
+from interlock.rooms.policy.language import PolicyDocument
+from interlock.rooms.policy.model import PolicyHead, PolicySnapshot
+from interlock.rooms.policy.parser import Checked, check_policy
+from interlock.rooms.policy.refusals import PolicyUnavailable, SimulationTooLong
+from interlock.rooms.policy.rules import NO_POLICY, ActivatePolicy, RollBackPolicy
+from interlock.rooms.policy.simulation import (
     Asking,
     Change,
     Compared,
@@ -32,14 +42,55 @@ from interlock.policy.asking import (
     explains_quickly,
     simulate,
 )
-from interlock.policy.expressions import EVALUATION_SECONDS
-from interlock.policy.judging import TOO_LONG
-from interlock.policy.model import PolicyHead, PolicySnapshot
-from interlock.policy.refusals import PolicyUnavailable, SimulationTooLong
-from interlock.policy.rules import NO_POLICY, ActivatePolicy, RollBackPolicy
-from interlock.runtime.compute_pool import TookTooLong
-from interlock.runtime.keyring import Known
-from interlock.runtime.service import Service
+from interlock.service.compute_pool import ComputePool, TookTooLong
+from interlock.service.keyring import Known
+from interlock.service.service import Service
+
+_candidates = ThreadPoolExecutor(1, thread_name_prefix="policy-candidates")
+
+
+class Remark(msgspec.Struct, frozen=True, kw_only=True):
+    """Something about a policy's text, and where it stands."""
+
+    path: str
+    reason: str
+    line: int
+    column: int
+
+
+async def read_policy(text: bytes, pool: ComputePool, tenant: str) -> Checked:
+    """The policy to be put in force with its warnings, or the problem that lists what is wrong with it."""
+    return await _read(text, pool, tenant, None)
+
+
+async def read_candidate(policy: Any, pool: ComputePool, tenant: str) -> PolicyDocument:
+    """A policy that is only asked about, as text or as an object."""
+    text = policy.encode() if isinstance(policy, str) else msgspec.json.encode(policy)
+    return (await _read(text, pool, tenant, _candidates)).document
+
+
+def remark(found: LocatedFault) -> Remark:
+    """An error or a warning as it goes over the wire."""
+    return Remark(path=found.path, reason=found.message, line=found.line, column=found.column)
+
+
+async def _read(text: bytes, pool: ComputePool, tenant: str, thread: Executor | None) -> Checked:
+    if len(text) <= SHORT_BYTES:
+        return _parsed(text)
+    if pool.is_open:
+        return await pool.run(tenant, len(text), _parsed, text)
+    return await asyncio.get_running_loop().run_in_executor(thread, _parsed, text)
+
+
+def _parsed(text: bytes) -> Checked:
+    try:
+        return check_policy(text)
+    except SourceInvalid as wrong:
+        errors = [remark(each) for each in wrong.errors]
+        first = wrong.errors[0]
+        detail = f"line {first.line}, column {first.column}: {first.message}"
+        raise ProblemError(problem("invalid_request", detail, members={"errors": errors})) from None
+
 
 _SIMULATE_MAX = 1000
 _TEXTS = (

@@ -11,9 +11,9 @@ from types import MappingProxyType
 
 import msgspec
 
-from interlock.api.codes import CODES
 from interlock.api.http import Headers, Response
-from interlock.codec.strict import Fault
+from interlock.kernel.codec.strict import Fault
+from interlock.wire.codes import CODES
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_MS_DEFAULT = 1000

@@ -8,15 +8,7 @@ from typing import Any
 
 import msgspec
 
-from interlock.admission import refusals as admission
 from interlock.api.problem import Problem, problem
-from interlock.approvals import refusals as approvals
-from interlock.conflicts import refusals as conflicts
-from interlock.effects import refusals as effects
-from interlock.grants import refusals as grants
-from interlock.identity import refusals as identity
-from interlock.jobs import refusals as jobs
-from interlock.jobs.model import JOBS
 from interlock.kernel.idempotency import IdempotencyKeyReused
 from interlock.kernel.refusal import (
     Fault,
@@ -28,12 +20,20 @@ from interlock.kernel.refusal import (
     Unreadable,
 )
 from interlock.kernel.storage import StoreDown
-from interlock.leases import refusals as leases
-from interlock.policy import refusals as policy
-from interlock.relays import refusals as relays
-from interlock.runtime.compute_pool import TookTooLong
-from interlock.runtime.permits import SigningUnavailable
-from interlock.workflows import refusals as workflows
+from interlock.rooms.admission import refusals as admission
+from interlock.rooms.conflicts import refusals as conflicts
+from interlock.rooms.effects import refusals as effects
+from interlock.rooms.events import refusals as relays
+from interlock.rooms.grants import refusals as grants
+from interlock.rooms.identity import refusals as identity
+from interlock.rooms.jobs import refusals as approvals
+from interlock.rooms.jobs import refusals as jobs
+from interlock.rooms.jobs.model import JOBS
+from interlock.rooms.leases import refusals as leases
+from interlock.rooms.policy import refusals as policy
+from interlock.rooms.workflows import refusals as workflows
+from interlock.service.compute_pool import TookTooLong
+from interlock.service.permits import SigningUnavailable
 
 CODES_OF: Mapping[type[Exception], str] = {
     identity.Unauthenticated: "unauthenticated",

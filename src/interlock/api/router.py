@@ -15,7 +15,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from interlock.api.http import NotDecodable, percent_decoded
 from interlock.api.problem import ProblemError, invalid, problem
-from interlock.codec.strict import Fault
+from interlock.kernel.codec.strict import Fault
 
 T = TypeVar("T")
 

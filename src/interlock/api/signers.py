@@ -6,19 +6,18 @@ from typing import Annotated, Any
 
 import msgspec
 
+from interlock.api.calls import Asked, caller_of, decide
 from interlock.api.grant_views import SignerView, TermsView, signer_view
 from interlock.api.identity import Name
 from interlock.api.jobs import READERS
-from interlock.api.listing import Page, PageQuery, moment_and_id
 from interlock.api.operations import Answer, Body, Operation, Reply
-from interlock.api.service_calls import Asked, caller_of, decide
-from interlock.grants import queries
-from interlock.grants.keys import read_public_key
-from interlock.grants.model import GrantTerms
-from interlock.grants.signing import AddSigner, RevokeSigner, SetGrantTerms
+from interlock.api.pages import Page, PageQuery, moment_and_id
 from interlock.kernel.ids import new_id
-from interlock.runtime.keyring import Known
-from interlock.runtime.service import Service
+from interlock.rooms.grants import queries
+from interlock.rooms.grants.model import GrantTerms
+from interlock.rooms.grants.signatures import AddSigner, RevokeSigner, SetGrantTerms, read_public_key
+from interlock.service.keyring import Known
+from interlock.service.service import Service
 
 TaskGlob = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9_.:/*\-]+$(?!\n)")]
 

@@ -7,24 +7,23 @@ from typing import Annotated, Any
 
 import msgspec
 
+from interlock.api.calls import Asked, caller_of, decide
 from interlock.api.conflicts import ConflictView, conflict_view
+from interlock.api.fields import LINE, Number, Reason, TargetKey, Text, target_key_of, version_text
 from interlock.api.jobs import READERS
-from interlock.api.listing import Page, PageQuery
-from interlock.api.naming import LINE, TargetKey, target_key_of
 from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.pages import Page, PageQuery
 from interlock.api.problem import invalid
-from interlock.api.service_calls import Asked, caller_of, decide
-from interlock.api.texts import Number, Reason, Text, version_text
-from interlock.codec.strict import Fault
-from interlock.conflicts.queries import list_open_conflicts_of
-from interlock.identity.refusals import NotFound
-from interlock.jobs.model import Job, JobState
-from interlock.leases.model import Lease
-from interlock.runtime.keyring import Known
-from interlock.runtime.service import Service
-from interlock.targets import queries
-from interlock.targets.model import Target, Touch
-from interlock.targets.rules import Change, TouchTarget, TouchTargets
+from interlock.kernel.codec.strict import Fault
+from interlock.rooms.conflicts.queries import list_open_conflicts_of
+from interlock.rooms.identity.refusals import NotFound
+from interlock.rooms.jobs.model import Job, JobState
+from interlock.rooms.leases.model import Lease
+from interlock.rooms.targets import queries
+from interlock.rooms.targets.model import Target, Touch
+from interlock.rooms.targets.rules import Change, TouchTarget, TouchTargets
+from interlock.service.keyring import Known
+from interlock.service.service import Service
 
 _TOUCHES_MAX = 100
 _SHOWN_MAX = 50

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from interlock.relays.model import Delivery, Relay, Webhook
+from interlock.rooms.events.model import Delivery, Relay, Webhook
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):

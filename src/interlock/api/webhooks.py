@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import msgspec
 
 from interlock.api.app import encode
-from interlock.api.listing import Page, PageQuery, id_cursor, position
+from interlock.api.calls import REPLAYED, Asked, answer_once, caller_of, decide
 from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.pages import Page, PageQuery, id_cursor, position
 from interlock.api.problem import invalid
-from interlock.api.service_calls import REPLAYED, Asked, answer_once, caller_of, decide
 from interlock.api.webhook_views import (
     LetterView,
     RelaysView,
@@ -23,28 +23,21 @@ from interlock.api.webhook_views import (
     progress_of,
     without_secret,
 )
-from interlock.codec.sealing import CannotUnseal
-from interlock.codec.strict import Fault
-from interlock.identity.refusals import NotFound
+from interlock.kernel.codec.sealing import CannotUnseal
+from interlock.kernel.codec.strict import Fault
 from interlock.kernel.ids import new_id
-from interlock.outbox import queries as outbox
-from interlock.outbox.filtering import BadTypes, read_types
-from interlock.relays import queries
-from interlock.relays.addresses import BadUrl, check_url, read_networks
-from interlock.relays.model import (
-    BROKER,
-    DEPLOYMENT,
-    RELAYS,
-    WEBHOOKS,
-    DeliveryState,
-    Webhook,
-)
-from interlock.relays.rules import AddWebhook, Redeliver, RemoveWebhook, RotateSecret
-from interlock.relays.sealing import kept_secret, open_secret
-from interlock.relays.signing import BadSecret, read_secret, spell_secret
-from interlock.runtime.keyring import Known
-from interlock.runtime.service import Service
-from interlock.store.contract import cut
+from interlock.kernel.storage import cut
+from interlock.rooms.events import queries
+from interlock.rooms.events import queries as outbox
+from interlock.rooms.events.addresses import BadUrl, check_url, read_networks
+from interlock.rooms.events.cloud_events import BadTypes, read_types
+from interlock.rooms.events.model import BROKER, DEPLOYMENT, RELAYS, WEBHOOKS, DeliveryState, Webhook
+from interlock.rooms.events.posting import BadSecret, read_secret, spell_secret
+from interlock.rooms.events.sealing import kept_secret, open_secret
+from interlock.rooms.events.webhooks import AddWebhook, Redeliver, RemoveWebhook, RotateSecret
+from interlock.rooms.identity.refusals import NotFound
+from interlock.service.keyring import Known
+from interlock.service.service import Service
 
 TypePattern = Annotated[str, msgspec.Meta(max_length=100)]
 
@@ -121,7 +114,7 @@ async def test(call: Asked[None, None]) -> Answer | Reply:
 
 
 async def _tested(call: Asked[None, None]) -> Reply:
-    from interlock.runtime.trying import try_webhook
+    from interlock.service.relay_trial import try_webhook
 
     tried = await try_webhook(call.services.settings, await _found(call))
     return Reply(

@@ -9,12 +9,12 @@ import msgspec
 
 from interlock.api.admission_views import RunView
 from interlock.api.audit import EntryView
+from interlock.api.fields import Text, Topic, unseen_fault
 from interlock.api.operations import Body
 from interlock.api.problem import invalid
-from interlock.api.texts import Text, Topic, unseen_fault
-from interlock.codec.strict import Fault
-from interlock.workflows.model import Progress, Step, StepKind
-from interlock.workflows.model import Workflow as Definition
+from interlock.kernel.codec.strict import Fault
+from interlock.rooms.workflows.model import Progress, Step, StepKind
+from interlock.rooms.workflows.model import Workflow as Definition
 
 StepId = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_\-]+$(?!\n)")]
 

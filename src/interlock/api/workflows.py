@@ -6,17 +6,14 @@ from typing import Annotated, Any
 
 import msgspec
 
-from interlock.admission.model import Run, RunState
-from interlock.admission.queries import read_run
-from interlock.admission.rules import StartRun
+from interlock.api.admission import counted
 from interlock.api.admission_views import RunView, run_view
 from interlock.api.approvals import APPROVAL_PROBLEMS, ApproveBody, DecidedView, approve_by_id
 from interlock.api.audit import EntryView, entry_view
+from interlock.api.calls import Asked, caller_of, decide, refuse
 from interlock.api.jobs import READERS
-from interlock.api.listing import PageQuery
 from interlock.api.operations import Answer, Body, Operation, Reply
-from interlock.api.service_calls import Asked, caller_of, decide, refuse
-from interlock.api.starting import counted
+from interlock.api.pages import PageQuery
 from interlock.api.workflow_views import (
     RunWithSteps,
     StepBody,
@@ -28,14 +25,17 @@ from interlock.api.workflow_views import (
     steps_view,
     workflow_view,
 )
-from interlock.audit import queries as audit_queries
-from interlock.identity.refusals import NotFound
-from interlock.runtime.keyring import Known
-from interlock.runtime.service import Service
-from interlock.workflows import queries
-from interlock.workflows.advancing import AdvanceRun
-from interlock.workflows.rerunning import RerunFrom
-from interlock.workflows.rules import SLOT_SECONDS, DefineWorkflow, DeleteRun, DeleteWorkflow
+from interlock.rooms.admission.model import Run, RunState
+from interlock.rooms.admission.queries import read_run
+from interlock.rooms.admission.rules import StartRun
+from interlock.rooms.audit import queries as audit_queries
+from interlock.rooms.identity.refusals import NotFound
+from interlock.rooms.workflows import queries
+from interlock.rooms.workflows.advance import AdvanceRun
+from interlock.rooms.workflows.reruns import RerunFrom
+from interlock.rooms.workflows.rules import SLOT_SECONDS, DefineWorkflow, DeleteRun, DeleteWorkflow
+from interlock.service.keyring import Known
+from interlock.service.service import Service
 
 _TIMELINE_MAX = 200
 

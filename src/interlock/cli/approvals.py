@@ -3,9 +3,258 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from shlex import quote
+from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit
+from interlock.cli.job_page import decision_text, say_payload, target_text, waiting_for
 from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
+from interlock.cli.output import (
+    Cell,
+    Column,
+    counted,
+    exactly,
+    listed,
+    one_line,
+    painted,
+    pretty,
+    safe,
+    safe_lines,
+    say,
+    say_fields,
+    say_table,
+    state_cell,
+    when,
+)
+
+if TYPE_CHECKING:
+    from interlock.sdk.approval_models import ApprovalItem, ApprovalRequest
+    from interlock.sdk.models import Approval, Evidence, Job, Revision, Vote
+
+
+_SUMMARY_MAX = 300
+
+
+def say_approvals(jobs: Sequence[ApprovalItem]) -> None:
+    """A table of requests."""
+    columns = (
+        Column("ID"),
+        Column("STATE"),
+        Column("TOPIC", flexible=True),
+        Column("ENV", flexible=True, optional=True),
+        Column("BY", flexible=True, optional=True),
+        Column("VOTES"),
+        Column("WHO DECIDES", flexible=True, optional=True),
+        Column("ASKED", optional=True),
+        Column("ENDS"),
+    )
+    say_table(columns, [_row(job, job.approval) for job in jobs if job.approval is not None])
+
+
+def say_approval(request: ApprovalRequest) -> None:
+    """Everything needed to decide, and the commands to do it."""
+    job, approval, edit = request.job, request.approval, _last_edit(request.job)
+    say(painted(safe(job.topic), "bold"), "")
+    say_fields(
+        [
+            ("state", Cell(_state(request), state_cell(request.state).style)),
+            ("asked by", f"{safe(job.submitted_by or '-')}, {when(approval.requested_at)}"),
+            ("env", safe(job.env or "")),
+            ("channel", safe(job.channel or "")),
+            ("labels", listed([f"{name}={value}" for name, value in job.labels.items()], "")),
+            ("risk", listed(job.risk, "")),
+            ("priority", "" if job.priority == "normal" else job.priority),
+            ("target", target_text(job)),
+            ("why asked", decision_text(job.decision)),
+            ("who decides", _who(approval)),
+            ("ends", f"{when(approval.expires_at)} ({exactly(approval.expires_at)})"),
+            ("on approve", request.on_approve or ""),
+            ("edited", _edited(edit)),
+            ("asked anew", f"this is round {approval.round}" if approval.round > 1 else ""),
+        ]
+    )
+    say_payload(request.payload)
+    _say_payload_before(edit)
+    _say_evidence(job.evidence)
+    _say_votes(approval.votes)
+    _say_drift(request)
+    _say_people(request)
+    _say_next(request)
+
+
+def too_few_people(approval: Approval, people_able: int | None) -> str | None:
+    """What keeps a request from ever being approved, if there are too few who may decide it."""
+    if people_able is None or people_able >= approval.quorum:
+        return None
+    needed = f"{counted(approval.quorum, 'person', 'people')}{_whom(approval)}"
+    able = f"only {people_able} may decide it" if people_able else "nobody may decide it"
+    return f"needs {needed}; {able}"
+
+
+def way_to_more_people(approval: Approval) -> str:
+    """The command that makes one more who may decide it."""
+    group = f" --groups {quote(safe(approval.groups[0]))}" if approval.groups else ""
+    return f"interlock key create NAME --kind person --roles review{group}"
+
+
+def _row(job: ApprovalItem, approval: Approval) -> tuple[str | Cell, ...]:
+    needed = job.votes_needed
+    agreed = len(approval.votes) if needed is None else max(0, approval.quorum - needed)
+    return (
+        job.id,
+        state_cell(approval.state),
+        safe(job.topic),
+        safe(job.env or "-"),
+        safe(job.submitted_by or "-"),
+        f"{agreed} of {approval.quorum}",
+        listed(approval.groups, "any reviewer"),
+        when(approval.requested_at),
+        when(approval.expires_at) if approval.state == "pending" else "-",
+    )
+
+
+def _state(request: ApprovalRequest) -> str:
+    approval = request.approval
+    if request.state == "pending":
+        return f"pending: {waiting_for(approval, request.votes_needed)}"
+    if approval.decided_by:
+        reason = f": {safe(approval.reason)}" if approval.reason else ""
+        return f"{request.state} by {safe(approval.decided_by)} {when(approval.decided_at)}{reason}"
+    return request.state
+
+
+def _who(approval: Approval) -> str:
+    people = counted(approval.quorum, "person", "different people")
+    own = "the submitter may be one" if approval.self_approval else "never the submitter"
+    return f"{people}{_whom(approval)}; {own}"
+
+
+def _whom(approval: Approval) -> str:
+    return f" of {listed(approval.groups)}" if approval.groups else " with the role review"
+
+
+def summary(job: Job) -> str:
+    """A request in one line: what it is, for whom, and whether it is another than it was."""
+    edit = _last_edit(job)
+    what = one_line(job.payload)
+    if len(what) > _SUMMARY_MAX:
+        what = (
+            f"{what[:_SUMMARY_MAX]}… ({len(what)} characters; see it all with: interlock approval {job.id})"
+        )
+    env = f" in {safe(job.env)}" if job.env else ""
+    target = f" on {safe(job.target.key)}" if job.target else ""
+    edited = f"; edited {_edited(edit)}" if edit else ""
+    return f"{job.topic}{env}{target} for {safe(job.submitted_by or '-')}: {what}; {job.job_hash}{edited}"
+
+
+def is_to_be_named(job: Job) -> bool:
+    """Whether a yes must say which version it is for: it was another, or the rule wants it said."""
+    is_other = any(old.job_hash != job.job_hash for old in job.revisions or ())
+    return is_other or (job.approval is not None and job.approval.require_hash)
+
+
+def _last_edit(job: Job) -> Revision | None:
+    """What it was before somebody last changed the payload."""
+    revisions = job.revisions or ()
+    payloads = [*(revision.payload for revision in revisions), job.payload]
+    edits = [
+        revision for revision, then in zip(revisions, payloads[1:], strict=True) if revision.payload != then
+    ]
+    return edits[-1] if edits else None
+
+
+def _edited(edit: Revision | None) -> str:
+    if edit is None:
+        return ""
+    why = f": {safe(edit.why)}" if edit.why else ""
+    return f"by {safe(edit.replaced_by or '-')}, {when(edit.replaced_at)}{why}"
+
+
+def _say_payload_before(edit: Revision | None) -> None:
+    if edit is not None:
+        say("", painted("payload before the edit", "dim"), *(f"  {line}" for line in pretty(edit.payload)))
+
+
+def _say_evidence(evidence: Sequence[Evidence]) -> None:
+    for each in evidence:
+        say("", painted(f"evidence: {safe(each.title)} ({safe(each.kind)})", "dim"))
+        shown = safe_lines(each.content) if each.content is not None else [safe(each.url or "")]
+        # The gutter keeps what the submitter wrote apart from what Interlock says.
+        say(*(f"  │ {line}" for line in shown))
+
+
+def _say_votes(votes: Sequence[Vote]) -> None:
+    if not votes:
+        return
+    say("", painted("votes so far", "dim"))
+    for vote in votes:
+        words = "; ".join(safe(text) for text in (vote.reason, vote.note) if text)
+        say(f"  yes  {safe(vote.principal)}, {when(vote.at)}{': ' + words if words else ''}")
+
+
+def _say_drift(request: ApprovalRequest) -> None:
+    drift = request.drift
+    if drift.policy_changed and request.state == "pending":
+        consequence = (
+            "it cannot be approved until it is refreshed"
+            if request.approval.binding == "strict"
+            else "it can be approved only if the policy still asks for the same"
+        )
+        say("", painted(f"! the policy changed since this was asked; {consequence}", "yellow"))
+    if drift.target_changed and request.state == "pending":
+        moved = f"! what it would change moved to {safe(drift.target_version or '-')} since this was asked"
+        say("", painted(f"{moved}; it cannot be approved until it is refreshed", "yellow"))
+    if drift.job_changed:
+        say(
+            "",
+            painted(
+                "! what is stored no longer matches its hash; do not approve, find out who changed it", "red"
+            ),
+        )
+
+
+def _say_people(request: ApprovalRequest) -> None:
+    why = too_few_people(request.approval, request.people_able) if request.state == "pending" else None
+    if why is not None:
+        say(
+            "",
+            painted(f"! it {why}", "yellow"),
+            f"  an admin can add somebody with: {way_to_more_people(request.approval)}",
+        )
+
+
+def _ask_anew(job: Job, approval: Approval) -> str:
+    """What is left to do about a request that nobody decided in time."""
+    if approval.binding == "workflow":
+        return f"its step ended with it; begin there with: interlock workflow rerun {job.run_id} --from STEP"
+    if job.expires_at is not None and job.expires_at <= datetime.now(UTC):
+        return "the job's own time is over, too; submit it again"
+    return f"ask anew with: interlock refresh {job.id}"
+
+
+def _say_next(request: ApprovalRequest) -> None:
+    job_id = request.job_id
+    if request.state == "expired":
+        say("", _ask_anew(request.job, request.approval))
+    if request.state != "pending":
+        return
+    drift = request.drift
+    is_stale = (
+        drift.job_changed
+        or drift.target_changed
+        or (drift.policy_changed and request.approval.binding == "strict")
+    )
+    say("", painted("to ask anew, or to end it" if is_stale else "to decide on exactly this", "dim"))
+    say(
+        f"  interlock refresh {job_id}"
+        if is_stale
+        else f"  interlock approve {job_id} --job-hash {request.job.job_hash}",
+        f"  interlock reject {job_id} --reason '…'",
+        f"  interlock edit {job_id} --payload '…' --reason '…'",
+    )
+
 
 STATES = ("pending", "approved", "rejected", "expired")
 
@@ -41,7 +290,7 @@ def declare_approval() -> Parser:
 
 def run_approvals(args: Namespace) -> int:
     """List requests."""
-    from interlock.cli.approval_page import say_approvals
+
     from interlock.cli.connection import connected, listing, more, typed
     from interlock.cli.output import say, say_json
     from interlock.sdk.approval_models import ApprovalItem
@@ -62,7 +311,7 @@ def run_approvals(args: Namespace) -> int:
 
 def run_approval(args: Namespace) -> int:
     """Show one request."""
-    from interlock.cli.approval_page import say_approval
+
     from interlock.cli.connection import connected, typed
     from interlock.cli.output import say_json
     from interlock.sdk.approval_models import ApprovalRequest

@@ -84,14 +84,13 @@ def _show(args: Namespace, frame: Frame) -> None:
 
 
 def _say_owners(leases: list[Any]) -> None:
-    from interlock.cli.lease_page import say_leases
+    from interlock.cli.leases import say_leases
 
     say_leases(leases)
 
 
 def _say_waiting(places: list[Any]) -> None:
-    from interlock.cli.output import Column, say_table
-    from interlock.cli.wording import moment, safe, when
+    from interlock.cli.output import Column, moment, safe, say_table, when
 
     columns = (Column("WHO", flexible=True), Column("FOR", flexible=True), Column("HOW"), Column("SINCE"))
     rows = (
@@ -107,8 +106,7 @@ def _say_waiting(places: list[Any]) -> None:
 
 
 def _say_conflicts(conflicts: list[Any]) -> None:
-    from interlock.cli.output import Cell, Column, say_table
-    from interlock.cli.wording import listed, safe
+    from interlock.cli.output import Cell, Column, listed, safe, say_table
 
     columns = (Column("ID"), Column("KIND"), Column("ON", flexible=True), Column("WHO", flexible=True))
     rows = (
@@ -124,8 +122,7 @@ def _say_conflicts(conflicts: list[Any]) -> None:
 
 
 def _say_runs(runs: list[Any]) -> None:
-    from interlock.cli.output import Column, say_table
-    from interlock.cli.wording import moment, safe, when
+    from interlock.cli.output import Column, moment, safe, say_table, when
 
     columns = (Column("ID"), Column("WORKFLOW", flexible=True), Column("SLOT UNTIL"))
     say_table(

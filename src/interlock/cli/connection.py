@@ -14,8 +14,8 @@ import msgspec
 
 from interlock.cli.exits import Exit, Failed, exit_of
 from interlock.cli.options import LIMIT_DEFAULT, Untold, given, makes_store, wants_json
-from interlock.cli.spelling import as_commands
-from interlock.cli.wording import without_password
+from interlock.cli.output import without_password
+from interlock.cli.trouble import as_commands
 from interlock.sdk.models import Page
 from interlock.sdk.outcomes import (
     Ambiguous,
@@ -25,8 +25,8 @@ from interlock.sdk.outcomes import (
     InvalidRequest,
     Unauthenticated,
     Unavailable,
+    converted,
 )
-from interlock.sdk.reading import converted
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
@@ -136,9 +136,15 @@ def _patience(patience_seconds: int) -> RetryPolicy:
 
     Whoever says how long means it: only time ends it then, and not what keeps a program with many calls polite.
     """
-    from interlock.sdk.breaker import BreakerSettings
-    from interlock.sdk.budget import BudgetSettings
-    from interlock.sdk.retry import BUSY, FULL, NO_RETRIES, UNAVAILABLE, RetryPolicy
+    from interlock.sdk.retry import (
+        BUSY,
+        FULL,
+        NO_RETRIES,
+        UNAVAILABLE,
+        BreakerSettings,
+        BudgetSettings,
+        RetryPolicy,
+    )
 
     if not patience_seconds:
         return NO_RETRIES

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit
-from interlock.cli.options import Parser, as_json, connecting, wants_json
+from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
 from interlock.cli.values import count_to
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
     from interlock.sdk.operations.events import Event, EventPage
+
 
 PAGE_MAX = 200
 WAIT_SECONDS = 20.0
@@ -101,8 +102,7 @@ def _next_page(client: Interlock, after: int, args: Namespace) -> EventPage:
 
 
 def _say_one(event: Event, args: Namespace) -> None:
-    from interlock.cli.output import painted, say, say_json
-    from interlock.cli.wording import exactly, one_line, safe
+    from interlock.cli.output import exactly, one_line, painted, safe, say, say_json
 
     if wants_json(args):
         say_json(_plain(event))
@@ -122,3 +122,40 @@ def _position(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 16):
         raise ArgumentTypeError(f"{text!r} is not a position; use the number that an event shows")
     return int(text)
+
+
+def declare_audit() -> Parser:
+    """The options of `interlock audit`."""
+    parser = Parser(
+        "interlock audit",
+        description="List every change and every refused decision, newest first.",
+        examples=("interlock audit --subject job_…", "interlock audit --actor mia --action approve --json"),
+    )
+    parser.add_argument("--subject", metavar="ID", help="to what")
+    parser.add_argument("--actor", metavar="NAME", help="by whom")
+    parser.add_argument("--action", metavar="VERB", help="what was done, such as approve")
+    paging(parser)
+    as_json(parser)
+    connecting(parser)
+    parser.set_defaults(run=run_audit)
+    return parser
+
+
+def run_audit(args: Namespace) -> int:
+    """List audit entries."""
+    from interlock.cli.connection import connected, listing, more, typed
+    from interlock.cli.job_page import say_entries
+    from interlock.cli.output import say, say_json
+    from interlock.sdk.models import AuditEntry
+
+    query = {"subject": args.subject, "actor": args.actor, "action": args.action}
+    with connected(args) as client:
+        page = listing(client, "audit", limit=args.limit, cursor=args.cursor, query=query)
+    if wants_json(args):
+        say_json(page)
+    elif page["items"]:
+        say_entries(typed(page["items"], list[AuditEntry]))
+        say(*filter(None, [more(page, "interlock audit", args, query)]))
+    else:
+        say("no entries match" if any(query.values()) else "no entries yet; every change will be listed here")
+    return Exit.DONE

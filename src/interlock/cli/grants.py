@@ -2,19 +2,156 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+import json
+import re
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.grant_values import limit, pin
 from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
-from interlock.cli.values import count_to, duration
+from interlock.cli.output import Cell, Column, exactly, safe, say, say_fields, say_table, when
+from interlock.cli.values import count_to, duration, json_or_text
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from interlock.sdk.client import Interlock
-    from interlock.sdk.grant_models import Grant, GrantTerms
+    from interlock.sdk.grant_models import Grant, GrantTerms, Signer
+
+
+_STYLES = {"open": "green", "spent": "dim", "expired": "dim", "revoked": "red"}
+
+
+def say_grants(grants: Sequence[Grant]) -> None:
+    """One line a grant."""
+    columns = (
+        Column("ID"),
+        Column("TASK", flexible=True),
+        Column("STATE"),
+        Column("USED"),
+        Column("ENDS", optional=True),
+        Column("BY", optional=True),
+        Column("PINS", flexible=True, optional=True),
+    )
+    say_table(
+        columns,
+        [
+            (
+                grant.id,
+                grant.task,
+                _state(grant),
+                f"{grant.used}/{grant.uses}",
+                when(grant.expires_at),
+                grant.approver or "-",
+                _pins(grant) or "-",
+            )
+            for grant in grants
+        ],
+    )
+
+
+def say_grant(grant: Grant) -> None:
+    """One grant, and who used it."""
+    say_fields(
+        [
+            ("grant", grant.id),
+            ("task", grant.task),
+            ("state", _state(grant)),
+            ("uses", f"{grant.used} of {grant.uses}"),
+            ("pins", _pins(grant)),
+            ("limits", ", ".join(_limit(grant, limit) for limit in grant.limits)),
+            ("standing", "honoured where jobs are submitted" if grant.standing else ""),
+            ("by", grant.approver or ""),
+            ("signed by", grant.signed_by or ""),
+            ("reason", grant.reason),
+            ("ends", exactly(grant.expires_at) if grant.expires_at else ""),
+            ("revoked", f"by {grant.revoked_by}" if grant.revoked_by else ""),
+        ]
+    )
+    for use in grant.claims:
+        at = exactly(use.claimed_at) if use.claimed_at else ""
+        say(f"use {use.use}  {safe(use.claimed_by or '-')}  {at}  {safe(use.execution_id)}")
+
+
+def say_signers(signers: Sequence[Signer]) -> None:
+    """One line a key."""
+    columns = (Column("FINGERPRINT"), Column("PERSON"), Column("STATE"), Column("ADDED BY", optional=True))
+    say_table(
+        columns,
+        [
+            (
+                signer.fingerprint,
+                signer.person,
+                Cell("revoked", "red") if signer.revoked_at else Cell("trusted", "green"),
+                signer.added_by or "-",
+            )
+            for signer in signers
+        ],
+    )
+
+
+def _state(grant: Grant) -> Cell:
+    return Cell(grant.state, _STYLES.get(grant.state, ""))
+
+
+def _pins(grant: Grant) -> str:
+    return ", ".join(_pin(path, value) for path, value in grant.pins.items())
+
+
+def _pin(path: str, value: Any) -> str:
+    if isinstance(value, dict):
+        if "max" in value:
+            return f"{path}<={value['max']}"
+        if "glob" in value:
+            return f"{path}~{value['glob']}"
+    return f"{path}={json.dumps(value, ensure_ascii=False)}"
+
+
+def _limit(grant: Grant, limit: dict[str, Any]) -> str:
+    path = str(limit["path"])
+    return f"{path}<={limit['total_max']} in all ({grant.spent.get(path, 0)} spent)"
+
+
+_PIN = re.compile(r"([^<>=~]+)(<=|=|~)(.*)", re.DOTALL)
+
+
+def pin(text: str) -> tuple[str, Any]:
+    """`repo=billing`, `amount_cents<=500` or `branch~fix/*`; a value is JSON if it is JSON, else text."""
+    found = _PIN.fullmatch(text)
+    if found is None:
+        raise ArgumentTypeError(f"{text!r} is not a pin; write PATH=VALUE, PATH<=NUMBER or PATH~GLOB")
+    path, sign, value = found.groups()
+    return path.strip(), _narrowing(text, sign, value.strip())
+
+
+def limit(text: str) -> dict[str, Any]:
+    """`amount_cents<=50000`: what all uses together may add up to."""
+    path, found, value = text.partition("<=")
+    if not found or not path:
+        raise ArgumentTypeError(f"{text!r} is not a limit; write PATH<=NUMBER")
+    return {"path": path.strip(), "total_max": _number(text, value.strip())}
+
+
+def _narrowing(text: str, sign: str, value: str) -> Any:
+    if sign == "<=":
+        return {"max": _number(text, value)}
+    if sign == "~":
+        return {"glob": value}
+    return _exact(value)
+
+
+def _number(text: str, value: str) -> int | float:
+    number = _exact(value)
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise ArgumentTypeError(f"{text!r} needs a number after <=")
+    return number
+
+
+def _exact(value: str) -> Any:
+    found = json_or_text(value)
+    return {"exact": found} if isinstance(found, dict) else found
+
 
 STATES = ("open", "spent", "expired", "revoked")
 
@@ -107,7 +244,6 @@ def run_grant(args: Namespace) -> int:
 def run_grants(args: Namespace) -> int:
     """List grants, or show one."""
     from interlock.cli.connection import connected, listing, more, typed
-    from interlock.cli.grant_page import say_grant, say_grants
     from interlock.cli.output import say, say_json
     from interlock.sdk.grant_models import Grant
 
@@ -143,8 +279,8 @@ def _ending(client: Interlock, args: Namespace, pins: dict[str, Any]) -> dict[st
     """When it ends; for a signed grant as it was signed, by the service's clock and not by this machine's."""
     if not args.sign_with:
         return {"expires_in": args.expires_in}
-    from interlock.cli.grant_signing import load_private_key, sign_grant
-    from interlock.codec.durations import seconds_of
+    from interlock.cli.grant_signature import load_private_key, sign_grant
+    from interlock.kernel.codec.durations import seconds_of
 
     key = load_private_key(args.sign_with)
     terms = client.grant_terms()
@@ -164,8 +300,7 @@ def _ending(client: Interlock, args: Namespace, pins: dict[str, Any]) -> dict[st
 
 def _tell_signed(args: Namespace, terms: GrantTerms, expires_at: datetime) -> None:
     """Say what was signed before it is sent: the service names tenant, approver, id and time, and might lie."""
-    from interlock.cli.output import warn
-    from interlock.cli.wording import exactly
+    from interlock.cli.output import exactly, warn
 
     if not wants_json(args):
         whose = f"{terms.approver} of tenant {terms.tenant}"
@@ -177,7 +312,6 @@ def _tell_signed(args: Namespace, terms: GrantTerms, expires_at: datetime) -> No
 def _tell(grant: Grant, args: Namespace) -> None:
     from msgspec import to_builtins
 
-    from interlock.cli.grant_page import say_grant
     from interlock.cli.output import say_json
 
     if wants_json(args):

@@ -62,7 +62,7 @@ def _print(args: Namespace) -> None:
 
 
 def _hooks_folder() -> Path:
-    from interlock.cli.changed_files import hooks_folder
+    from interlock.cli.touch import hooks_folder
 
     return hooks_folder(Path.cwd())
 

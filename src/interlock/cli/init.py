@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 from argparse import Namespace
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, as_json, given, wants_json
+
+if TYPE_CHECKING:
+    from interlock.service.service import Service
 
 
 def declare_init() -> Parser:
@@ -33,9 +37,8 @@ def run_init(args: Namespace) -> int:
     import asyncio
 
     from interlock.cli.connection import translated
-    from interlock.cli.output import say, say_json
-    from interlock.cli.wording import without_password
-    from interlock.runtime.places import EMBEDDED_STORE, make_store, store_named
+    from interlock.cli.output import say, say_json, without_password
+    from interlock.service.settings import EMBEDDED_STORE, make_store, store_named
 
     # Not the nearest one: whoever asks for a store here means here.
     url = store_named(given(args, "store")) or EMBEDDED_STORE
@@ -58,7 +61,27 @@ def run_init(args: Namespace) -> int:
 
 
 def _store_above() -> str | None:
-    from interlock.runtime.places import EMBEDDED_STORE, embedded_store
+    from interlock.service.settings import EMBEDDED_STORE, embedded_store
 
     found = embedded_store()
     return None if found == EMBEDDED_STORE else found
+
+
+T = TypeVar("T")
+
+
+def on_store(args: Namespace, work: Callable[[Service], Awaitable[T]], *, makes_store: bool = False) -> T:
+    """Do something on the store that the options or the environment name."""
+    import asyncio
+
+    from interlock.cli.connection import translated
+    from interlock.service.service import open_service
+    from interlock.service.settings import settings_from
+
+    async def opened() -> T:
+        settings = settings_from(store=given(args, "store"), workers=1)
+        async with open_service(settings, sweeping=False, makes_store=makes_store) as service:
+            return await work(service)
+
+    with translated(args):
+        return asyncio.run(opened())

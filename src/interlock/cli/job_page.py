@@ -5,9 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from interlock.cli.output import Cell, Column, painted, say, say_fields, say_table, state_cell
-from interlock.cli.wording import counted, exactly, listed, one_line, pretty, safe, when
-from interlock.sdk.denials import because
+from interlock.cli.output import (
+    Cell,
+    Column,
+    counted,
+    exactly,
+    listed,
+    one_line,
+    painted,
+    pretty,
+    safe,
+    say,
+    say_fields,
+    say_table,
+    state_cell,
+    when,
+)
+from interlock.sdk.outcomes import because
 
 if TYPE_CHECKING:
     from interlock.sdk.models import Approval, AuditEntry, Decision, Job

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from interlock.cli.exits import Exit
-from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
+from interlock.cli.exits import Exit, exit_of_state
+from interlock.cli.options import (
+    Parser,
+    as_json,
+    connecting,
+    described,
+    describing,
+    intent,
+    paging,
+    wants_json,
+)
+from interlock.cli.values import count_to, duration, json_value, pair, seconds, topic, versioned, words
+
+if TYPE_CHECKING:
+    from interlock.sdk.client import Interlock
+    from interlock.sdk.models import Evidence, Job
+
 
 STATES = ("APPROVAL", "PENDING", "RUNNING", "SUCCEEDED", "FAILED", "DENIED", "CANCELLED", "EXPIRED")
 
@@ -117,3 +134,147 @@ def _nothing(args: Namespace) -> str:
     if args.state or args.topic or args.cursor:
         return "no jobs match; `interlock jobs` lists them all"
     return "no jobs yet; propose one with `interlock submit TOPIC --payload '{…}'`"
+
+
+_EXITS = """\
+exit codes:
+  0  it may run          3  denied, rejected or expired: it will not run
+  4  people must decide  5  a limit is reached, or it is busy: try again later
+"""
+
+
+def declare_submit() -> Parser:
+    """The options of `interlock submit`."""
+    parser = Parser(
+        "interlock submit",
+        description="Submit a job. The policy decides at once: it may run, people must decide, or no.",
+        examples=(
+            "interlock submit knowledge.read --payload '{\"page\": 7}'",
+            "interlock submit finance.payment.execute --env production --payload @payment.json --wait 10m",
+            "interlock submit repo.merge --payload - --target repo:billing@4f2a --key merge-4f2a < m.json",
+        ),
+        more=_EXITS,
+    )
+    parser.add_argument(
+        "topic", type=topic, metavar="TOPIC", help="what kind of action, such as finance.payment.execute"
+    )
+    parser.add_argument(
+        "--payload",
+        type=json_value,
+        metavar="JSON|@FILE|-",
+        default={},
+        help="the action itself (default {})",
+    )
+    describing(parser)
+    _declare_extras(parser)
+    parser.add_argument("--wait", type=seconds, metavar="10m", help="wait this long for people to decide")
+    as_json(parser)
+    connecting(parser, key_option="--api-key")
+    parser.set_defaults(run=run_submit)
+    return parser
+
+
+def _declare_extras(parser: Parser) -> None:
+    parser.add_argument(
+        "--target", metavar="KEY[@VERSION]", type=versioned, help="what it changes, and the version you saw"
+    )
+    parser.add_argument(
+        "--evidence",
+        action="append",
+        default=[],
+        metavar="TITLE=TEXT|@FILE|URL",
+        type=_evidence,
+        help="something for the reviewer to look at; repeatable",
+    )
+    parser.add_argument(
+        "--ask",
+        type=words,
+        nargs="?",
+        const=(),
+        metavar="GROUPS",
+        help="have people decide, of these groups if any are named, also where the policy would allow it",
+    )
+    parser.add_argument("--expires-in", type=duration, metavar="4h", help="it is of no use after this long")
+    parser.add_argument(
+        "--max-attempts", type=count_to(100), metavar="N", help="how often workers may try it"
+    )
+    parser.add_argument("--run-id", metavar="ID", help="the run that it belongs to")
+    parser.add_argument(
+        "--executor",
+        choices=("worker", "caller"),
+        help="who carries it out: any worker (the default), or you alone, by its id",
+    )
+    intent(parser, "submitting it again finds the same job")
+
+
+def run_submit(args: Namespace) -> int:
+    """Submit, wait if asked to, and show what became of it."""
+    from interlock.cli.connection import connected
+    from interlock.cli.job_page import telling
+    from interlock.cli.output import lasting, warn
+
+    with connected(args) as client:
+        job = _submitted(client, args)
+        if args.wait is not None and not job.is_decided:
+            warn(f"{job.id} {telling(job)}; waiting up to {lasting(args.wait)} (Ctrl-C leaves it as it is)")
+            job = _waited(client, job, args.wait)
+        _show(job, as_json=wants_json(args))
+    return exit_of_state(job.state)
+
+
+def _submitted(client: Interlock, args: Namespace) -> Job:
+    from interlock.sdk.models import Target
+
+    return client.submit(
+        args.topic,
+        args.payload,
+        **described(args),
+        target=Target(key=args.target[0], version=args.target[1]) if args.target else None,
+        evidence=args.evidence or None,
+        expires_in=args.expires_in,
+        max_attempts=args.max_attempts,
+        run_id=args.run_id,
+        executor=args.executor,
+        approval_groups=args.ask,
+        key=args.intent,
+    )
+
+
+def _waited(client: Interlock, job: Job, patience_seconds: int) -> Job:
+    """The job once it is decided, or as it stands when the patience is spent."""
+    from interlock.sdk.outcomes import StillPending
+
+    try:
+        return client.wait(job.id, timeout=patience_seconds, until="decided")
+    except StillPending:
+        return client.job(job.id)
+
+
+def _show(job: Job, *, as_json: bool) -> None:
+    from interlock.cli.job_page import say_submitted
+    from interlock.cli.output import say_json
+
+    if not as_json:
+        say_submitted(job)
+        return
+    import msgspec
+
+    say_json(msgspec.to_builtins(job))
+
+
+def _evidence(text: str) -> Evidence:
+    """`title=content`, `title=@file` or `title=https://…`."""
+    from interlock.cli.values import read_bytes
+    from interlock.sdk.models import Evidence
+
+    title, content = pair(text)
+    if content.startswith(("http://", "https://", "mailto:")):
+        return Evidence(title=title, kind="link", url=content)
+    if not content.startswith("@"):
+        return Evidence(title=title, kind="text", content=content)
+    kind = {".diff": "diff", ".patch": "diff", ".json": "json", ".md": "markdown"}
+    try:
+        read = read_bytes(content[1:]).decode()
+    except UnicodeDecodeError:
+        raise ArgumentTypeError(f"{content[1:]} is not text; pass a link to it instead") from None
+    return Evidence(title=title, kind=kind.get(Path(content).suffix, "text"), content=read)

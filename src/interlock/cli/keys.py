@@ -7,16 +7,73 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import to_builtins
+
 from interlock.cli.exits import Exit, Failed
+from interlock.cli.init import on_store
 from interlock.cli.options import Parser, as_json, connecting, given, told, wants_json
-from interlock.cli.store_work import on_store
+from interlock.cli.output import Cell, Column, listed, safe, say_table, when
 from interlock.cli.values import words
 
 if TYPE_CHECKING:
-    from interlock.runtime.service import Service
+    from interlock.rooms.identity.model import ApiKey, Principal
+    from interlock.service.service import Service
+
+
+def key_fields(key: ApiKey, principal: Principal) -> dict[str, Any]:
+    """A key without its secret."""
+    fields = {
+        "key_id": key.id,
+        "principal": key.principal,
+        "kind": principal.kind.value,
+        "roles": [role.value for role in principal.roles],
+        "groups": list(principal.groups),
+        "owner": principal.owner,
+        "created_at": key.created_at,
+        "created_by": key.created_by,
+        "revoked_at": key.revoked_at,
+    }
+    # As a server spells it, moments included.
+    return to_builtins(fields)
+
+
+def say_keys(keys: Sequence[Mapping[str, Any]]) -> None:
+    """A table of keys."""
+    columns = (
+        Column("KEY ID"),
+        Column("OF", flexible=True),
+        Column("KIND"),
+        Column("ROLES", flexible=True),
+        Column("GROUPS", flexible=True, optional=True),
+        Column("OWNER", flexible=True, optional=True),
+        Column("CREATED", optional=True),
+        Column("STATE"),
+    )
+    say_table(columns, [_row(key) for key in keys])
+
+
+def _row(key: Mapping[str, Any]) -> tuple[str | Cell, ...]:
+    revoked_at: str | None = key["revoked_at"]
+    state = (
+        Cell(f"revoked {when(datetime.fromisoformat(revoked_at))}", "dim")
+        if revoked_at
+        else Cell("live", "green")
+    )
+    return (
+        key["key_id"],
+        safe(key["principal"]),
+        key["kind"],
+        listed(key["roles"]),
+        listed(key.get("groups", ())),
+        safe(key.get("owner") or "-"),
+        when(datetime.fromisoformat(key["created_at"])),
+        state,
+    )
+
 
 T = TypeVar("T")
 
@@ -47,8 +104,7 @@ def declare_key() -> Parser:
 
 def run_create(args: Namespace) -> int:
     """Make a key, and the principal if it is new."""
-    from interlock.cli.output import say, say_json
-    from interlock.cli.wording import listed
+    from interlock.cli.output import listed, say, say_json
 
     body = {
         "kind": args.kind,
@@ -80,7 +136,7 @@ def run_create(args: Namespace) -> int:
 
 def run_list(args: Namespace) -> int:
     """List a tenant's keys."""
-    from interlock.cli.key_page import say_keys
+
     from interlock.cli.output import say, say_json
 
     page = _page(args)
@@ -162,7 +218,7 @@ def _page(args: Namespace) -> dict[str, Any]:
 
 def _meant(args: Namespace) -> str:
     """The id of the key that is meant. Somebody's name means their only live key, and none of several."""
-    from interlock.identity.keys import id_of
+    from interlock.rooms.identity.keys import id_of
 
     if key_id := id_of(args.key):
         return key_id
@@ -191,8 +247,8 @@ def _issued_by_server(args: Namespace, body: Mapping[str, object]) -> dict[str, 
 
 def _issue(args: Namespace) -> Callable[[Service], Awaitable[dict[str, Any]]]:
     async def issue(service: Service) -> dict[str, Any]:
-        from interlock.identity.model import PrincipalKind, Role
-        from interlock.runtime.operating import issue_key
+        from interlock.rooms.identity.model import PrincipalKind, Role
+        from interlock.service.operator import issue_key
 
         issued = await issue_key(
             service,
@@ -216,8 +272,8 @@ def _issue(args: Namespace) -> Callable[[Service], Awaitable[dict[str, Any]]]:
 
 def _list(args: Namespace) -> Callable[[Service], Awaitable[list[dict[str, Any]]]]:
     async def read(service: Service) -> list[dict[str, Any]]:
-        from interlock.cli.key_page import key_fields
-        from interlock.runtime.operating import list_keys
+
+        from interlock.service.operator import list_keys
 
         return [key_fields(*found) for found in await list_keys(service, args.tenant)]
 
@@ -228,7 +284,7 @@ def _revoke(key_id: str) -> Callable[[Service], Awaitable[dict[str, Any]]]:
     async def revoke(service: Service) -> dict[str, Any]:
         from msgspec import to_builtins
 
-        from interlock.runtime.operating import revoke_key
+        from interlock.service.operator import revoke_key
 
         key = await revoke_key(service, key_id)
         revoked_at = to_builtins(key.revoked_at)  # as a server spells it

@@ -61,8 +61,7 @@ def run_limits(args: Namespace) -> int:
 def run_set(args: Namespace) -> int:
     """Change one limit."""
     from interlock.cli.connection import connected
-    from interlock.cli.output import say, say_json
-    from interlock.cli.wording import counted, safe
+    from interlock.cli.output import counted, safe, say, say_json
 
     with connected(args) as client:
         limit = client.call("PUT", "limits", args.scope, body={"max_concurrent_runs": args.most})
@@ -79,8 +78,7 @@ def run_clear(args: Namespace) -> int:
     from msgspec import to_builtins
 
     from interlock.cli.connection import connected
-    from interlock.cli.output import say, say_json
-    from interlock.cli.wording import safe
+    from interlock.cli.output import safe, say, say_json
 
     with connected(args) as client:
         cleared = client.clear_limit(args.scope)

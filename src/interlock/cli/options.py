@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.values import count_to, intent_name, seconds
+from interlock.cli.values import count_to, intent_name, pair, seconds
 
 Run: TypeAlias = Callable[[argparse.Namespace], int]
 
@@ -186,3 +187,53 @@ def given(args: argparse.Namespace, name: str) -> str | None:
     """A shared option's value, before or after the command's name; None if it was left out."""
     value: object = getattr(args, name, None)
     return str(value) if value else None
+
+
+PRIORITIES = ("low", "normal", "high", "critical")
+
+
+def describing(parser: Parser) -> None:
+    """Add what the policy looks at, beside topic and payload."""
+    parser.add_argument("--env", help="where it happens, such as production")
+    parser.add_argument("--channel", help="which way it goes, such as external")
+    parser.add_argument(
+        "--label",
+        type=pair,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a fact about it; repeatable",
+    )
+    parser.add_argument(
+        "--risk", action="append", default=[], metavar="WORD", help="a risk it has, such as money; repeatable"
+    )
+    parser.add_argument("--priority", choices=PRIORITIES, metavar="WORD", help=", ".join(PRIORITIES))
+
+
+def described(args: Namespace) -> dict[str, Any]:
+    """What was given of it, as fields of a job."""
+    fields = {
+        "env": args.env,
+        "channel": args.channel,
+        "labels": dict(args.label) or None,
+        "risk": args.risk or None,
+        "priority": args.priority,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+class Verb(NamedTuple):
+    """One word after a command."""
+
+    name: str
+    summary: str
+    declare: Callable[[ArgumentParser], None]
+    run: Run
+    example: str = ""
+    more: str = ""
+
+
+def holding(parser: ArgumentParser, what: str, *, metavar: str, fence: str) -> None:
+    """Add what is held, and the fence it is held under."""
+    parser.add_argument("id", metavar=metavar, help=what)
+    parser.add_argument("--fence", type=int, required=True, metavar="N", help=fence)

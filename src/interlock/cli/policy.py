@@ -2,16 +2,223 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from interlock.cli.describing import described, describing
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, paging, told, wants_json
+from interlock.cli.options import Parser, as_json, connecting, described, describing, paging, told, wants_json
+from interlock.cli.output import (
+    STATE_STYLES,
+    Cell,
+    Column,
+    counted,
+    exactly,
+    lasting,
+    listed,
+    painted,
+    pretty,
+    safe,
+    safe_lines,
+    say,
+    say_fields,
+    say_json,
+    say_table,
+    warn,
+    when,
+)
 from interlock.cli.policy_files import check_policy_file, located, read_policy, read_text, warn_of
 from interlock.cli.values import is_topic, json_value, topic
+
+if TYPE_CHECKING:
+    from interlock.sdk.models import Change, Evaluation, Policy, Simulation
+
+
+def say_in_force(policy: Policy, *, as_json: bool) -> None:
+    """What was put in force, and the way back."""
+    if as_json:
+        from msgspec import to_builtins
+
+        say_json(to_builtins(policy))
+        return
+    say(f"in force: {policy.snapshot}")
+    if policy.previous and policy.previous != policy.snapshot:
+        say(
+            f"before:   {policy.previous}  (back to it: interlock policy rollback {policy.previous})",
+            "Requests asked under the policy before may need `interlock refresh`; see `interlock approvals`.",
+        )
+
+
+def say_policy(found: Mapping[str, Any], *, as_json: bool) -> None:
+    """A policy's text alone on stdout, so that it can be kept; what is known about it on stderr."""
+    if as_json:
+        say_json(found)
+        return
+    moment = found.get("activated_at") or found.get("created_at")
+    if moment is None:
+        warn(
+            "no policy is in force: everything is denied; put one in force with `interlock policy apply FILE`"
+        )
+        return
+    by = safe(str(found.get("activated_by") or found.get("created_by")))
+    warn(f"# {found['snapshot']}, by {by}, {exactly(datetime.fromisoformat(moment))}")
+    source: str = found.get("source") or "\n".join(pretty(found["document"])) + "\n"
+    if sys.stdout.isatty():
+        say(*safe_lines(source))
+    else:
+        sys.stdout.write(source)  # to be kept: exactly as it was applied
+
+
+def say_evaluation(evaluation: Evaluation, *, as_json: bool) -> None:
+    """What would happen, and every rule that was asked on the way."""
+    if as_json:
+        from msgspec import to_builtins
+
+        say_json(to_builtins(evaluation))
+        return
+    for missed in evaluation.trail:
+        say(painted(f"  no   {safe(missed.rule)}: {safe(missed.why or 'it did not match')}", "dim"))
+    word = painted(evaluation.decision, STATE_STYLES.get(evaluation.decision, ""))
+    said = evaluation.reason if evaluation.reason != f"rule {evaluation.rule!r} matched" else None
+    reason = safe(said) if said else "" if evaluation.rule else "no rule matched"
+    deciding = ": ".join(filter(None, [safe(evaluation.rule or ""), reason]))
+    say(f"  {'fail' if evaluation.failure else 'yes '} {deciding}", "", f"{word}{_afterwards(evaluation)}")
+    if evaluation.approval:
+        _say_requirement(evaluation.approval)
+    if evaluation.mode == "observe":
+        say(painted("this policy only observes: the action would be released, and this recorded", "yellow"))
+
+
+def say_simulation(simulation: Simulation, *, as_json: bool) -> None:
+    """What a candidate would have changed."""
+    if as_json:
+        from msgspec import to_builtins
+
+        say_json(to_builtins(simulation))
+        return
+    if simulation.changes:
+        columns = (
+            Column("ID"),
+            Column("TOPIC", flexible=True),
+            Column("BEFORE"),
+            Column("AFTER"),
+            Column("RULE"),
+            Column("DIFFERS IN", flexible=True),
+        )
+        say_table(columns, [_change(change) for change in simulation.changes])
+        _say_failures(simulation)
+        say("")
+    jobs = counted(simulation.examined, "job")
+    say(f"{jobs} examined: {len(simulation.changes)} would change, {simulation.unchanged} would not")
+
+
+def _say_failures(simulation: Simulation) -> None:
+    """Which rules cannot be asked about some of the jobs, and why; each once."""
+    failing: dict[tuple[str, str], str] = {}
+    for change in simulation.changes:
+        if change.after.failure is not None:
+            failing.setdefault((change.after.rule or "", change.after.failure.why), change.job_id)
+    for (rule, why), job_id in failing.items():
+        say(painted(f"rule {safe(rule)} fails, which denies (first on {job_id}): {safe(why)}", "yellow"))
+
+
+def say_observed(page: Mapping[str, Any], args: Namespace) -> None:
+    """Jobs that were released only because the policy was observing."""
+    from interlock.cli.connection import more, typed
+    from interlock.sdk.models import Job
+
+    if wants_json(args):
+        say_json(page)
+        return
+    if not page["items"]:
+        say(
+            "nothing observed; a policy with `mode: observe` releases each job and records what it would stop"
+        )
+        return
+    columns = (
+        Column("ID"),
+        Column("WOULD BE"),
+        Column("RULE"),
+        Column("TOPIC", flexible=True),
+        Column("SUBMITTED"),
+    )
+    rows = [
+        (job.id, _decision(job.decision.observed or "-"), safe(job.decision.rule or "-"), safe(job.topic),
+         when(job.submitted_at))
+        for job in typed(page["items"], list[Job])
+        if job.decision
+    ]  # fmt: skip
+    say_table(columns, rows)
+    say(*filter(None, [more(page, "interlock policy observed", args)]))
+
+
+def say_snapshots(page: Mapping[str, Any], active: str, args: Namespace) -> None:
+    """Every policy that was ever in force."""
+    from interlock.cli.connection import more
+
+    if wants_json(args):
+        say_json(page)
+        return
+    if not page["items"]:
+        say("no policy yet; put one in force with `interlock policy apply FILE`")
+        return
+    columns = (Column("SNAPSHOT"), Column("MADE"), Column("BY", flexible=True), Column("RULES"), Column(""))
+    say_table(
+        columns,
+        [
+            (
+                each["snapshot"],
+                when(datetime.fromisoformat(each["created_at"])),
+                safe(each["created_by"]),
+                str(len(each["document"].get("rules", ()))),
+                Cell("in force", "green") if each["snapshot"] == active else "",
+            )
+            for each in page["items"]
+        ],
+    )
+    say(*filter(None, [more(page, "interlock policy snapshots", args)]))
+
+
+def _afterwards(evaluation: Evaluation) -> str:
+    return f", and within the rate: {evaluation.then}" if evaluation.then else ""
+
+
+def _change(change: Change) -> tuple[str | Cell, ...]:
+    rule = safe(change.after.rule or "default")
+    return (
+        change.job_id,
+        safe(change.topic),
+        _decision(change.before.decision),
+        _decision(change.after.decision),
+        rule,
+        listed(change.differs),
+    )
+
+
+def _decision(word: str) -> Cell:
+    return Cell(word, STATE_STYLES.get(word, ""))
+
+
+def _say_requirement(asked: Mapping[str, Any]) -> None:
+    """What people would have to do."""
+    people = counted(asked["quorum"], "person", "different people")
+    whom = f" of {listed(asked['groups'])}" if asked["groups"] else " with the role review"
+    own = "the submitter may be one" if asked["self_approval"] else "never the submitter"
+    steps = [
+        f"after {lasting(step['after'])} also {listed(step['groups'])}" for step in asked.get("escalate", ())
+    ]
+    say_fields(
+        [
+            ("who decides", f"{people}{whom}; {own}"),
+            ("within", f"{lasting(asked['expires_in'])}, then {asked['on_expiry']}"),
+            ("escalation", "; ".join(steps)),
+            ("binding", asked["binding"]),
+        ]
+    )
+
 
 _VERBS = "check|apply|show|evaluate|simulate|test|observed|snapshots|rollback"
 
@@ -53,9 +260,8 @@ def declare_policy() -> Parser:
 
 def run_check(args: Namespace) -> int:
     """Read a policy file, and say what it is."""
-    from interlock.cli.output import say, say_json
-    from interlock.cli.wording import counted
-    from interlock.policy.language import snapshot_id
+    from interlock.cli.output import counted, say, say_json
+    from interlock.rooms.policy.language import snapshot_id
 
     _, (document, warnings) = check_policy_file(args.file)
     snapshot, rules = snapshot_id(document), len(document.rules)
@@ -76,7 +282,6 @@ def run_check(args: Namespace) -> int:
 def run_apply(args: Namespace) -> int:
     """Put a policy file in force."""
     from interlock.cli.connection import connected
-    from interlock.cli.policy_page import say_in_force
 
     text, (_, warnings) = check_policy_file(args.file)
     if not wants_json(args):
@@ -89,7 +294,6 @@ def run_apply(args: Namespace) -> int:
 def run_rollback(args: Namespace) -> int:
     """Put an earlier policy in force again."""
     from interlock.cli.connection import connected
-    from interlock.cli.policy_page import say_in_force
 
     with connected(args) as client:
         say_in_force(client.policy_rollback(args.snapshot), as_json=wants_json(args))
@@ -99,7 +303,6 @@ def run_rollback(args: Namespace) -> int:
 def run_show(args: Namespace) -> int:
     """Print a policy so that it can be put into a file."""
     from interlock.cli.connection import connected
-    from interlock.cli.policy_page import say_policy
 
     with connected(args) as client:
         found = (
@@ -114,7 +317,6 @@ def run_show(args: Namespace) -> int:
 def run_evaluate(args: Namespace) -> int:
     """Ask what would happen to an action."""
     from interlock.cli.connection import connected
-    from interlock.cli.policy_page import say_evaluation
 
     job = _asked(args)
     if args.policy:
@@ -127,7 +329,6 @@ def run_evaluate(args: Namespace) -> int:
 def run_simulate(args: Namespace) -> int:
     """Hold a policy file against the last jobs."""
     from interlock.cli.connection import connected
-    from interlock.cli.policy_page import say_simulation
 
     text, _ = read_policy(args.file)
     with connected(args) as client:
@@ -137,7 +338,7 @@ def run_simulate(args: Namespace) -> int:
 
 def run_test(args: Namespace) -> int:
     """Run a file of cases."""
-    from interlock.cli.policy_testing import tested
+    from interlock.cli.policy_cases import tested
 
     return tested(args)
 
@@ -145,7 +346,6 @@ def run_test(args: Namespace) -> int:
 def run_observed(args: Namespace) -> int:
     """List what enforcement would have stopped."""
     from interlock.cli.connection import connected, listing
-    from interlock.cli.policy_page import say_observed
 
     with connected(args) as client:
         page = listing(client, "policy", "observed", limit=args.limit, cursor=args.cursor, query={})
@@ -156,7 +356,6 @@ def run_observed(args: Namespace) -> int:
 def run_snapshots(args: Namespace) -> int:
     """List every policy that was ever in force."""
     from interlock.cli.connection import connected, listing
-    from interlock.cli.policy_page import say_snapshots
 
     with connected(args) as client:
         page = listing(client, "policy", "snapshots", limit=args.limit, cursor=args.cursor, query={})

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit, Failed
+from interlock.cli.output import counted, safe
 from interlock.cli.values import read_bytes
-from interlock.cli.wording import counted, safe
 
 if TYPE_CHECKING:
-    from interlock.codec.located import LocatedFault
-    from interlock.policy.language import PolicyDocument
-    from interlock.policy.parsing import Checked
+    from interlock.kernel.codec.located import LocatedFault
+    from interlock.rooms.policy.language import PolicyDocument
+    from interlock.rooms.policy.parser import Checked
 
 
 def read_text(path: str) -> str:
@@ -34,8 +34,8 @@ def read_policy(path: str) -> tuple[str, PolicyDocument]:
 
 def check_policy_file(path: str) -> tuple[str, Checked]:
     """The text, and the policy in it with its warnings."""
-    from interlock.codec.located import SourceInvalid
-    from interlock.policy.parsing import check_policy
+    from interlock.kernel.codec.located import SourceInvalid
+    from interlock.rooms.policy.parser import check_policy
 
     text = read_text(path)
     try:

@@ -5,8 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from interlock.cli.output import Cell, Column, painted, say, say_fields, say_table
-from interlock.cli.wording import counted, exactly, lasting, one_line, safe, when
+from interlock.cli.output import (
+    Cell,
+    Column,
+    counted,
+    exactly,
+    lasting,
+    one_line,
+    painted,
+    safe,
+    say,
+    say_fields,
+    say_table,
+    when,
+)
 
 if TYPE_CHECKING:
     from interlock.sdk.admission_models import AdmissionStats

@@ -2,11 +2,190 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit
-from interlock.cli.options import Parser, as_json, connecting, paging, told, wants_json
-from interlock.cli.run_slots import VERBS, declare_verb
+from interlock.cli.options import Parser, Verb, as_json, connecting, intent, paging, told, wants_json
+from interlock.cli.values import json_value, seconds, some_seconds
+
+if TYPE_CHECKING:
+    from interlock.sdk import models
+
+
+_START_EXITS = """\
+exit codes:
+  0 the run holds a slot, anything else: do not begin. 3 it was started before under this key, and is over;
+  5 full: evaluated, and there is no room; 6 it could not be evaluated
+"""
+
+
+def declare_start(parser: ArgumentParser) -> None:
+    """Which workflow, and how patient."""
+    parser.add_argument("workflow", metavar="WORKFLOW", help="any name, or the id of one with steps")
+    parser.add_argument("--input", type=json_value, metavar="JSON|@FILE|-", help="what it works on; kept")
+    parser.add_argument(
+        "--ttl",
+        type=some_seconds,
+        default=60,
+        metavar="60s",
+        help="the slot is lost unless renewed (default 60s)",
+    )
+    parser.add_argument("--wait", type=seconds, default=0, metavar="0s", help="wait in line this long")
+    intent(parser, "starting it again finds the same run")
+
+
+def declare_renew(parser: ArgumentParser) -> None:
+    """Which run."""
+    _holding(parser)
+
+
+def declare_complete(parser: ArgumentParser) -> None:
+    """It went well."""
+    _holding(parser)
+    parser.add_argument("--result", type=json_value, metavar="JSON|@FILE|-", help="what came of it; kept")
+
+
+def declare_fail(parser: ArgumentParser) -> None:
+    """It did not go well."""
+    _holding(parser)
+    parser.add_argument("--error", default="", metavar="TEXT", help="what went wrong; kept")
+
+
+def declare_cancel(parser: ArgumentParser) -> None:
+    """Somebody stops it."""
+    _holding(parser)
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why; it is kept")
+
+
+def run_start(args: Namespace) -> int:
+    """Take a slot, or say why there is none."""
+    from interlock.cli.connection import connected, typed
+    from interlock.cli.output import say_json
+    from interlock.cli.run_page import say_started
+    from interlock.sdk.models import Run as StartedRun
+
+    body = {"input": args.input, "ttl_seconds": args.ttl, "wait_seconds": args.wait}
+    with connected(args) as client:
+        where = ("workflows", args.workflow, "runs")
+        found = client.call(
+            "POST",
+            *where,
+            body=body,
+            key=args.intent,
+            hold_seconds=args.wait,
+            busy_seconds=max(args.wait, args.patience),
+            say=client.session.says(f"a slot of {args.workflow}", args.wait),
+        )
+        if args.intent is not None:
+            # Under a name the answer may be one given before: what counts is how the run stands now.
+            found = client.call("GET", "workflow-runs", found["run_id"])
+    run = typed(found, StartedRun)
+    if wants_json(args):
+        say_json(found)
+    else:
+        say_started(run)
+    return Exit.DONE if run.state == "running" else Exit.DENIED
+
+
+def run_renew(args: Namespace) -> int:
+    """Keep a slot."""
+    return _told(args, "renew", {"fence": args.fence})
+
+
+def run_complete(args: Namespace) -> int:
+    """End a run well."""
+    return _told(args, "complete", {"fence": args.fence, "result": args.result})
+
+
+def run_fail(args: Namespace) -> int:
+    """End a run badly."""
+    return _told(args, "fail", {"fence": args.fence, "error": args.error})
+
+
+def run_cancel(args: Namespace) -> int:
+    """Stop a run."""
+    return _told(args, "cancel", {"fence": args.fence, "reason": args.reason})
+
+
+def _told(args: Namespace, verb: str, body: dict[str, Any]) -> int:
+    from interlock.cli.connection import connected, typed
+    from interlock.cli.output import say, say_json
+    from interlock.sdk.models import Run as HeldRun
+
+    with connected(args) as client:
+        found = client.call("POST", "workflow-runs", args.id, verb, body=body)
+    if wants_json(args):
+        say_json(found)
+    else:
+        say(_sentence(typed(found, HeldRun)))
+    return Exit.DONE
+
+
+def _sentence(run: models.Run) -> str:
+    from interlock.cli.output import exactly, safe, when
+    from interlock.cli.run_page import ENDED
+
+    name = f"{run.run_id} of {safe(run.workflow)}"
+    if run.state == "running":
+        return f"{name} holds its slot until {exactly(run.slot_expires_at)} ({when(run.slot_expires_at)})"
+    return f"{name} {ENDED.get(run.state, f'is {run.state}')}; its slot is free"
+
+
+def _holding(parser: ArgumentParser) -> None:
+    parser.add_argument("id", metavar="ID", help="the run's id")
+    told = "the run's, as `start` printed it; whoever has the role operate needs none"
+    parser.add_argument("--fence", type=int, metavar="N", help=told)
+
+
+VERBS = (
+    Verb(
+        "start",
+        "take a slot, if there is room",
+        declare_start,
+        run_start,
+        "interlock runs start nightly-report --ttl 10m --wait 1m --key nightly-2030-01-01",
+        _START_EXITS,
+    ),
+    Verb(
+        "renew",
+        "keep the slot for another period",
+        declare_renew,
+        run_renew,
+        "interlock runs renew run_… --fence 3",
+    ),
+    Verb(
+        "complete",
+        "say that it went well, and free the slot",
+        declare_complete,
+        run_complete,
+        "interlock runs complete run_… --fence 3 --result '{\"rows\": 120}'",
+    ),
+    Verb(
+        "fail",
+        "say that it did not go well, and free the slot",
+        declare_fail,
+        run_fail,
+        "interlock runs fail run_… --fence 3 --error 'the warehouse did not answer'",
+    ),
+    Verb(
+        "cancel",
+        "stop a run, and free the slot",
+        declare_cancel,
+        run_cancel,
+        "interlock runs cancel run_… --reason 'started by mistake'",
+    ),
+)
+
+
+def declare_verb(parser: ArgumentParser, verb: Verb) -> None:
+    """The options of one verb."""
+    verb.declare(parser)
+    as_json(parser)
+    parser.epilog = "\n".join(filter(None, [f"examples:\n  {verb.example}\n", verb.more]))
+    connecting(parser, key_option="--api-key" if verb.name == "start" else "--key")
+    parser.set_defaults(run=verb.run)
+
 
 STATES = ("running", "succeeded", "failed", "cancelled", "lost")
 

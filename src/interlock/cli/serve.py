@@ -11,8 +11,36 @@ from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, as_json, wants_json
 
 if TYPE_CHECKING:
-    from interlock.runtime.operating import IssuedKey
-    from interlock.runtime.settings import Settings
+    from interlock.service.operator import IssuedKey
+    from interlock.service.settings import Settings
+
+
+def declare_version() -> Parser:
+    """The options of `interlock version`."""
+    parser = Parser("interlock version", description="Print the version of this program.")
+    as_json(parser)
+    parser.set_defaults(run=run_version)
+    return parser
+
+
+def run_version(args: Namespace) -> int:
+    """Print it."""
+    from interlock.cli.output import say, say_json
+
+    version = installed_version()
+    if wants_json(args):
+        say_json({"version": version})
+    else:
+        say(f"interlock {version}")
+    return Exit.DONE
+
+
+def installed_version() -> str:
+    """The version that was installed."""
+    from importlib.metadata import version
+
+    return version("interlock")
+
 
 _METAVARS = {
     "host": "HOST",
@@ -35,7 +63,7 @@ _METAVARS = {
 
 def declare_serve() -> Parser:
     """The options of `interlock serve`: the fields of `Settings`."""
-    from interlock.runtime.settings import Settings
+    from interlock.service.settings import Settings
 
     parser = Parser(
         "interlock serve",
@@ -67,9 +95,9 @@ def declare_serve() -> Parser:
 
 def run_serve(args: Namespace) -> int:
     """Serve until told to stop."""
+    from interlock.api.server import serve
     from interlock.cli.trouble import explained
-    from interlock.runtime.server import serve
-    from interlock.runtime.settings import BadSetting, Settings, settings_from
+    from interlock.service.settings import BadSetting, Settings, settings_from
 
     given = {name: getattr(args, name, None) for name in Settings.__struct_fields__}
     try:
@@ -133,9 +161,7 @@ def _stop(number: int, frame: object) -> NoReturn:
 
 
 def _announce(settings: Settings, address: str, admin: IssuedKey | None, *, as_json: bool) -> None:
-    from interlock.cli.output import say, say_json
-    from interlock.cli.version import installed_version
-    from interlock.cli.wording import without_password
+    from interlock.cli.output import say, say_json, without_password
 
     store = without_password(settings.store)
     if as_json:
@@ -179,7 +205,7 @@ def _metavar(name: str, hint: Any) -> str:
 
 
 def _default(name: str) -> str:
-    from interlock.runtime.settings import Settings
+    from interlock.service.settings import Settings
 
     value: object = getattr(Settings(), name)
     if isinstance(value, bool):

@@ -6,8 +6,19 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from interlock.cli.output import Cell, Column, painted, say, say_fields, say_table
-from interlock.cli.wording import counted, exactly, one_line, safe, when
+from interlock.cli.output import (
+    Cell,
+    Column,
+    counted,
+    exactly,
+    one_line,
+    painted,
+    safe,
+    say,
+    say_fields,
+    say_table,
+    when,
+)
 
 if TYPE_CHECKING:
     from interlock.sdk.shared_work import Affected, Conflict, Effect, Pattern, TargetState, Touched, Waiting

@@ -64,7 +64,7 @@ def run_add(args: Namespace) -> int:
 def run_list(args: Namespace) -> int:
     """List keys."""
     from interlock.cli.connection import connected, listing, typed
-    from interlock.cli.grant_page import say_signers
+    from interlock.cli.grants import say_signers
     from interlock.cli.output import say, say_json
     from interlock.sdk.grant_models import Signer
 
@@ -127,8 +127,8 @@ def _signed_tasks(client: Interlock) -> Sequence[str]:
 
 def _public_key(given: str) -> str:
     """A public key from a file or the words themselves. Anything else stays here: it might be the private one."""
-    from interlock.grants.keys import read_public_key
-    from interlock.grants.refusals import NotAPublicKey
+    from interlock.rooms.grants.refusals import NotAPublicKey
+    from interlock.rooms.grants.signatures import read_public_key
 
     text = _key_text(given)
     if "PRIVATE KEY" in text:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from interlock.codec.strict import JsonValue
+    from interlock.kernel.codec.strict import JsonValue
 
 
 _TOPIC = re.compile(r"[A-Za-z0-9_\-]+(\.[A-Za-z0-9_\-]+)*")
@@ -26,7 +26,7 @@ def duration(text: str) -> str:
 
 def seconds(text: str) -> int:
     """A duration in seconds; a plain number is one."""
-    from interlock.codec.durations import seconds_of
+    from interlock.kernel.codec.durations import seconds_of
 
     try:
         return seconds_of(_with_unit(text))
@@ -106,7 +106,7 @@ def intent_name(text: str) -> str:
 
 def json_value(text: str) -> JsonValue:
     """JSON written out, or in a file (`@payment.json`), or on stdin (`-`)."""
-    from interlock.codec.strict import JsonRefused, parse
+    from interlock.kernel.codec.strict import JsonRefused, parse
 
     content = read_bytes(text[1:]) if text.startswith("@") else _stdin() if text == "-" else text.encode()
     try:
@@ -119,7 +119,7 @@ def json_value(text: str) -> JsonValue:
 
 def json_or_text(text: str) -> JsonValue:
     """JSON if it is JSON, else the text itself. JSON that cannot be kept as it was written is neither."""
-    from interlock.codec.strict import JsonRefused, parse
+    from interlock.kernel.codec.strict import JsonRefused, parse
 
     try:
         return parse(text.encode())

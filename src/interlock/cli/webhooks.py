@@ -69,8 +69,7 @@ def run_rotate(args: Namespace) -> int:
 def run_list(args: Namespace) -> int:
     """List webhooks."""
     from interlock.cli.connection import connected
-    from interlock.cli.output import Column, say, say_table
-    from interlock.cli.wording import listed, safe
+    from interlock.cli.output import Column, listed, safe, say, say_table
 
     with connected(args) as client:
         page = client.webhooks()
@@ -111,8 +110,7 @@ def run_list(args: Namespace) -> int:
 def run_test(args: Namespace) -> int:
     """Post a test event; ends with 1 if it was not taken."""
     from interlock.cli.connection import connected
-    from interlock.cli.output import say
-    from interlock.cli.wording import safe
+    from interlock.cli.output import safe, say
 
     with connected(args) as client:
         tried = client.try_webhook(args.id)
@@ -141,8 +139,7 @@ def run_remove(args: Namespace) -> int:
 def run_letters(args: Namespace) -> int:
     """List dead letters."""
     from interlock.cli.connection import connected
-    from interlock.cli.output import Column, say, say_table
-    from interlock.cli.wording import safe, when
+    from interlock.cli.output import Column, safe, say, say_table, when
 
     with connected(args) as client:
         page = client.dead_letters(args.id)
@@ -200,8 +197,7 @@ def _progress(webhook: Webhook) -> tuple[str, str]:
 
 
 def _say_secret(args: Namespace, made: Webhook) -> int:
-    from interlock.cli.output import say
-    from interlock.cli.wording import safe
+    from interlock.cli.output import safe, say
 
     if wants_json(args):
         return _say_json(made)

@@ -3,14 +3,87 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from interlock.cli.deciding import binding, shown_hash
+from interlock.cli.decisions import binding, shown_hash
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
+from interlock.cli.output import Column, counted, exactly, listed, moment, painted, safe, say, say_table
+from interlock.cli.run_page import ENDED
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
+
+
+_DONE = {"define": "is defined:", "show": "has", "delete": "is forgotten; it had"}
+
+
+def say_workflows(workflows: Sequence[Mapping[str, Any]]) -> None:
+    """A table of workflows."""
+    columns = (Column("WORKFLOW"), Column("STEPS", flexible=True))
+    rows = ((safe(each["id"]), [str(step["id"]) for step in each["steps"]]) for each in workflows)
+    say_table(columns, ((name, listed(steps, "none: a run is a slot")) for name, steps in rows))
+
+
+def say_steps(verb: str, workflow: Mapping[str, Any]) -> None:
+    """What a workflow's runs do, after it was defined, shown or deleted."""
+    steps: Sequence[Mapping[str, Any]] = workflow["steps"]
+    say(f"{safe(workflow['id'])} {_DONE[verb]} {counted(len(steps), 'step')}")
+    if not steps:
+        return
+    columns = (Column("STEP"), Column("KIND"), Column("TOPIC", flexible=True), Column("AFTER", flexible=True))
+    say_table(
+        columns,
+        (
+            (
+                safe(step["id"]),
+                step.get("kind", "worker"),
+                safe(step.get("topic") or "-"),
+                listed(step.get("depends_on") or ()),
+            )
+            for step in steps
+        ),
+    )
+
+
+def say_run_steps(run: Mapping[str, Any]) -> None:
+    """How far a run came, step by step."""
+    state = ENDED.get(run["state"], f"is {run['state']}")
+    say(f"{run['run_id']} of {painted(safe(run['workflow']), 'bold')} {state}")
+    steps: Sequence[Mapping[str, Any]] = run["steps"]
+    if not steps:
+        say("it has no steps: it is a slot")
+        return
+    columns = (Column("STEP"), Column("STATE"), Column("JOB"), Column("WHY", flexible=True, optional=True))
+    say_table(
+        columns,
+        ((safe(step["id"]), step["state"], step["job_id"] or "-", safe(_why(step))) for step in steps),
+    )
+
+
+def _why(step: Mapping[str, Any]) -> str:
+    if step["kind"] == "approval" and step["state"] == "running":
+        return f"people decide: interlock approval {step['job_id']}"
+    return str(step["why"] or "-")
+
+
+def say_timeline(entries: Sequence[Mapping[str, Any]]) -> None:
+    """What happened to a run, oldest first."""
+    columns = (Column("AT"), Column("WHO", flexible=True), Column("DID"), Column("TO"))
+    say_table(
+        columns,
+        (
+            (
+                exactly(moment(entry["at"])),
+                safe(entry["actor"] or "-"),
+                safe(entry["action"]),
+                safe(entry["subject"]),
+            )
+            for entry in entries
+        ),
+    )
+
 
 _EXAMPLE = "steps: [{id: draft, topic: report.draft}, {id: agree, kind: approval, depends_on: [draft]}]"
 _VERBS_AND_FILE = f"""\
@@ -75,7 +148,6 @@ def run_workflows(args: Namespace) -> int:
     """List workflows."""
     from interlock.cli.connection import connected, listing, more
     from interlock.cli.output import say, say_json
-    from interlock.cli.workflow_page import say_workflows
 
     with connected(args) as client:
         page = listing(client, "workflows", limit=args.limit, cursor=args.cursor, query={})
@@ -123,7 +195,6 @@ def run_workflow(args: Namespace) -> int:
 
 def _tell(args: Namespace, found: dict[str, Any]) -> None:
     from interlock.cli.output import say
-    from interlock.cli.workflow_page import say_run_steps, say_steps, say_timeline
 
     match args.verb:
         case "define" | "show" | "delete":

@@ -9,8 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import datetime
 
 import uuid_utils
+
+from interlock.kernel.command import Command
+from interlock.kernel.record import NOTHING, Reads
+from interlock.kernel.world import World
 
 # A UUIDv7: milliseconds, the version; then microseconds; the variant, the number in the batch, and chance.
 _VERSION, _VARIANT = 7 << 76, 2 << 62
@@ -49,3 +54,13 @@ def _dated(micros: int, number: int) -> int:
     milliseconds, rest = divmod(micros, 1000)
     chance = int.from_bytes(os.urandom(_CHANCE_BYTES), "big") & _CHANCE_MASK
     return milliseconds << 80 | _VERSION | rest << 64 | _VARIANT | number << _NUMBER_SHIFT | chance
+
+
+class TellTime(Command[datetime], frozen=True, kw_only=True):
+    """Reads and changes nothing; the moment at which it was decided."""
+
+    def reads(self) -> Reads:
+        return NOTHING
+
+    def decide(self, world: World) -> datetime:
+        return world.now

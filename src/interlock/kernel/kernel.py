@@ -29,13 +29,12 @@ import msgspec
 
 from interlock.kernel.command import Command
 from interlock.kernel.computation import Computing, NotComputed, compute_here
-from interlock.kernel.lane import Lane, LaneParts
-from interlock.kernel.observe import BatchObserver, Unobserved
+from interlock.kernel.lane import Lane, LaneParts, Trouble
+from interlock.kernel.observer import BatchObserver, Unobserved
 from interlock.kernel.pending import Pending, Waiting
 from interlock.kernel.refusal import CommandFailed, Overloaded, Refusal, StoreUnavailable
 from interlock.kernel.storage import BatchStore
 from interlock.kernel.store_time import StoreTime
-from interlock.kernel.trouble import Trouble
 from interlock.kernel.wakes import Wakes
 from interlock.kernel.world import NewId
 

@@ -11,12 +11,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from interlock.codec.strict import DEPTH_MAX, JsonRefused, parse
-from interlock.sdk.outcomes import InvalidRequest
-from interlock.sdk.problems import Problem
+from interlock.kernel.codec.strict import DEPTH_MAX, JsonRefused, parse
+from interlock.sdk.outcomes import InvalidRequest, Problem
 
 if TYPE_CHECKING:
-    from interlock.codec.strict import JsonValue
+    from interlock.kernel.codec.strict import JsonValue
 
 # The request's body and the payload are two levels around every argument.
 ARGUMENT_DEPTH_MAX = DEPTH_MAX - 2

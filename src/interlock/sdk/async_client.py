@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from interlock.sdk import granted as on_granted
-from interlock.sdk import holds as on_holds
+from interlock.sdk import hold as on_holds
+from interlock.sdk import methods as on_granted
 from interlock.sdk import once as on_once
 from interlock.sdk.base import ClientBase
 from interlock.sdk.flow import AsyncTransport, Flow, drive_async
-from interlock.sdk.gating import Drivers
+from interlock.sdk.gate_decorator import Drivers
 from interlock.sdk.methods import awaited, held_async, permitted_async
 from interlock.sdk.operations import admission as on_admission
-from interlock.sdk.operations import approvals as on_approvals
-from interlock.sdk.operations import audit as on_audit
-from interlock.sdk.operations import conflicts as on_conflicts
-from interlock.sdk.operations import effects as on_effects
+from interlock.sdk.operations import admission as on_workflows
+from interlock.sdk.operations import events as on_audit
 from interlock.sdk.operations import events as on_events
 from interlock.sdk.operations import grants as on_grants
+from interlock.sdk.operations import jobs as on_approvals
 from interlock.sdk.operations import jobs as on_jobs
+from interlock.sdk.operations import jobs as on_waiting
 from interlock.sdk.operations import leases as on_leases
 from interlock.sdk.operations import policy as on_policy
-from interlock.sdk.operations import targets as on_targets
-from interlock.sdk.operations import waiting as on_waiting
+from interlock.sdk.operations import shared as on_conflicts
+from interlock.sdk.operations import shared as on_effects
+from interlock.sdk.operations import shared as on_targets
 from interlock.sdk.operations import work as on_work
-from interlock.sdk.operations import workflows as on_workflows
 
 if TYPE_CHECKING:
     from typing import Self

@@ -6,14 +6,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from interlock.runtime.places import store_named
 from interlock.sdk.calls import invalid
 from interlock.sdk.gate import Gate, Said
-from interlock.sdk.gating import Drivers, gated
+from interlock.sdk.gate_decorator import Drivers, gated
 from interlock.sdk.session import Session
+from interlock.service.settings import store_named
 
 if TYPE_CHECKING:
-    from interlock.sdk.effect_scopes import EffectScope
+    from interlock.sdk.effects import EffectScope
     from interlock.sdk.gated_call import CurrentCall
     from interlock.sdk.models import Evidence, HeldJob, Job, Target
     from interlock.sdk.once import GrantNeeded, HeldLease, Reconcile
@@ -144,7 +144,7 @@ class ClientBase:
         """Make every call of a function an effect: run once under the action id that `key` computes from the
         arguments; a repeat returns the recorded result. See `once`.
         """
-        from interlock.sdk.effect_scopes import effectual
+        from interlock.sdk.effects import effectual
         from interlock.sdk.once import Conditions
 
         conditions = Conditions(ttl=ttl, reconcile=reconcile, grant=grant)
@@ -168,7 +168,7 @@ class ClientBase:
         block look at `replayed` first: if it is true, `result` is there and there is nothing to do. A `grant`
         named by its task alone must fit `request`.
         """
-        from interlock.sdk.effect_scopes import EffectScope
+        from interlock.sdk.effects import EffectScope
         from interlock.sdk.once import Conditions, hash_of_request
 
         conditions = Conditions(

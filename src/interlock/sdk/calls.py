@@ -10,15 +10,13 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from interlock.codec.canonical import NotCanonical, canonical, digest
+from interlock.kernel.codec.canonical import NotCanonical, canonical, digest
 from interlock.sdk.flow import Flow, Request, Response, Say
-from interlock.sdk.outcomes import InvalidRequest, UnexpectedAnswer
-from interlock.sdk.problems import Problem
-from interlock.sdk.reading import decoder_of
+from interlock.sdk.outcomes import InvalidRequest, Problem, UnexpectedAnswer, decoder_of
 from interlock.sdk.session import IDEMPOTENCY_KEY, Session, exchange
 
 if TYPE_CHECKING:
-    from interlock.codec.strict import JsonValue
+    from interlock.kernel.codec.strict import JsonValue
 
 T = TypeVar("T")
 

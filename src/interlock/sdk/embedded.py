@@ -17,11 +17,10 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from interlock.runtime.loop_thread import LoopThread, in_daemon_thread
-from interlock.runtime.places import embedded_store
 from interlock.sdk.flow import Request, Response, TransportFailed
-from interlock.sdk.outcomes import NoStore, Unavailable
-from interlock.sdk.problems import no_answer, no_store
+from interlock.sdk.outcomes import NoStore, Unavailable, no_answer, no_store
+from interlock.service.loop_thread import LoopThread, in_daemon_thread
+from interlock.service.settings import embedded_store
 
 if TYPE_CHECKING:
     from interlock.api import http
@@ -32,7 +31,7 @@ MEMORY = ("memory:", "memory://")
 
 
 class Service(Protocol):
-    """What `interlock.runtime.embedded.open_embedded` returns."""
+    """What `interlock.api.embedded.open_embedded` returns."""
 
     async def respond(self, request: http.Request) -> http.Response: ...
     async def close(self) -> None: ...
@@ -200,9 +199,8 @@ def _from_here(store: str) -> str:
 
 
 async def _open(store: str, makes_store: bool) -> Service:
-    from interlock.kernel.storage import StoreDown
-    from interlock.runtime.embedded import open_embedded
-    from interlock.store.contract import NotAStore, StoreMissing
+    from interlock.api.embedded import open_embedded
+    from interlock.kernel.storage import NotAStore, StoreDown, StoreMissing
 
     try:
         return await open_embedded(store, makes_store=makes_store)

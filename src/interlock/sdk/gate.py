@@ -16,16 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from interlock.codec.canonical import canonical
+from interlock.kernel.codec.canonical import canonical
 from interlock.sdk.arguments import named_by
-from interlock.sdk.denials import because
 from interlock.sdk.flow import Flow, NothingRun, Raised, act, now, taken
 from interlock.sdk.models import Evidence, HeldJob, Job, Target
 from interlock.sdk.once import Committed, NotCommitted, NotDone, Reconcile, Unknown
-from interlock.sdk.operations.effects import get_effect
 from interlock.sdk.operations.jobs import job as read_job
-from interlock.sdk.operations.jobs import submit
-from interlock.sdk.operations.waiting import watch
+from interlock.sdk.operations.jobs import submit, watch
+from interlock.sdk.operations.shared import get_effect
 from interlock.sdk.operations.work import claim_job, reconcile_job, release
 from interlock.sdk.outcomes import (
     Ambiguous,
@@ -34,13 +32,14 @@ from interlock.sdk.outcomes import (
     Denied,
     Expired,
     InterlockError,
+    Problem,
     Rejected,
     StillPending,
+    because,
 )
-from interlock.sdk.problems import Problem
 
 if TYPE_CHECKING:
-    from interlock.codec.strict import JsonValue
+    from interlock.kernel.codec.strict import JsonValue
     from interlock.sdk.arguments import Arguments, BoundCall, CallShape
     from interlock.sdk.results import Result, Yielded
     from interlock.sdk.session import Session

@@ -16,14 +16,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from interlock.sdk.flow import Flow, settled
-from interlock.sdk.holding import AsyncRenewals, Held, Renewals
+from interlock.sdk.hold import AsyncRenewals, Held, Renewals
 from interlock.sdk.models import HeldJob
 from interlock.sdk.operations.jobs import cancel
 from interlock.sdk.operations.work import complete, fail, renew
-from interlock.sdk.outcomes import Ambiguous, Conflict, InterlockError, InvalidRequest, NotFound
-from interlock.sdk.problems import Problem
+from interlock.sdk.outcomes import (
+    Ambiguous,
+    Conflict,
+    InterlockError,
+    InvalidRequest,
+    NotFound,
+    Problem,
+    described,
+)
 from interlock.sdk.results import Kept
-from interlock.sdk.worker_errors import described
 
 if TYPE_CHECKING:
     from interlock.sdk.gate import Gate, Passage

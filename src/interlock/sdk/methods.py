@@ -8,13 +8,70 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from interlock.sdk.flow import Flow
+from interlock.sdk.operations.grants import claim_or_refuse
 from interlock.sdk.session import Session
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from interlock.sdk.flow import Flow
     from interlock.sdk.grant_models import GrantClaim
-    from interlock.sdk.granted import AsyncGranted, Granted
-    from interlock.sdk.holding import AsyncHold, Hold
-    from interlock.sdk.holds import Verbs
+    from interlock.sdk.hold import AsyncHold, Hold, Verbs
+    from interlock.sdk.session import Session
+
+
+class Granted:
+    """One block of a blocking program. A use that was claimed stays used, whatever becomes of the block.
+
+    Every entry claims: a block that is entered again needs a permission again.
+    """
+
+    def __init__(
+        self, run: Callable[[Flow[GrantClaim]], GrantClaim], claim: Callable[[], Flow[GrantClaim]]
+    ) -> None:
+        self._run = run
+        self._claim = claim
+
+    def __enter__(self) -> GrantClaim:
+        """Claim; raises `Denied` or `Conflict` instead of entering."""
+        return self._run(self._claim())
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to give back."""
+
+
+class AsyncGranted:
+    """One block of an async program; every entry claims."""
+
+    def __init__(
+        self, run: Callable[[Flow[GrantClaim]], Awaitable[GrantClaim]], claim: Callable[[], Flow[GrantClaim]]
+    ) -> None:
+        self._run = run
+        self._claim = claim
+
+    async def __aenter__(self) -> GrantClaim:
+        """Claim; raises `Denied` or `Conflict` instead of entering."""
+        return await self._run(self._claim())
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing to give back."""
+
+
+def granted(
+    client: Session,
+    task: str,
+    *,
+    args: Any = None,
+    execution_id: str | None = None,
+    grant_id: str | None = None,
+    signed: bool | None = None,
+    groups: Sequence[str] | None = None,
+) -> Flow[GrantClaim]:
+    """A block that runs only under a claimed grant; `Denied` or `Conflict` is raised instead of entering."""
+    return claim_or_refuse(
+        client, task, args=args, execution_id=execution_id, grant_id=grant_id, signed=signed, groups=groups
+    )
+
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -69,7 +126,7 @@ def held(verbs: Callable[Concatenate[Session, P], Verbs[T]]) -> Callable[Concate
 
     @wraps(verbs)
     def call(self: Blocking, *args: P.args, **kwargs: P.kwargs) -> Hold[T]:
-        from interlock.sdk.holding import Hold
+        from interlock.sdk.hold import Hold
 
         return Hold(self.run, verbs(self.session, *args, **kwargs))
 
@@ -84,7 +141,7 @@ def held_async(
 
     @wraps(verbs)
     def call(self: Awaiting, *args: P.args, **kwargs: P.kwargs) -> AsyncHold[T]:
-        from interlock.sdk.holding import AsyncHold
+        from interlock.sdk.hold import AsyncHold
 
         return AsyncHold(self.run, verbs(self.session, *args, **kwargs))
 
@@ -99,7 +156,6 @@ def permitted(
 
     @wraps(claim)
     def call(self: Blocking, *args: P.args, **kwargs: P.kwargs) -> Granted:
-        from interlock.sdk.granted import Granted
 
         return Granted(self.run, lambda: claim(self.session, *args, **kwargs))
 
@@ -114,7 +170,6 @@ def permitted_async(
 
     @wraps(claim)
     def call(self: Awaiting, *args: P.args, **kwargs: P.kwargs) -> AsyncGranted:
-        from interlock.sdk.granted import AsyncGranted
 
         return AsyncGranted(self.run, lambda: claim(self.session, *args, **kwargs))
 

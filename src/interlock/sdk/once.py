@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import msgspec
 
-from interlock.codec.canonical import NotCanonical, digest
+from interlock.kernel.codec.canonical import NotCanonical, digest
 from interlock.sdk.arguments import CallShape
 from interlock.sdk.calls import invalid
 from interlock.sdk.flow import Flow, NothingRun, Raised, act, settled, taken
 from interlock.sdk.models import HeldJob, Target
-from interlock.sdk.operations.effects import (
+from interlock.sdk.operations.shared import (
     begin_effect,
     commit_effect,
     effect_result,
@@ -28,12 +28,11 @@ from interlock.sdk.operations.effects import (
     get_effect,
     resolve_effect,
 )
-from interlock.sdk.outcomes import Ambiguous, Conflict, InterlockError, InvalidRequest
+from interlock.sdk.outcomes import Ambiguous, Conflict, InterlockError, InvalidRequest, kept_text
 from interlock.sdk.shared_work import Effect
-from interlock.sdk.texts import kept_text
 
 if TYPE_CHECKING:
-    from interlock.sdk.holding import Held
+    from interlock.sdk.hold import Held
     from interlock.sdk.session import Session
 
 KEY_PARAMETER = "downstream_key"

@@ -6,15 +6,148 @@ the `Problem` and says the next step; `for_agent()` says it in words that can be
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from interlock.sdk.problems import Problem
-from interlock.sdk.reading import converted
+from interlock.rooms.policy import refusals
+from interlock.sdk.models import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from interlock.sdk.flow import Response
+
+
+T = TypeVar("T")
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a call was not answered with success.
+
+    `code` is the machine-readable word of the contract, or one of the client's own: `no_answer` (nothing
+    came back), `circuit_open` (not sent: the service was failing) and `unexpected_answer` (not Interlock).
+    `fields` holds whatever else the problem document said.
+    """
+
+    status: int
+    code: str
+    title: str = ""
+    detail: str = ""
+    retryable: bool | None = None
+    retry_after_seconds: float | None = None
+    fields: Mapping[str, object] = {}
+
+    def text(self, name: str) -> str | None:
+        """The named extra field if it is a string."""
+        value = self.fields.get(name)
+        return value if isinstance(value, str) else None
+
+    def nested(self, name: str) -> Mapping[str, object]:
+        """The named extra field if it is an object, else an empty one."""
+        value = self.fields.get(name)
+        return msgspec.convert(value, dict[str, object]) if isinstance(value, dict) else {}
+
+
+def read_problem(response: Response) -> Problem:
+    """The problem in an answer that is not a success; an answer that is no problem document becomes one."""
+    document = _object_in(response.body)
+    if document is None or not isinstance(document.get("code"), str):
+        return _foreign(response)
+    return Problem(
+        status=response.status,
+        code=str(document["code"]),
+        title=_as(str, document.get("title")) or "",
+        detail=_as(str, document.get("detail")) or "",
+        retryable=_as(bool, document.get("retryable")),
+        retry_after_seconds=_retry_after_seconds(response, document.get("retry_after_ms")),
+        fields=document,
+    )
+
+
+def no_answer(reason: str) -> Problem:
+    """Nothing came back."""
+    return Problem(status=0, code="no_answer", title="No answer", detail=f"no answer: {reason}")
+
+
+def no_store(code: str, detail: str) -> Problem:
+    """Nowhere to send it: there is no embedded store."""
+    return Problem(status=0, code=code, title="No store", detail=detail, retryable=False)
+
+
+def circuit_open(held_seconds: float) -> Problem:
+    """Not sent at all."""
+    detail = f"not sent: the service has been failing; the next probe goes out in {held_seconds:.1f} s"
+    return Problem(
+        status=0, code="circuit_open", title="Not sent", detail=detail, retry_after_seconds=held_seconds
+    )
+
+
+def _foreign(response: Response) -> Problem:
+    """An answer from something in between (a proxy, another server): the status is all that is known."""
+    return Problem(
+        status=response.status,
+        code="unexpected_answer",
+        title="Not an answer of Interlock",
+        detail=f"HTTP {response.status} without a problem document; check that the URL points at Interlock "
+        "and what stands between",
+        retry_after_seconds=_retry_after_seconds(response, None),
+    )
+
+
+def _object_in(body: bytes) -> dict[str, object] | None:
+    try:
+        return msgspec.json.decode(body, type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _as(kind: type[T], value: object) -> T | None:
+    return value if isinstance(value, kind) else None
+
+
+def _retry_after_seconds(response: Response, milliseconds: object) -> float | None:
+    """How long the answer asks to wait; `retry_after_ms` first, as the header is rounded up from it."""
+    if isinstance(milliseconds, int | float) and milliseconds >= 0:
+        return milliseconds / 1000
+    header = response.headers.get("retry-after", "").strip()
+    if header.isascii() and header.isdigit():
+        return float(header)
+    return _seconds_between(response.headers.get("date"), header) if header else None
+
+
+def _seconds_between(sent: str | None, until: str) -> float | None:
+    """A `Retry-After` date, measured from the answer's own `Date`: the local clock may be wrong."""
+    from email.utils import parsedate_to_datetime  # only proxies answer with dates
+
+    try:
+        wait = parsedate_to_datetime(until) - parsedate_to_datetime(sent or "")
+    except (ValueError, TypeError):
+        return None
+    return max(0.0, wait.total_seconds())
+
+
+_decoders: dict[object, msgspec.json.Decoder[Any]] = {}
+_learning = threading.Lock()
+
+
+def decoder_of(kind: type[T]) -> msgspec.json.Decoder[T]:
+    """What reads a type."""
+    found = _decoders.get(kind)
+    if found is None:
+        with _learning:
+            found = _decoders[kind] = msgspec.json.Decoder(kind)
+    return found
+
+
+def converted(value: object, kind: type[T]) -> T:
+    """A document as a type, for answers that are read once in a while: one thread at a time converts."""
+    with _learning:
+        return msgspec.convert(value, kind)
 
 
 AGENT_TEXT_MAX = 1000
@@ -295,3 +428,51 @@ def _in_short(text: str) -> str:
 def _sentence(text: str) -> str:
     """`text` ending as a sentence does."""
     return text if text.endswith((".", "!", "?")) else text + "."
+
+
+def because(decision: Decision | None) -> str:
+    """Which rule it was, and why; or that none matched."""
+    return refusals.because(decision.rule, decision.reason) if decision else refusals.because(None, None)
+
+
+def kept_text(value: object, characters_max: int, spell: Callable[[object], str] = str) -> str:
+    """What `spell` makes of a value, cut short. Whatever cannot be stored or sent is replaced, never refused.
+
+    What an error says may hold anything, such as bytes of a file name; how a call ended must be told all the same.
+    """
+    try:
+        text = spell(value)
+    except Exception:  # noqa: BLE001 - it is the caller's code that spells, and it may be broken
+        text = f"a {type(value).__name__} that cannot be spelled"
+    return text[:characters_max].encode(errors="replace").decode().replace("\0", "?")
+
+
+_FRAMES_MAX = 6
+_MESSAGE_CHARACTERS_MAX = 4000
+_FRAME_CHARACTERS_MAX = 500
+
+
+class Retryable(Exception):
+    """It did not work this time; try again while attempts last. The message is kept with the job."""
+
+
+class Final(Exception):
+    """It will never work; make the job a dead letter. The message is kept with the job."""
+
+
+class LeaseLost(Exception):
+    """The job is somebody else's by now: stop, and change nothing more on its behalf."""
+
+
+def described(error: BaseException) -> dict[str, Any]:
+    """An error as it is kept with the job.
+
+    What a handler says by `Retryable` or `Final` is kept word for word. Of an unexpected error only its type
+    and where it happened are: its message may hold a password or a customer's data.
+    """
+    if isinstance(error, Retryable | Final):
+        return {"type": type(error).__name__, "message": kept_text(error, _MESSAGE_CHARACTERS_MAX)}
+    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES_MAX:]
+    named = (f"{PurePath(frame.filename).name}:{frame.lineno} in {frame.name}" for frame in frames)
+    where = [kept_text(name, _FRAME_CHARACTERS_MAX) for name in named]
+    return {"type": type(error).__name__, "message": "unexpected error in the handler", "where": where}

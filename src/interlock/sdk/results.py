@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, cast, get_args, get_origin
 
 import msgspec
 
-from interlock.codec.canonical import NotCanonical, canonical
-from interlock.codec.strict import parse
-from interlock.sdk.texts import kept_text
+from interlock.kernel.codec.canonical import NotCanonical, canonical
+from interlock.kernel.codec.strict import parse
+from interlock.sdk.outcomes import kept_text
 
 if TYPE_CHECKING:
-    from interlock.codec.strict import JsonValue
+    from interlock.kernel.codec.strict import JsonValue
 
 RESULT_BYTES_MAX = 256 * 1024
 _TEXT_CHARACTERS_MAX = 2000

@@ -10,16 +10,134 @@ Each waits by truncated exponential backoff with full jitter, drawn above the ti
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
-from interlock.sdk.breaker import BreakerSettings
-from interlock.sdk.budget import BudgetSettings
-
 if TYPE_CHECKING:
-    from interlock.sdk.problems import Problem
+    from collections.abc import Callable
+
+    from interlock.sdk.outcomes import Problem
+
+
+PROBE_SECONDS_MAX = 30.0
+
+
+class BreakerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """`failures_max` in a row open the circuit; a probe may go out after about `open_seconds`."""
+
+    failures_max: int = 5
+    open_seconds: float = 3.0
+
+
+class Admission(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a request may go out (`held_seconds` is None), and whether it is the probe."""
+
+    held_seconds: float | None = None
+    probe: bool = False
+
+
+OPEN_ROAD = Admission()
+
+
+class CircuitBreaker:
+    """Decides, for one client, whether a request may go out now; safe to share between threads."""
+
+    def __init__(self, settings: BreakerSettings, fraction: Callable[[], float]) -> None:
+        """`fraction` draws from [0, 1): clients that failed together must not probe together."""
+        self._settings = settings
+        self._fraction = fraction
+        self._failures = 0
+        self._probe_at: float | None = None  # None while closed
+        self._lock = threading.RLock()
+
+    def admit(self, now: float) -> Admission:
+        """Let a request out, as the probe if one is due, or say how long until the next probe.
+
+        Whoever is let out reports back once, with `answered`, `failed` or `abandoned`.
+        """
+        with self._lock:
+            if self._probe_at is None:
+                return OPEN_ROAD
+            if now < self._probe_at:
+                return Admission(held_seconds=min(self._probe_at - now, self._settings.open_seconds * 1.5))
+            # A probe holds the road for a while, not for ever: its caller may die without a word.
+            self._probe_at = now + PROBE_SECONDS_MAX
+            return Admission(probe=True)
+
+    def answered(self) -> None:
+        """The service gave an answer of its own: close the circuit."""
+        with self._lock:
+            self._failures = 0
+            self._probe_at = None
+
+    def failed(self, admission: Admission, now: float) -> float | None:
+        """The service could not answer; the seconds to the next probe if the circuit is open now."""
+        with self._lock:
+            self._failures += 1
+            if self._probe_at is not None and not admission.probe:
+                # Sent before the circuit opened: it says nothing new, and the probe's turn stays.
+                return max(0.0, self._probe_at - now)
+            if self._failures < self._settings.failures_max:
+                return None
+            self._probe_at = now + self._settings.open_seconds * (0.5 + self._fraction())
+            return self._probe_at - now
+
+    def abandoned(self, admission: Admission) -> None:
+        """The caller went away before an answer: a probe's turn is free for the next."""
+        with self._lock:
+            if admission.probe and self._probe_at is not None:
+                self._probe_at = 0.0
+
+    def unlock_after_fork(self) -> None:
+        """Forget a lock that a thread of the parent may have held at the fork."""
+        self._lock = threading.RLock()
+
+
+class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """`ratio` retries are earned per call, `allowance` are given at the start, `burst` are kept once warm."""
+
+    ratio: float = 0.1
+    allowance: float = 10.0
+    burst: float = 1.0
+
+
+class RetryBudget:
+    """Counts retries against calls for one client; safe to share between threads."""
+
+    def __init__(self, settings: BudgetSettings) -> None:
+        self._settings = settings
+        self._tokens = settings.allowance
+        self._cold_calls = settings.allowance / settings.ratio if settings.ratio > 0 else 0.0
+        self._lock = threading.RLock()
+
+    @property
+    def warm(self) -> bool:
+        """Whether the initial allowance is over."""
+        return self._cold_calls < 1
+
+    def earn(self) -> None:
+        """Count one call."""
+        with self._lock:
+            self._cold_calls -= 1
+            kept_most = self._settings.burst if self.warm else self._settings.allowance
+            # A hair above a tenth: ten earnings must make one retry in floating point too.
+            self._tokens = min(kept_most, self._tokens + self._settings.ratio * (1 + 1e-9))
+
+    def spend(self) -> bool:
+        """Take one retry if there is one."""
+        with self._lock:
+            if self._tokens < 1:
+                return False
+            self._tokens -= 1
+            return True
+
+    def unlock_after_fork(self) -> None:
+        """Forget a lock that a thread of the parent may have held at the fork."""
+        self._lock = threading.RLock()
+
 
 RetryClass: TypeAlias = Literal["busy", "full", "unavailable"]
 

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from interlock.sdk.breaker import CircuitBreaker
-from interlock.sdk.budget import RetryBudget
 from interlock.sdk.flow import (
     SAY_AFTER_SECONDS,
     Flow,
@@ -30,12 +28,21 @@ from interlock.sdk.flow import (
     send,
     sleep,
 )
-from interlock.sdk.outcomes import Ambiguous, InterlockError, outcome_of
-from interlock.sdk.problems import Problem, circuit_open, no_answer, read_problem
+from interlock.sdk.outcomes import (
+    Ambiguous,
+    InterlockError,
+    Problem,
+    circuit_open,
+    no_answer,
+    outcome_of,
+    read_problem,
+)
 from interlock.sdk.retry import (
     Backoff,
+    CircuitBreaker,
     OnRetry,
     Retry,
+    RetryBudget,
     RetryClass,
     RetryPolicy,
     classify,

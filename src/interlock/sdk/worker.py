@@ -26,17 +26,24 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
-from interlock.policy.matching import topic_problem, topic_test
+from interlock.rooms.policy.matching import topic_problem, topic_test
 from interlock.sdk.async_client import AsyncInterlock
 from interlock.sdk.calls import fresh_name
 from interlock.sdk.client import Interlock
 from interlock.sdk.models import HeldJob
-from interlock.sdk.outcomes import Ambiguous, InterlockError
-from interlock.sdk.worker_calls import call_handler
-from interlock.sdk.worker_errors import Final
-from interlock.sdk.worker_jobs import RENEW_SHARE, Hold
-from interlock.sdk.worker_settling import REFUSALS, Settled, settle_failure, settle_release, settle_result
-from interlock.sdk.worker_surroundings import async_client, calling
+from interlock.sdk.outcomes import Ambiguous, Final, InterlockError
+from interlock.sdk.worker_jobs import (
+    REFUSALS,
+    RENEW_SHARE,
+    Hold,
+    Settled,
+    async_client,
+    call_handler,
+    calling,
+    settle_failure,
+    settle_release,
+    settle_result,
+)
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from interlock.codec.strict import DEPTH_MAX, JsonRefused, parse
-from interlock.sdk.worker_errors import Final, Retryable
+from interlock.kernel.codec.strict import DEPTH_MAX, JsonRefused, parse
+from interlock.sdk.outcomes import Final, Retryable
 from interlock.sdk.worker_jobs import AsyncWork
 
 TEMPFAIL = 75

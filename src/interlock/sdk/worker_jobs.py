@@ -7,17 +7,37 @@ Whether the job is still ours is judged by our own clock, from the moment the la
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import inspect
+import logging
+import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from concurrent.futures import Executor
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from interlock.sdk.outcomes import Conflict, InterlockError
-from interlock.sdk.worker_errors import LeaseLost
+from interlock.sdk.async_client import AsyncInterlock
+from interlock.sdk.client import Interlock
+from interlock.sdk.outcomes import (
+    Conflict,
+    Final,
+    Forbidden,
+    InterlockError,
+    InvalidRequest,
+    LeaseLost,
+    NoStore,
+    NotFound,
+    Retryable,
+    Unauthenticated,
+    described,
+)
 
 if TYPE_CHECKING:
     from interlock.sdk.async_client import AsyncInterlock
     from interlock.sdk.models import HeldJob, Job
+
 
 RENEW_SHARE = 1 / 3
 
@@ -155,3 +175,170 @@ class AsyncWork(_Work):
     async def checkpoint(self, value: Any) -> None:
         """Leave `value` for whoever does the next attempt. Raises `LeaseLost` if there is no use in it."""
         await self._hold.renew(value)
+
+
+async def call_handler(
+    function: Callable[..., Any], hold: Hold, *, keeping: asyncio.Task[None], threads: Executor | None
+) -> Any:
+    """Run the handler. A coroutine is cancelled when its job is lost; a thread cannot be, and is told."""
+    if not inspect.iscoroutinefunction(function):
+        return await asyncio.get_running_loop().run_in_executor(threads, _call, function, Work(hold))
+    running = asyncio.ensure_future(_awaited(function(AsyncWork(hold))))
+    is_over = False
+    try:
+        await asyncio.wait({running, keeping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        is_over = running.done()
+        if not is_over:
+            running.cancel()
+            await asyncio.wait({running})
+    if is_over and running.cancelled():
+        # Nobody told it to stop. As if it had been, its job would be given back for ever, no attempt counted.
+        raise _quit(asyncio.CancelledError())
+    return running.result()
+
+
+def _call(function: Callable[[Work], Any], work: Work) -> Any:
+    try:
+        return _run(function(work))
+    except Exception:
+        raise
+    except BaseException as error:
+        raise _quit(error) from error
+
+
+def _run(result: Any) -> Any:
+    """A result, but none that would have to be run first: that work was done would not be true."""
+    if inspect.isgenerator(result) or inspect.isasyncgen(result) or inspect.iscoroutine(result):
+        if not inspect.isasyncgen(result):
+            result.close()
+        kind = type(result).__name__
+        raise Final(f"the handler returned a {kind}, so nothing was done; make it a function or `async def`")
+    return result
+
+
+async def _awaited(working: Awaitable[Any]) -> Any:
+    try:
+        return _run(await working)
+    except SystemExit as error:
+        raise _quit(error) from error
+
+
+def _quit(error: BaseException) -> Retryable:
+    return Retryable(f"the handler raised {type(error).__name__}, which ends its job and not the worker")
+
+
+log = logging.getLogger(__name__)
+
+PAUSE_SECONDS = 0.5
+# Said by the service, these do not pass by themselves.
+REFUSALS = (Forbidden, Unauthenticated, InvalidRequest, NoStore)
+
+
+class Settled(StrEnum):
+    """How a worker's hold on a job ended. `LOST`: somebody else has it, and nothing of ours was kept."""
+
+    SUCCEEDED = "succeeded"
+    RETRYING = "retrying"
+    FAILED = "failed"
+    RELEASED = "released"
+    LOST = "lost"
+
+
+_OF_STATE = {"SUCCEEDED": Settled.SUCCEEDED, "FAILED": Settled.FAILED, "PENDING": Settled.RETRYING}
+
+
+async def settle_result(client: AsyncInterlock, hold: Hold, result: Any) -> Settled:
+    """Complete the job. A result that the service cannot keep makes it a dead letter that says so."""
+    job = hold.job
+    try:
+        return await _settle(
+            hold, lambda: client.complete(job.id, job.fence, result=result, key=_key(hold, "complete"))
+        )
+    except InvalidRequest as refused:
+        return await settle_failure(
+            client, hold, Final(f"the work is done, but its result was refused: {refused}")
+        )
+
+
+async def settle_failure(client: AsyncInterlock, hold: Hold, error: Exception) -> Settled:
+    """Fail the job; only `Final` is not tried again."""
+    if isinstance(error, LeaseLost):
+        return Settled.LOST
+    job, retryable = hold.job, not isinstance(error, Final)
+    expected = isinstance(error, Final | Retryable)
+    said = described(error)
+    trace = None if expected else error
+    log.warning("work on %s failed: %s: %s", job.id, said["type"], said["message"], exc_info=trace)
+    return await _settle(
+        hold,
+        lambda: client.fail(job.id, job.fence, error=said, retryable=retryable, key=_key(hold, "fail")),
+    )
+
+
+async def settle_release(client: AsyncInterlock, hold: Hold) -> Settled:
+    """Give the job back."""
+    job = hold.job
+    ended = await _settle(hold, lambda: client.release(job.id, job.fence, key=_key(hold, "release")))
+    return Settled.RELEASED if ended is Settled.RETRYING else ended
+
+
+async def _settle(hold: Hold, attempt: Callable[[], Awaitable[Job]]) -> Settled:
+    """Try until the service has answered or the job is lost. Repeating is safe: the call carries a key."""
+    while not hold.lost.is_set():
+        try:
+            job = await hold.settle(attempt)
+        except InterlockError as error:
+            if isinstance(error, REFUSALS) and not error.is_foreign:
+                raise
+            if isinstance(error, Conflict | NotFound) and not error.is_foreign:
+                log.warning("%s was lost: %s", hold.job.id, error)
+                return Settled.LOST
+            log.warning("cannot say how %s ended: %s", hold.job.id, error)
+            await asyncio.sleep(PAUSE_SECONDS)
+        else:
+            return _OF_STATE.get(job.state, Settled.FAILED)
+    return Settled.LOST
+
+
+def _key(hold: Hold, verb: str) -> str:
+    return f"{hold.job.id}/{hold.job.fence}/{verb}"
+
+
+@contextlib.contextmanager
+def calling(told: Callable[[], None], signals: Iterable[signal.Signals]) -> Generator[None]:
+    """Call `told` for each of these signals. They are the main thread's; elsewhere there is `stop`."""
+    loop = asyncio.get_running_loop()
+    heard = tuple(signals) if threading.current_thread() is threading.main_thread() else ()
+    for number in heard:
+        loop.add_signal_handler(number, told)
+    try:
+        yield
+    finally:
+        for number in heard:
+            loop.remove_signal_handler(number)
+
+
+def async_client(
+    client: Interlock | AsyncInterlock | str | None,
+    key: str | None,
+    store: str | None,
+    *,
+    make_store: bool = True,
+) -> AsyncInterlock:
+    if isinstance(client, AsyncInterlock):
+        return client
+    if not isinstance(client, Interlock):
+        return AsyncInterlock(client, key, store=store, make_store=make_store)
+    session = client.session
+    twin = AsyncInterlock(
+        client.url,
+        session.key,
+        store=None if client.url else client.store,
+        retry=session.retry,
+        on_retry=session.on_retry,
+        timeout=session.timeout_seconds,
+        make_store=client.make_store,
+    )
+    twin.transport = client.transport.in_loop()
+    return twin

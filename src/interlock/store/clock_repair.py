@@ -21,8 +21,8 @@ from interlock.kernel.record import Kind, Record, from_micros, micros
 from interlock.kernel.refusal import Unreadable
 from interlock.kernel.store_state import Repaired
 from interlock.store import statements
+from interlock.store.catalogue import kinds
 from interlock.store.clock import TOLERANCE
-from interlock.store.rooms import kinds
 from interlock.store.sqlite.driver import Cursor
 
 # Events are found by their column alone, and what was told of them stays told.

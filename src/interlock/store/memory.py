@@ -14,19 +14,18 @@ from typing import Any, TypeVar
 import msgspec
 
 from interlock.kernel.idempotency import KEPT_ANSWERS
+from interlock.kernel.pages import limited, readable, report
 from interlock.kernel.record import Key, Kind, Params, Pick, Reads, Record, from_micros, micros
 from interlock.kernel.refusal import Unreadable
-from interlock.kernel.storage import Loaded, Transaction, WriteConflict
+from interlock.kernel.storage import Loaded, Row, Transaction, WriteConflict, count_within
 from interlock.kernel.store_state import FRESH, StoreState, raised_floor
 from interlock.kernel.world import Changes
-from interlock.store import pruning, statements
+from interlock.store import state, statements
+from interlock.store.catalogue import named_sql
 from interlock.store.clock import Clock, utc_now
-from interlock.store.contract import Row, count_within
 from interlock.store.migrations import migrations
-from interlock.store.named_sql import named_sql
 from interlock.store.sqlite.batch import rows_of
 from interlock.store.sqlite.driver import connect, is_taken, roll_back
-from interlock.store.unreadable import limited, readable, report
 
 R = TypeVar("R", bound=Record)
 
@@ -81,9 +80,9 @@ class MemoryStore:
     async def ping(self, within_seconds: float) -> None:
         """Memory always answers."""
 
-    async def prune(self, *, rows_max: int = pruning.ROWS_MAX) -> int:
+    async def prune(self, *, rows_max: int = state.ROWS_MAX) -> int:
         self._last_now = max(self._clock(), self._last_now)
-        limits = pruning.params(micros(self._last_now), rows_max)
+        limits = state.params(micros(self._last_now), rows_max)
         before = from_micros(int(limits["before"] or 0))
         old = [batch for batch, at in list(self._batches.items())[:-1][:rows_max] if at < before]
         for batch in old:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from interlock.store.contract import SchemaTooNew
+from interlock.kernel.storage import SchemaTooNew
 
 _FILE = re.compile(r"^(\d{4})_(\w+)\.sql$")
 _SCHEMA = Path(__file__).parent / "schema"

@@ -1,4 +1,4 @@
-"""The row that a store keeps of itself, as SQL and as a value; read with every batch."""
+"""What a store keeps of itself, read with every batch; and what it may forget."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.record import from_micros
+from interlock.kernel.record import Params, from_micros
 from interlock.kernel.store_state import StoreState
 
 # As `state_of` takes them.
@@ -36,3 +36,14 @@ def state_of(row: Sequence[Any]) -> StoreState:
 def state_in(text: bytes | str) -> StoreState:
     """The state in what `READ_AS_TEXT` found."""
     return state_of(_texts.decode(text))
+
+
+ROWS_MAX = 1000
+BLOCKS = ("store.prune_batches", "store.prune_answers")
+
+_HOUR_MICROS = 3_600_000_000
+
+
+def params(now: int, rows_max: int) -> Params:
+    """A lost COMMIT is settled within minutes, so an hour is plenty; `now` in microseconds."""
+    return {"before": now - _HOUR_MICROS, "now": now, "limit": rows_max}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from interlock.store.contract import Store
+from interlock.kernel.storage import Store
 
 
 class BadStoreUrl(ValueError):

@@ -11,7 +11,7 @@ import pytest
 from interlock.api.http import Request
 from interlock.kernel.refusal import OutcomeUnknown, Overloaded, StoreUnavailable
 from interlock.kernel.storage import StoreDown
-from interlock.runtime import keyring
+from interlock.service import keyring
 from tests.api.rooms.stage import Seen
 from tests.rules.admission.hall import Hall
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import apsw
 
-from interlock.api.metrics import SERIES_MAX, Registry
 from interlock.kernel.refusal import StoreUnavailable
-from interlock.runtime.admission_stats import AdmissionStats
+from interlock.service.measures import AdmissionStats
+from interlock.service.metrics import SERIES_MAX, Registry
 from tests.api.rooms.stage import Seen
 from tests.rules.admission.hall import Hall
 

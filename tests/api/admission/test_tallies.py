@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from interlock.admission.model import Tallied, Tally
-from interlock.admission.tallies import KEPT, ForgetTallies, KeepTally
-from interlock.api.metrics import Registry
 from interlock.kernel.refusal import StoreUnavailable
-from interlock.runtime.admission_stats import AdmissionStats
-from interlock.runtime.service import Service
-from interlock.runtime.tallying import Tallying
+from interlock.rooms.admission.model import Tallied, Tally
+from interlock.rooms.admission.tallies import KEPT, ForgetTallies, KeepTally
+from interlock.service.measures import AdmissionStats, Tallying
+from interlock.service.metrics import Registry
+from interlock.service.service import Service
 from interlock.store.urls import store_for
 from tests.api.rooms.stage import Stage, open_stage
 

@@ -11,12 +11,12 @@ import msgspec
 
 from interlock.api.app import App
 from interlock.api.http import Request, Response
-from interlock.api.listing import Page, PageQuery
-from interlock.api.logs import Log
-from interlock.api.metrics import Registry
 from interlock.api.operations import Answer, Body, Call, Operation, RawBody, Reply
+from interlock.api.pages import Page, PageQuery
 from interlock.api.problem import Problem, ProblemError, problem
-from interlock.codec.durations import DurationText
+from interlock.kernel.codec.durations import DurationText
+from interlock.service.logs import Log
+from interlock.service.metrics import Registry
 
 KEY = "key-of-ada"
 

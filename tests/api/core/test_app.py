@@ -164,7 +164,7 @@ def test_two_operations_with_one_id_are_a_mistake(service: Service) -> None:
 
 def test_the_core_starts_without_a_server_or_anything_heavy() -> None:
     script = (
-        "import sys, interlock.api.app, interlock.api.heads, interlock.codec.strict\n"
+        "import sys, interlock.api.app, interlock.api.heads, interlock.kernel.codec.strict\n"
         "heavy = {'granian', 'httpx2', 'asyncpg', 'apsw', 'cryptography', 'rfc8785', 'difflib', "
         "'yaml', 'urllib.request', 'http.client', 'interlock.api.openapi', 'html'}\n"
         "found = heavy & set(sys.modules)\n"

@@ -12,9 +12,9 @@ import pytest
 
 from interlock.api.asgi import InterlockApp, Torn
 from interlock.api.http import Request, Response
-from interlock.api.logs import Log
-from interlock.runtime.service import Service
-from interlock.runtime.settings import settings_from
+from interlock.service.logs import Log
+from interlock.service.service import Service
+from interlock.service.settings import settings_from
 from interlock.store.memory import MemoryStore
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from interlock.api.metrics import Registry
 from interlock.kernel.refusal import Overloaded
-from interlock.policy.refusals import SimulationTooLong
-from interlock.runtime.compute_child import CPU_SECONDS_MAX
-from interlock.runtime.compute_pool import ComputePool, TookTooLong
-from interlock.runtime.fair_turns import FairTurns
+from interlock.rooms.policy.refusals import SimulationTooLong
+from interlock.service.compute_child import CPU_SECONDS_MAX
+from interlock.service.compute_pool import ComputePool, TookTooLong
+from interlock.service.fair_turns import FairTurns
+from interlock.service.metrics import Registry
 
 HANG_SECONDS = 60
 ROOT = Path(__file__).parents[3]

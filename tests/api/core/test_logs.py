@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.api.http import Request
-from interlock.api.logs import Log, StandardLogs, taking_standard_logs
-from interlock.codec.visible import is_visible
+from interlock.kernel.codec.visible import is_visible
+from interlock.service.logs import Log, StandardLogs, taking_standard_logs
 from tests.api.core.shelf import Service
 from tests.harness.server import InterlockServer, Key
 
@@ -167,7 +167,7 @@ def test_records_of_the_standard_library_go_the_same_way() -> None:
 
 def test_what_loops_and_libraries_log_goes_the_same_way_but_no_addresses() -> None:
     lines: list[str] = []
-    ours, client = logging.getLogger("interlock.runtime.sweeps"), logging.getLogger("httpx2")
+    ours, client = logging.getLogger("interlock.service.sweeps"), logging.getLogger("httpx2")
     with taking_standard_logs(Log(write=lines.append, level="info"), "info"):
         ours.info("waits")
         ours.debug("too much")

@@ -11,12 +11,12 @@ import jsonschema_rs
 import pytest
 
 from interlock.api.app import App
-from interlock.api.codes import CODES
-from interlock.api.describing import describing
+from interlock.api.descriptions import describing
 from interlock.api.http import Request, Response
-from interlock.api.metrics import Registry
 from interlock.api.openapi import openapi
 from interlock.api.operations import Media, Operation
+from interlock.service.metrics import Registry
+from interlock.wire.codes import CODES
 from tests.api.core.shelf import Service
 
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from interlock.api.codes import CODES
 from interlock.api.problem import problem, problem_response
+from interlock.wire.codes import CODES
 
 CONTRACT = {
     "invalid_request": (400, False),

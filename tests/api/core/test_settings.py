@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.runtime.settings import BadSetting, settings_from
+from interlock.service.settings import BadSetting, settings_from
 
 LARGEST = {
     "idempotency_days": "36500",

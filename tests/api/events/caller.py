@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from interlock.api.http import Request, Response
-from interlock.identity.model import EVERY_ROLE, PrincipalKind, Role
-from interlock.runtime.operating import issue_key
+from interlock.rooms.identity.model import EVERY_ROLE, PrincipalKind, Role
+from interlock.service.operator import issue_key
 from tests.api.events.reading import Block, blocks
 from tests.relays.rig import Rig
 

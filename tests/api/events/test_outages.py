@@ -10,7 +10,7 @@ import pytest
 from interlock.api import events as api_events
 from interlock.kernel.refusal import Overloaded
 from interlock.kernel.storage import StoreDown
-from interlock.outbox import queries
+from interlock.rooms.events import queries
 from tests.api.events.caller import client_of
 from tests.api.events.test_stream import take, told, until_live
 from tests.relays.rig import rigged

@@ -10,10 +10,10 @@ from collections.abc import AsyncGenerator
 import msgspec
 
 from interlock.api.asgi import InterlockApp
-from interlock.api.logs import Log
-from interlock.api.metrics import Registry
-from interlock.runtime.server import granian
-from interlock.runtime.settings import Settings
+from interlock.api.server import granian
+from interlock.service.logs import Log
+from interlock.service.metrics import Registry
+from interlock.service.settings import Settings
 from tests.api.events.caller import Client, client_of
 from tests.api.events.reading import parse
 from tests.harness.processes import pick_port

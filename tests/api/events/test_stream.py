@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from interlock.api import events as api_events
-from interlock.api.metrics import Registry
 from interlock.kernel.wakes import Wakes
-from interlock.runtime.feeding import EventFeed
-from interlock.runtime.operating import revoke_key
+from interlock.service.event_feed import EventFeed
+from interlock.service.metrics import Registry
+from interlock.service.operator import revoke_key
 from tests.api.events.caller import client_of
 from tests.api.events.reading import Block
 from tests.relays.rig import Rig, rigged
@@ -239,8 +239,8 @@ async def test_a_stream_that_begins_now_tells_nothing_of_before(postgres_url: st
 
 
 async def forget(rig: Rig, up_to: int) -> None:
-    from interlock.outbox.model import EVENTS
-    from interlock.outbox.rules import ForgetEvents
+    from interlock.rooms.events.model import EVENTS
+    from interlock.rooms.events.rules import ForgetEvents
 
     old = [placed for placed in await rig.placed() if placed.position <= up_to]
     await rig.service.kernel.run(ForgetEvents(keys=tuple(EVENTS.key_of(placed.event) for placed in old)))

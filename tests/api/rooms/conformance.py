@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema_rs
 
 from interlock.api.assembly import OPERATIONS
-from interlock.api.describing import describing
+from interlock.api.descriptions import describing
 from interlock.api.openapi import openapi
 
 # The core refuses these whatever the operation, so no operation lists them.

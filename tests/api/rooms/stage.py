@@ -19,14 +19,14 @@ from typing import Any
 from interlock.api.app import App
 from interlock.api.assembly import assemble
 from interlock.api.http import Request, Response
-from interlock.api.logs import Log
-from interlock.audit.queries import list_entries
-from interlock.identity.model import PrincipalKind, Role
-from interlock.runtime.keyring import Known
-from interlock.runtime.operating import issue_key
-from interlock.runtime.service import Service
-from interlock.runtime.settings import settings_from
-from interlock.store.contract import Store
+from interlock.kernel.storage import Store
+from interlock.rooms.audit.queries import list_entries
+from interlock.rooms.identity.model import PrincipalKind, Role
+from interlock.service.keyring import Known
+from interlock.service.logs import Log
+from interlock.service.operator import issue_key
+from interlock.service.service import Service
+from interlock.service.settings import settings_from
 from interlock.store.memory import MemoryStore
 from tests.api.rooms.conformance import check_answer
 from tests.harness.events import events_by_subject

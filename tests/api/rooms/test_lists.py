@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from interlock.audit import queries
-from interlock.store.paging import PAGE_BYTES_MAX
+from interlock.kernel.pages import PAGE_BYTES_MAX
+from interlock.rooms.audit import queries
 from tests.api.rooms.stage import ASK, Stage
 
 

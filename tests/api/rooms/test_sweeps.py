@@ -8,9 +8,9 @@ from typing import Any
 import apsw
 import pytest
 
-from interlock.approvals.sweeping import DueJobs
 from interlock.kernel.storage import StoreDown, Transaction
-from interlock.runtime.settings import BadSetting, settings_from
+from interlock.rooms.jobs.sweeps import DueJobs
+from interlock.service.settings import BadSetting, settings_from
 from interlock.store.memory import MemoryStore
 from interlock.store.sqlite import SqliteStore
 from tests.api.rooms.stage import ASK, VirtualClock, open_stage

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock import PermitInvalid, verify_permit
-from interlock.permits.model import DEPLOYMENT, KEY_RINGS, RING_ID
+from interlock.rooms.permits.model import DEPLOYMENT, KEY_RINGS, RING_ID
 from tests.api.rooms.stage import open_stage
 from tests.rules.jobs_work.shift import Shift
 
@@ -267,7 +267,7 @@ async def test_with_a_secret_the_stored_key_is_sealed_and_another_secret_hands_o
         assert ring.keys[0].sealed
         assert len(base64.urlsafe_b64decode(ring.keys[0].private + "==")) == 12 + 32 + 16
 
-        from interlock.runtime.permits import PermitSigner
+        from interlock.service.permits import PermitSigner
 
         stage.service.permits = PermitSigner(stage.service.kernel, stage.service.store, "two")
         waiting = await shift.submit()

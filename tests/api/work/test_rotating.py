@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from interlock.identity.model import Caller
-from interlock.identity.refusals import Forbidden
-from interlock.permits.model import KeyRing
-from interlock.permits.rules import EnsureKey, NewKey, RotateKeys
+from interlock.rooms.identity.model import Caller
+from interlock.rooms.identity.refusals import Forbidden
+from interlock.rooms.permits.model import KeyRing
+from interlock.rooms.permits.rules import EnsureKey, NewKey, RotateKeys
 from tests.rules.jobs_work.shift import Shift
 
 

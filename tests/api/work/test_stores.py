@@ -96,7 +96,7 @@ async def test_random_work_loses_nothing_and_repeats_nothing(durable: Shift) -> 
 
 async def test_the_plan_of_a_claim_uses_the_index_of_runnable_jobs_only(durable: Shift) -> None:
     """Finished jobs are not in the index, so their number cannot matter."""
-    from interlock.store.named_sql import named_sql
+    from interlock.store.catalogue import named_sql
 
     store = durable.stage.service.store
     for block in ("jobs.runnable_jobs", "jobs.lost_jobs", "jobs.unclaimed_jobs"):

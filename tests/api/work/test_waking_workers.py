@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from interlock.api import claims
+from interlock.api import workers as claims
 from tests.rules.jobs_work.shift import Shift
 
 HANG_SECONDS = 60

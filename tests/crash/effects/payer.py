@@ -17,10 +17,11 @@ from types import FrameType
 from typing import Any
 
 from interlock import Interlock
-from interlock.sdk import calls, client, effect_scopes, flow, once, session, transports
-from interlock.sdk.operations import effects
+from interlock.sdk import calls, client, flow, once, session, transports
+from interlock.sdk import effects as effect_scopes
+from interlock.sdk.operations import shared
 
-PARTS = (calls, client, effect_scopes, flow, once, session, transports, effects)
+PARTS = (calls, client, effect_scopes, flow, once, session, transports, shared)
 FILES = {part.__file__ for part in PARTS} | {__file__}
 
 

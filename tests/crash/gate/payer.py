@@ -20,10 +20,11 @@ from types import FrameType
 from typing import Any
 
 from interlock import Interlock, InterlockError
-from interlock.sdk import calls, flow, gate, gated_call, gating, holding, results, session
-from interlock.sdk.operations import jobs, waiting, work
+from interlock.sdk import calls, flow, gate, gate_decorator, gated_call, hold, results, session
+from interlock.sdk.operations import jobs, work
+from interlock.sdk.operations import jobs as waiting
 
-PARTS = (calls, flow, gate, gated_call, gating, holding, results, session, jobs, waiting, work)
+PARTS = (calls, flow, gate, gated_call, gate_decorator, hold, results, session, jobs, waiting, work)
 FILES = {part.__file__ for part in PARTS} | {__file__}
 LEASE_SECONDS = 2
 

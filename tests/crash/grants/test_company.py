@@ -15,10 +15,10 @@ from typing import IO, Any, cast
 
 import pytest
 
-from interlock.grants.model import GRANT_USES, GRANTS, GrantState
-from interlock.grants.rules import IssueGrant
 from interlock.kernel.ids import new_id
-from interlock.runtime.local_kernel import LocalKernel
+from interlock.rooms.grants.model import GRANT_USES, GRANTS, GrantState
+from interlock.rooms.grants.rules import IssueGrant
+from interlock.service.local_kernel import LocalKernel
 from interlock.store.sqlite.driver import connect
 from tests.harness.soak import dose
 from tests.races.grants.claimant import CLIENT

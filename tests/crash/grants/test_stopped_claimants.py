@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from interlock import Interlock
-from interlock.runtime.local_kernel import LocalKernel
+from interlock.service.local_kernel import LocalKernel
 from tests.harness.postgres import PostgresServer
 from tests.harness.processes import wait_until_gone
 from tests.races.grants.crowd import Claimant, Crowd

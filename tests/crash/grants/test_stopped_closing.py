@@ -12,7 +12,7 @@ import pytest
 
 from interlock import NO_RETRIES, Interlock, Unavailable
 from interlock.kernel.refusal import LockBusy
-from interlock.runtime.local_kernel import LocalKernel
+from interlock.service.local_kernel import LocalKernel
 from tests.harness.server import clean_env
 
 STOPS = """
@@ -29,7 +29,7 @@ class Stopping(apsw.VFS):
         return super().xDelete(name, sync)
 
 stopping = Stopping()
-from interlock.runtime.local_kernel import LocalKernel
+from interlock.service.local_kernel import LocalKernel
 LocalKernel(sys.argv[1]).close()
 """
 

@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.grants import queries
-from interlock.grants.claiming import ClaimGrant, NotClaimed
-from interlock.grants.model import GRANTS
-from interlock.grants.rules import IssueGrant
-from interlock.identity.model import Caller
-from interlock.identity.rules import EnsureLocalPerson
 from interlock.kernel.ids import new_id
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.record import from_micros
+from interlock.rooms.grants import queries
+from interlock.rooms.grants.claims import ClaimGrant, NotClaimed
+from interlock.rooms.grants.model import GRANTS
+from interlock.rooms.grants.rules import IssueGrant
+from interlock.rooms.identity.model import Caller
+from interlock.rooms.identity.rules import EnsureLocalPerson
 from interlock.store.sqlite import SqliteStore
 from tests.conformance.places import serving
 from tests.harness.soak import dose

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from interlock.admission.model import GATES, TENANT_SCOPE, Run, RunState
-from interlock.admission.queries import list_runs, tenant_gate
-from interlock.audit.queries import list_entries
-from interlock.identity.model import PrincipalKind, Role
-from interlock.runtime.operating import issue_key
-from interlock.runtime.service import Service
+from interlock.rooms.admission.model import GATES, TENANT_SCOPE, Run, RunState
+from interlock.rooms.admission.queries import list_runs, tenant_gate
+from interlock.rooms.audit.queries import list_entries
+from interlock.rooms.identity.model import PrincipalKind, Role
+from interlock.service.operator import issue_key
+from interlock.service.service import Service
 from tests.harness.load import Answer, Request, fire, post
 from tests.harness.server import InterlockServer
 from tests.races.deployment import read_store

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.admission.model import RunState
+from interlock.rooms.admission.model import RunState
 from tests.harness.load import Answer, tally
 from tests.harness.postgres import PostgresServer
 from tests.harness.server import InterlockServer, clean_env

@@ -20,9 +20,9 @@ from typing import Any
 import msgspec
 
 from interlock import NO_RETRIES, Interlock, InterlockError
-from interlock.grants.claiming import ClaimGrant, NotClaimed
 from interlock.kernel.refusal import Fault
-from interlock.runtime.local_kernel import LocalKernel
+from interlock.rooms.grants.claims import ClaimGrant, NotClaimed
+from interlock.service.local_kernel import LocalKernel
 
 CLIENT = "client:"
 
@@ -81,7 +81,7 @@ def _on_store(place: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 def _interrupt(number: int) -> None:
     """Let the next consumption end in a signal to this process, once."""
-    claiming: Any = importlib.import_module("interlock.grants.claiming")
+    claiming: Any = importlib.import_module("interlock.rooms.grants.claims")
     consume = claiming.consume
 
     def interrupted(*args: Any) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from interlock import Interlock
-from interlock.runtime.local_kernel import LocalKernel
+from interlock.service.local_kernel import LocalKernel
 from tests.harness.postgres import PostgresServer
 from tests.harness.server import InterlockServer, create_key
 from tests.races.grants.claimant import CLIENT

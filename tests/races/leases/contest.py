@@ -7,9 +7,9 @@ import random
 from datetime import datetime
 from typing import Any
 
-from interlock.leases.lines import overlaps
-from interlock.leases.model import LEASES, Lease, Mode
-from interlock.runtime.service import Service
+from interlock.rooms.leases.lines import overlaps
+from interlock.rooms.leases.model import LEASES, Lease, Mode
+from interlock.service.service import Service
 from tests.harness.load import Answer, Connection, get, post
 from tests.races.deployment import Deployment, read_store
 

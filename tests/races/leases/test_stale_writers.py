@@ -10,9 +10,9 @@ import random
 from collections import Counter
 from typing import Any
 
-from interlock.effects.model import EFFECTS
-from interlock.leases.model import LEASES
-from interlock.runtime.service import Service
+from interlock.rooms.effects.model import EFFECTS
+from interlock.rooms.leases.model import LEASES
+from interlock.service.service import Service
 from tests.harness.load import Request, post
 from tests.harness.soak import dose
 from tests.races.deployment import Deployment, read_store

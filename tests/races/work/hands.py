@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from interlock import Conflict, Interlock, InterlockError, Work, Worker
 from interlock.sdk.models import HeldJob
-from interlock.sdk.worker_settling import Settled
+from interlock.sdk.worker_jobs import Settled
 
 LEASE_SECONDS = 2
 TOPICS = ("work.*",)

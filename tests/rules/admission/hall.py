@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.admission.ending import RECLAIM_MAX
-from interlock.admission.model import GATES, TENANT_SCOPE, Gate, Run, workflow_scope
-from interlock.admission.queries import tenant_gate
-from interlock.admission.refusals import GateFull
-from interlock.admission.rules import LeaveLine, ReclaimSlots, StartRun
-from interlock.identity.model import Caller
 from interlock.kernel.ids import new_id
 from interlock.kernel.refusal import Refusal
+from interlock.rooms.admission.endings import RECLAIM_MAX
+from interlock.rooms.admission.model import GATES, TENANT_SCOPE, Gate, Run, workflow_scope
+from interlock.rooms.admission.queries import tenant_gate
+from interlock.rooms.admission.refusals import GateFull
+from interlock.rooms.admission.rules import LeaveLine, ReclaimSlots, StartRun
+from interlock.rooms.identity.model import Caller
 from tests.api.rooms.stage import Seen, Stage
 
 

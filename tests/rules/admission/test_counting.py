@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.admission.rules import EndRun
-from interlock.identity.refusals import NotFound
+from interlock.rooms.admission.rules import EndRun
+from interlock.rooms.identity.refusals import NotFound
 from tests.rules.admission.hall import Hall
 
 

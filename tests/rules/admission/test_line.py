@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from interlock.admission.gates import LINE_MAX, TICKET_SECONDS
-from interlock.admission.model import GATES, place_topic
+from interlock.rooms.admission.gates import LINE_MAX, TICKET_SECONDS
+from interlock.rooms.admission.model import GATES, place_topic
 from tests.rules.admission.hall import Hall, word
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from interlock.admission.gates import retry_after
-from interlock.admission.model import TENANT_SCOPE, Gate
+from interlock.rooms.admission.gates import retry_after
+from interlock.rooms.admission.model import TENANT_SCOPE, Gate
 from tests.rules.admission.hall import Hall
 
 

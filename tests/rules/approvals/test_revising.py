@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from interlock.approvals.revising import REVISIONS_MAX
+from interlock.rooms.jobs.revisions import REVISIONS_MAX
 from tests.api.rooms.stage import ASK, Seen, Stage
 
 

@@ -12,8 +12,8 @@ import rfc8785
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from interlock.codec import canonical as module
-from interlock.codec.canonical import NotCanonical, canonical, digest
+from interlock.kernel.codec import canonical as module
+from interlock.kernel.codec.canonical import NotCanonical, canonical, digest
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 numbers = st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(allow_nan=False, allow_infinity=False)
@@ -114,7 +114,7 @@ def test_canonical_json_means_what_the_value_means(value: object) -> None:
 
 def test_the_reference_is_imported_only_when_a_value_needs_it() -> None:
     script = (
-        "import sys; from interlock.codec.canonical import canonical;"
+        "import sys; from interlock.kernel.codec.canonical import canonical;"
         "canonical({'a': [1, 0.5, 'x']}); assert 'rfc8785' not in sys.modules;"
         "canonical(1e20); assert 'rfc8785' in sys.modules"
     )

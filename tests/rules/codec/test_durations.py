@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from interlock.codec.durations import DurationText, seconds_of
+from interlock.kernel.codec.durations import DurationText, seconds_of
 
 REFUSED = [
     "",

@@ -11,9 +11,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.codec.located import Node, Scalar, Sequence, Source, SourceInvalid, plain
-from interlock.codec.located_json import read_json
-from interlock.codec.located_yaml import read_yaml
+from interlock.kernel.codec.located import Node, Scalar, Sequence, Source, SourceInvalid, plain
+from interlock.kernel.codec.located_json import read_json
+from interlock.kernel.codec.located_yaml import read_yaml
 
 # YAML cannot hold every character that JSON can; this is what both can.
 texts = st.text(

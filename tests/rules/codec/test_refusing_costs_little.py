@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.codec import strict
-from interlock.codec.strict import FAULTS_MAX, JsonRefused, parse
+from interlock.kernel.codec import strict
+from interlock.kernel.codec.strict import FAULTS_MAX, JsonRefused, parse
 
 
 def test_once_enough_faults_are_found_no_further_number_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:

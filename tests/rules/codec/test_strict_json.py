@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.codec.canonical import canonical
-from interlock.codec.strict import Fault, JsonRefused, parse, pointer
+from interlock.kernel.codec.canonical import canonical
+from interlock.kernel.codec.strict import Fault, JsonRefused, parse, pointer
 
 MALFORMED = [
     b"",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from interlock.conflicts.model import CARRIED_OUT, SAFEST, ConflictKind
-from interlock.conflicts.patterns import prefix_of
+from interlock.rooms.conflicts.model import CARRIED_OUT, SAFEST, ConflictKind
+from interlock.rooms.conflicts.queries import prefix_of
 from tests.rules.effects.actors import Actors, lease_ref
 
 
@@ -247,9 +247,9 @@ async def test_targets_of_one_family_share_a_prefix() -> None:
 
 
 async def test_what_is_carried_out_is_about_states_that_exist() -> None:
-    from interlock.effects.model import EffectState
-    from interlock.jobs.model import JobState
-    from interlock.leases.model import LeaseState
+    from interlock.rooms.effects.model import EffectState
+    from interlock.rooms.jobs.model import JobState
+    from interlock.rooms.leases.model import LeaseState
 
     known = {"job": JobState, "effect": EffectState, "lease": LeaseState}
     assert all(state in {each.value for each in known[what]} for _, what, state in CARRIED_OUT)

@@ -8,19 +8,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.approvals.model import Approval, Requirement
-from interlock.approvals.renewing import RefreshApproval
-from interlock.conflicts.model import SAFEST, Affected, Conflict, ConflictKind, FollowUp, Resolution
-from interlock.effects.model import Effect, EffectState, Outcome
-from interlock.effects.resolving import ResolveEffect
-from interlock.identity.model import Caller
-from interlock.jobs.call_settling import ResolveDoubt
-from interlock.jobs.finishing import RetryJob
-from interlock.jobs.model import Action, Job, JobState, Verdict
-from interlock.jobs.resolving import Concerned, Settlement, steps_of
-from interlock.jobs.rules import CancelJob
-from interlock.leases.model import Lease, LeaseState, Mode
-from interlock.leases.settling import EndLeaseInConflict, SettleLease
+from interlock.rooms.conflicts.model import SAFEST, Affected, Conflict, ConflictKind, FollowUp, Resolution
+from interlock.rooms.effects.model import Effect, EffectState, Outcome
+from interlock.rooms.effects.settlement import ResolveEffect
+from interlock.rooms.identity.model import Caller
+from interlock.rooms.jobs.approval import Approval, Requirement
+from interlock.rooms.jobs.completion import RetryJob
+from interlock.rooms.jobs.model import Action, Job, JobState, Verdict
+from interlock.rooms.jobs.revisions import RefreshApproval
+from interlock.rooms.jobs.rules import CancelJob
+from interlock.rooms.jobs.settlement import Concerned, ResolveDoubt, Settlement, steps_of
+from interlock.rooms.leases.endings import EndLeaseInConflict, SettleLease
+from interlock.rooms.leases.model import Lease, LeaseState, Mode
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.effects.model import PermitClaims
-from interlock.effects.refusals import PermitMismatch
-from interlock.effects.rules import BeginEffect
-from interlock.identity.model import Caller
-from interlock.identity.refusals import Forbidden
-from interlock.jobs.model import JOBS
+from interlock.rooms.effects.model import PermitClaims
+from interlock.rooms.effects.refusals import PermitMismatch
+from interlock.rooms.effects.rules import BeginEffect
+from interlock.rooms.identity.model import Caller
+from interlock.rooms.identity.refusals import Forbidden
+from interlock.rooms.jobs.model import JOBS
 from tests.rules.effects.actors import Actors, lease_ref
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from interlock.effects.model import downstream_key
-from interlock.effects.settling import CommitEffect
-from interlock.identity.model import Caller
-from interlock.identity.refusals import Forbidden
+from interlock.rooms.effects.model import downstream_key
+from interlock.rooms.effects.settlement import CommitEffect
+from interlock.rooms.identity.model import Caller
+from interlock.rooms.identity.refusals import Forbidden
 from tests.rules.effects.actors import Actors, lease_ref
 
 LATER = "2030-01-01T00:01:00Z"

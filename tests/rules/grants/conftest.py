@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from interlock.grants.keys import fingerprint_of
-from interlock.grants.model import GRANTS, Grant, SpendLimit, signed_bytes
-from interlock.grants.pinning import pins_of
 from interlock.kernel.ids import new_id
+from interlock.rooms.grants.model import GRANTS, Grant, SpendLimit, signed_bytes
+from interlock.rooms.grants.pins import pins_of
+from interlock.rooms.grants.signatures import fingerprint_of
 from tests.api.rooms.stage import Seen, Stage, open_stage
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.grants.claiming import ClaimGrant, NotClaimed
-from interlock.identity.model import Caller
+from interlock.rooms.grants.claims import ClaimGrant, NotClaimed
+from interlock.rooms.identity.model import Caller
 from tests.rules.grants.conftest import Granting
 
 

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from interlock.grants.claiming import ClaimGrant
-from interlock.grants.model import Grant
-from interlock.grants.picks import LatestGrants
-from interlock.identity.model import Caller
 from interlock.kernel.record import Reads
 from interlock.kernel.world import World
+from interlock.rooms.grants.claims import ClaimGrant
+from interlock.rooms.grants.matches import LatestGrants
+from interlock.rooms.grants.model import Grant
+from interlock.rooms.identity.model import Caller
 from tests.rules.grants.conftest import Granting
 
 ASK = "; ask a person to issue one with `interlock grant`"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from interlock.grants.model import SpendLimit, signed_bytes
-from interlock.grants.pinning import pins_of, written_pins
+from interlock.rooms.grants.model import SpendLimit, signed_bytes
+from interlock.rooms.grants.pins import pins_of, written_pins
 from tests.rules.grants.conftest import Granting, Pen, register
 
 PINS = {

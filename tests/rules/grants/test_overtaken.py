@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import msgspec
 
-from interlock.grants.claiming import ClaimGrant, LookFurther, NotClaimed
-from interlock.grants.model import GRANTS, GrantUse
-from interlock.identity.model import Caller
 from interlock.kernel.batch import Batch
 from interlock.kernel.pending import Pending
 from interlock.kernel.record import Key
 from interlock.kernel.storage import Loaded
+from interlock.rooms.grants.claims import ClaimGrant, LookFurther, NotClaimed
+from interlock.rooms.grants.model import GRANTS, GrantUse
+from interlock.rooms.identity.model import Caller
 from tests.rules.grants.conftest import Granting
 
 CLAIM = ClaimGrant(

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.grants.model import GRANTS, Grant, GrantState, Pin, Signature
+from interlock.rooms.grants.model import GRANTS, Grant, GrantState, Pin, Signature
 from tests.rules.grants.conftest import Granting, Pen, register
 
 

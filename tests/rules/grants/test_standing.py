@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from interlock.grants.model import Signature
+from interlock.rooms.grants.model import Signature
 from tests.rules.grants.conftest import Granting, Pen
 from tests.rules.grants.test_signing import forge
 

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.grants.claiming import ClaimGrant, LookFurther, NotClaimed
-from interlock.grants.model import GrantUse
-from interlock.grants.rules import IssueGrant
-from interlock.grants.signing import SetGrantTerms
-from interlock.identity.model import Caller
-from interlock.identity.refusals import Forbidden
+from interlock.rooms.grants.claims import ClaimGrant, LookFurther, NotClaimed
+from interlock.rooms.grants.model import GrantUse
+from interlock.rooms.grants.rules import IssueGrant
+from interlock.rooms.grants.signatures import SetGrantTerms
+from interlock.rooms.identity.model import Caller
+from interlock.rooms.identity.refusals import Forbidden
 from tests.rules.grants.conftest import Granting, Pen
 
 

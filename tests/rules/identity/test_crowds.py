@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from interlock.identity.refusals import Unauthenticated
 from interlock.kernel.record import Params
-from interlock.runtime.keyring import Keyring
-from interlock.store.contract import Row
+from interlock.kernel.storage import Row
+from interlock.rooms.identity.refusals import Unauthenticated
+from interlock.service.keyring import Keyring
 from interlock.store.memory import MemoryStore
 from tests.api.rooms.stage import Stage, VirtualClock, open_stage
 

@@ -6,9 +6,18 @@ from typing import Any
 
 import pytest
 
-from interlock.identity.model import API_KEYS, PRINCIPALS, ApiKey, Caller, Principal, PrincipalKind, Role
-from interlock.identity.refusals import Forbidden, NotFound, Unauthenticated
-from interlock.identity.rules import (
+from interlock.kernel.command import Command
+from interlock.rooms.identity.model import (
+    API_KEYS,
+    PRINCIPALS,
+    ApiKey,
+    Caller,
+    Principal,
+    PrincipalKind,
+    Role,
+)
+from interlock.rooms.identity.refusals import Forbidden, NotFound, Unauthenticated
+from interlock.rooms.identity.rules import (
     BootstrapAdmin,
     EnsureLocalPerson,
     IssueKey,
@@ -17,7 +26,6 @@ from interlock.identity.rules import (
     SetPrincipal,
     caller_reads,
 )
-from interlock.kernel.command import Command
 from tests.api.rooms.stage import Stage
 
 TENANT = "default"

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 import interlock
-from interlock.identity.model import Caller
 from interlock.kernel.command import Command
 from interlock.kernel.refusal import Refusal
-from interlock.store.rooms import ROOMS
+from interlock.rooms.identity.model import Caller
+from interlock.store.catalogue import ROOMS
 from tests.api.rooms.stage import ASK, open_stage
 
 # Whoever has the ticket, which nobody else was told, gives up the place that it stands for.
@@ -36,15 +36,15 @@ def commands() -> dict[str, Any]:
     """Every command that says who sent it, by name."""
     rooms = {*ROOMS, "permits"}
     for room in rooms:
-        for module in pkgutil.iter_modules([f"{interlock.__path__[0]}/{room}"]):
-            importlib.import_module(f"interlock.{room}.{module.name}")
+        for module in pkgutil.iter_modules([f"{interlock.__path__[0]}/rooms/{room}"]):
+            importlib.import_module(f"interlock.rooms.{room}.{module.name}")
     pending: list[Any] = list(Command.__subclasses__())
     found: dict[str, Any] = {}
     while pending:
         command = pending.pop()
         pending.extend(command.__subclasses__())
         # Others' commands, such as a test's own, are loaded beside them.
-        is_ours = command.__module__.startswith(tuple(f"interlock.{room}." for room in rooms))
+        is_ours = command.__module__.startswith(tuple(f"interlock.rooms.{room}." for room in rooms))
         if is_ours and any(field.name == "caller" for field in msgspec.structs.fields(command)):
             found[command.__name__] = command
     left_out = BY_TICKET | FOUND_FIRST | UNDECIDED

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from interlock.api.embedded import open_embedded
 from interlock.api.http import Request
-from interlock.runtime.embedded import open_embedded
 from interlock.store.sqlite import SqliteStore
 from interlock.store.urls import store_for
 from tests.api.rooms.stage import Seen, Stage, open_stage

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from interlock.identity.keys import digest_of, id_of, make_key
-from interlock.runtime.operating import bootstrap
-from interlock.runtime.service import Service
-from interlock.runtime.settings import settings_from
+from interlock.rooms.identity.keys import digest_of, id_of, make_key
+from interlock.service.operator import bootstrap
+from interlock.service.service import Service
+from interlock.service.settings import settings_from
 from interlock.store.sqlite import SqliteStore
 from tests.api.rooms.stage import ASK, Stage, open_stage
 

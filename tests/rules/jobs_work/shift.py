@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.jobs.model import JOBS
+from interlock.rooms.jobs.model import JOBS
 from tests.api.rooms.stage import Seen, Stage
 
 WORKABLE = """

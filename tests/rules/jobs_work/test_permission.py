@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.approvals.model import ApprovalState
-from interlock.jobs.model import GRANTED_LABEL
+from interlock.rooms.jobs.approval import ApprovalState
+from interlock.rooms.jobs.model import GRANTED_LABEL
 from tests.harness.costly import COSTLY, TOO_MUCH
 from tests.rules.jobs_work.shift import WORKABLE, Shift
 
@@ -235,6 +235,6 @@ async def test_a_named_claim_asks_for_the_same_permission(shift: Shift) -> None:
 
 
 def _jobs() -> Any:
-    from interlock.jobs.model import JOBS
+    from interlock.rooms.jobs.model import JOBS
 
     return JOBS

@@ -8,8 +8,8 @@ from datetime import datetime
 
 import pytest
 
-from interlock.jobs.leasing import Backoff
-from interlock.jobs.model import JOBS
+from interlock.rooms.jobs.holds import Backoff
+from interlock.rooms.jobs.model import JOBS
 from tests.rules.jobs_work.shift import Shift
 
 

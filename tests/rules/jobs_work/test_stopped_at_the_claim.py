@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.jobs.model import JOBS
-from interlock.jobs.permission import UNCLEAR_SECONDS
+from interlock.rooms.jobs.model import JOBS
+from interlock.rooms.jobs.permission import UNCLEAR_SECONDS
 from tests.harness.costly import COSTLY, TOO_MUCH
 from tests.rules.jobs_work.shift import WORKABLE, Shift
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.leases.model import LEASES
+from interlock.rooms.leases.model import LEASES
 from tests.rules.leases.yard import Yard
 
 REVIEW = {"reason": "waiting_on_review"}

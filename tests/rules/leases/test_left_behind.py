@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from interlock.identity.model import Caller
-from interlock.identity.refusals import NotFound
-from interlock.leases.rules import RenewLease
-from interlock.leases.waiting import LeaveLeaseLine
+from interlock.rooms.identity.model import Caller
+from interlock.rooms.identity.refusals import NotFound
+from interlock.rooms.leases.endings import LeaveLeaseLine
+from interlock.rooms.leases.rules import RenewLease
 from tests.rules.leases.yard import Yard
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.leases.lines import overlaps
+from interlock.rooms.leases.lines import overlaps
 from tests.rules.leases.yard import Yard
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.identity.keys import digest_of
-from interlock.identity.model import Caller
-from interlock.leases.acquiring import Acquired, AcquireLease
-from interlock.leases.model import Mode
-from interlock.leases.refusals import LeaseHeld
+from interlock.rooms.identity.keys import digest_of
+from interlock.rooms.identity.model import Caller
+from interlock.rooms.leases.acquisition import Acquired, AcquireLease
+from interlock.rooms.leases.model import Mode
+from interlock.rooms.leases.refusals import LeaseHeld
 from tests.api.rooms.stage import Seen, Stage
 
 NAMES = ("ann", "bob", "cyd")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from interlock.outbox.rules import EVENTS_TOPIC
+from interlock.rooms.events.rules import EVENTS_TOPIC
 from tests.api.rooms.stage import ASK, open_stage
 
 

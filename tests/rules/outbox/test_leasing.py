@@ -10,9 +10,16 @@ import pytest
 
 from interlock.kernel.ids import new_id
 from interlock.kernel.kernel import Kernel
-from interlock.relays.leasing import AdvanceRelay, Fenced, ReleaseRelay, SettleDeliveries, TakeRelay, Trouble
-from interlock.relays.model import BROKER, DELIVERIES, DEPLOYMENT, RELAYS, BrokerMark, Delivery
-from interlock.relays.refusals import RelayGone, RelayHeld, RelayLost
+from interlock.rooms.events.model import BROKER, DELIVERIES, DEPLOYMENT, RELAYS, BrokerMark, Delivery
+from interlock.rooms.events.refusals import RelayGone, RelayHeld, RelayLost
+from interlock.rooms.events.relay_leases import (
+    AdvanceRelay,
+    Fenced,
+    ReleaseRelay,
+    SettleDeliveries,
+    TakeRelay,
+    Trouble,
+)
 from interlock.store.memory import MemoryStore
 
 LEASE = timedelta(seconds=30)

@@ -8,11 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.outbox.filtering import TYPES_MAX, BadTypes, read_types, wants
-from interlock.outbox.model import Event, Placed
-from interlock.relays.jetstream import has_lost
-from interlock.relays.model import BrokerMark, Delivery, DeliveryState, Relay
-from interlock.relays.planning import (
+from interlock.rooms.events.cloud_events import TYPES_MAX, BadTypes, read_types, wants
+from interlock.rooms.events.deliveries import (
     FRESH_MAX,
     SICK_SUBJECTS,
     WAITING_MAX,
@@ -22,7 +19,9 @@ from interlock.relays.planning import (
     plan_round,
     refused,
 )
-from interlock.relays.signing import BadSecret, read_secret, signature, spell_secret
+from interlock.rooms.events.jetstream import has_lost
+from interlock.rooms.events.model import BrokerMark, Delivery, DeliveryState, Event, Placed, Relay
+from interlock.rooms.events.posting import BadSecret, read_secret, signature, spell_secret
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

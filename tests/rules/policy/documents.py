@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from interlock.policy.evaluate import Actor, PolicyInput
-from interlock.policy.language import (
+from interlock.rooms.policy.evaluation import Actor, PolicyInput
+from interlock.rooms.policy.language import (
     ApprovalRequirement,
     Decision,
     Escalation,
     Mode,
     PolicyDocument,
+    Rate,
     Rule,
     Throttle,
     When,
+    finest,
 )
-from interlock.policy.rates import Rate, finest
 
 WORDS = st.sampled_from(
     ["finance", "payment", "read", "prod", "dev", "é", "中", "a b", "no", "12", "true", "~"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.codec.located import ERRORS_MAX, TEXT_BYTES_MAX, SourceInvalid
-from interlock.policy.parsing import RULES_MAX, parse_policy
+from interlock.kernel.codec.located import ERRORS_MAX, TEXT_BYTES_MAX, SourceInvalid
+from interlock.rooms.policy.parser import RULES_MAX, parse_policy
 
 
 def errors_of(text: str | bytes, **options: object) -> list[str]:

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.policy.buckets import TOKEN, BucketLevel, Empty, Taken, take
-from interlock.policy.language import Throttle
-from interlock.policy.rates import Rate
+from interlock.rooms.policy.language import Rate, Throttle
+from interlock.rooms.policy.rate_limits import TOKEN, BucketLevel, Empty, Taken, take
 from tests.rules.policy.documents import rates
 
 START = datetime(2026, 3, 1, tzinfo=UTC)

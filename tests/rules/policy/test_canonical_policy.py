@@ -11,9 +11,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.policy.evaluate import Budget, SnapshotAltered, compile_policy, compiled, evaluate
-from interlock.policy.language import PolicyDocument, canonical_policy, snapshot_id
-from interlock.policy.parsing import Syntax, parse_policy
+from interlock.rooms.policy.evaluation import Budget, SnapshotAltered, compile_policy, compiled, evaluate
+from interlock.rooms.policy.language import PolicyDocument, canonical_policy, snapshot_id
+from interlock.rooms.policy.parser import Syntax, parse_policy
 from tests.rules.policy.documents import documents, requests
 
 

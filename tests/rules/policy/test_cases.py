@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.codec.located import SourceInvalid
-from interlock.policy.cases import Case, CaseResult, Expectation, parse_cases, run_cases
-from interlock.policy.evaluate import Actor, PolicyInput, compile_policy
-from interlock.policy.language import Decision
-from interlock.policy.parsing import parse_policy
+from interlock.kernel.codec.located import SourceInvalid
+from interlock.rooms.policy.cases import Case, CaseResult, Expectation, parse_cases, run_cases
+from interlock.rooms.policy.evaluation import Actor, PolicyInput, compile_policy
+from interlock.rooms.policy.language import Decision
+from interlock.rooms.policy.parser import parse_policy
 from tests.harness.costly import COSTLY, TOO_MUCH
 from tests.rules.policy.test_contract_example import EXAMPLE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.policy.evaluate import (
+from interlock.rooms.policy.evaluation import (
     Actor,
     Budget,
     CompiledPolicy,
@@ -13,8 +13,8 @@ from interlock.policy.evaluate import (
     compile_policy,
     evaluate,
 )
-from interlock.policy.language import ApprovalRequirement, Decision, Escalation, Mode
-from interlock.policy.parsing import parse_policy
+from interlock.rooms.policy.language import ApprovalRequirement, Decision, Escalation, Mode
+from interlock.rooms.policy.parser import parse_policy
 
 EXAMPLE = """\
 version: v1

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.policy.expressions import EVALUATION_SECONDS, Facts, compile_expression
-from interlock.policy.facts import Extent
-from interlock.policy.patterns import weight
+from interlock.rooms.policy.cost import weight
+from interlock.rooms.policy.expressions import EVALUATION_SECONDS, Facts, compile_expression
+from interlock.rooms.policy.facts import Extent
 from tests.rules.policy.test_expressions import DEFAULTS
 
 # Expressions and payloads that ran for many seconds, or took gigabytes, where nothing but the library's own
@@ -49,9 +49,9 @@ HOSTILE: list[tuple[str, Any]] = [
 
 ASK_ALL = """
 import json, resource, sys
-from interlock.policy.evaluate import Actor, Budget, ExpressionFailed, PolicyInput, compile_policy, evaluate
-from interlock.policy.language import Decision, PolicyDocument, Rule
-from interlock.policy.expressions import ExpressionInvalid
+from interlock.rooms.policy.evaluation import Actor, Budget, ExpressionFailed, PolicyInput, compile_policy, evaluate
+from interlock.rooms.policy.language import Decision, PolicyDocument, Rule
+from interlock.rooms.policy.expressions import ExpressionInvalid
 
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
 for expression, payload in json.load(sys.stdin):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from interlock.policy.evaluate import (
+from interlock.rooms.policy.evaluation import (
     Actor,
     Budget,
     Evaluation,
@@ -19,10 +19,10 @@ from interlock.policy.evaluate import (
     past_throttle,
     same_requirement,
 )
-from interlock.policy.expressions import compile_expression
-from interlock.policy.facts import Extent
-from interlock.policy.language import ApprovalRequirement, Decision, PolicyDocument
-from interlock.policy.parsing import parse_policy
+from interlock.rooms.policy.expressions import compile_expression
+from interlock.rooms.policy.facts import Extent
+from interlock.rooms.policy.language import ApprovalRequirement, Decision, PolicyDocument
+from interlock.rooms.policy.parser import parse_policy
 from tests.rules.policy.documents import documents, requests
 
 AGENT = Actor(id="agent-7", kind="agent", owner="ann")

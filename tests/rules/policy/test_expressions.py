@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from interlock.policy.expressions import ExpressionInvalid, Facts, compile_expression
-from interlock.policy.facts import Unanswered
+from interlock.rooms.policy.expressions import ExpressionInvalid, Facts, compile_expression
+from interlock.rooms.policy.facts import Unanswered
 
 DEFAULTS: dict[str, Any] = {
     "topic": "finance.payment.execute",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from interlock.policy.forgetting import ForgetFullBuckets
-from interlock.policy.model import BUCKETS
+from interlock.rooms.policy.model import BUCKETS
+from interlock.rooms.policy.rules import ForgetFullBuckets
 from tests.api.rooms.stage import Stage
 from tests.harness.soak import dose
 

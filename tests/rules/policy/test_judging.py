@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from interlock.identity.model import Principal, PrincipalKind
-from interlock.jobs.model import Action, Priority
 from interlock.kernel.computation import TooLong
-from interlock.policy.compilation import compile_policy, compiled
-from interlock.policy.judging import QUICK_PAYLOAD_BYTES, Compiling, Judging, is_quick
-from interlock.policy.language import canonical_policy, snapshot_id
-from interlock.policy.parsing import parse_policy
+from interlock.rooms.identity.model import Principal, PrincipalKind
+from interlock.rooms.jobs.model import Action, Priority
+from interlock.rooms.policy.evaluation import compile_policy, compiled
+from interlock.rooms.policy.judgement import QUICK_PAYLOAD_BYTES, Compiling, Judging, is_quick
+from interlock.rooms.policy.language import canonical_policy, snapshot_id
+from interlock.rooms.policy.parser import parse_policy
 
 POLICY = parse_policy("""
 version: v1

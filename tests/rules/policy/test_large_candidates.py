@@ -7,7 +7,7 @@ import gc
 
 import pytest
 
-from interlock.policy.evaluate import CompiledPolicy
+from interlock.rooms.policy.evaluation import CompiledPolicy
 from tests.api.rooms.stage import ASK, Stage
 
 RULES = 400

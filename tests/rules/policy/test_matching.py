@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.policy.evaluate import Actor, PolicyInput
-from interlock.policy.language import When
-from interlock.policy.matching import conditions_of, text_test, topic_problem, topic_test, topics_test
+from interlock.rooms.policy.evaluation import Actor, PolicyInput
+from interlock.rooms.policy.language import When
+from interlock.rooms.policy.matching import conditions_of, text_test, topic_problem, topic_test, topics_test
 
 ACTOR = Actor(id="agent-7")
 

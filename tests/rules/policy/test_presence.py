@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.policy.evaluate import Actor, Budget, PolicyInput, compile_policy, evaluate
-from interlock.policy.expressions import compile_expression
-from interlock.policy.parsing import check_policy, parse_policy
+from interlock.rooms.policy.evaluation import Actor, Budget, PolicyInput, compile_policy, evaluate
+from interlock.rooms.policy.expressions import compile_expression
+from interlock.rooms.policy.parser import check_policy, parse_policy
 from tests.api.rooms.stage import Stage
 
 

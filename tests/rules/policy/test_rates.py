@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 
-from interlock.policy.rates import Rate, finest, parse_rate
+from interlock.rooms.policy.language import Rate, finest, parse_rate
 from tests.rules.policy.documents import rates
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.codec.located import SourceInvalid
-from interlock.policy.language import ApprovalRequirement
-from interlock.policy.parsing import parse_policy
+from interlock.kernel.codec.located import SourceInvalid
+from interlock.rooms.policy.language import ApprovalRequirement
+from interlock.rooms.policy.parser import parse_policy
 
 DAY = 86_400
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from interlock.targets.model import Target
+from interlock.rooms.targets.model import Target
 
 TARGET = Target(
     tenant="t", id="doc:1", current="v2", touched_at=datetime(2030, 1, 1, tzinfo=UTC), touched_by="ada"

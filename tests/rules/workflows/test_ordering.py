@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.workflows.model import Step, StepKind, StepRun, StepState
-from interlock.workflows.ordering import after, check_steps, ready_steps
-from interlock.workflows.refusals import BadSteps
+from interlock.rooms.workflows.model import Step, StepKind, StepRun, StepState
+from interlock.rooms.workflows.refusals import BadSteps
+from interlock.rooms.workflows.rules import after, check_steps, ready_steps
 
 
 def worker(name: str, *before: str) -> Step:

@@ -10,7 +10,7 @@ import msgspec
 
 from interlock.sdk.calls import change, fetch, path, words
 from interlock.sdk.flow import Flow
-from interlock.sdk.models import Page
+from interlock.sdk.models import AuditEntry, Health, Page
 from interlock.sdk.session import Session
 
 
@@ -160,3 +160,22 @@ def redeliver(
 def relays(session: Session) -> Flow[Relays]:
     """Read the newest position, and how far the broker is."""
     return (yield from fetch(session, path("relays"), Relays))
+
+
+def audit(
+    session: Session,
+    *,
+    subject: str | None = None,
+    actor: str | None = None,
+    action: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Flow[Page[AuditEntry]]:
+    """List audit entries, newest first."""
+    query = {"subject": subject, "actor": actor, "action": action, "limit": limit, "cursor": cursor}
+    return (yield from fetch(session, path("audit"), Page[AuditEntry], query))
+
+
+def health(session: Session) -> Flow[Health]:
+    """Ask whether the service is ready for work; raises `Unavailable` if its store is out of reach."""
+    return (yield from fetch(session, "/readyz", Health))

@@ -10,8 +10,7 @@ from interlock.sdk.calls import change, change_named, fetch, fresh_name, path, w
 from interlock.sdk.flow import Flow
 from interlock.sdk.grant_models import Grant, GrantClaim, GrantTerms, Signer
 from interlock.sdk.models import Page
-from interlock.sdk.outcomes import Conflict, Denied, InterlockError
-from interlock.sdk.problems import Problem
+from interlock.sdk.outcomes import Conflict, Denied, InterlockError, Problem
 from interlock.sdk.session import Session
 
 

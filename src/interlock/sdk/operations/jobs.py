@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from math import inf
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from interlock.sdk.approval_models import ApprovalItem, ApprovalRequest, Review
 from interlock.sdk.calls import change, change_answered, decoded, fetch, path, words
-from interlock.sdk.flow import Flow, Say
+from interlock.sdk.flow import Flow, Say, now, sleep
 from interlock.sdk.models import AuditEntry, Evidence, Job, Page, Target
+from interlock.sdk.outcomes import Busy, Full, InterlockError, InvalidRequest, StillPending, Unavailable
 from interlock.sdk.session import Session
 
 
@@ -128,3 +131,178 @@ def call(
         say=say,
     )
     return (yield from answer)
+
+
+def approvals(
+    session: Session,
+    *,
+    state: Literal["pending", "approved", "rejected", "expired"] | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Flow[Page[ApprovalItem]]:
+    """List the jobs that people were asked about, newest first."""
+    query = {"state": state, "limit": limit, "cursor": cursor}
+    return (yield from fetch(session, path("approvals"), Page[ApprovalItem], query))
+
+
+def approval(session: Session, job_id: str) -> Flow[ApprovalRequest]:
+    """Read everything that a reviewer needs to decide on a job."""
+    return (yield from fetch(session, path("approvals", job_id), ApprovalRequest))
+
+
+def approve(
+    session: Session,
+    job: str | Job | ApprovalRequest,
+    *,
+    reason: str | None = None,
+    note: str | None = None,
+    job_hash: str | None = None,
+    key: str | None = None,
+) -> Flow[Review]:
+    """Say yes to exactly what was looked at: pass what you showed, or its id with `job_hash`.
+
+    `Conflict` if it is another by now, or if it was edited and only its id is given.
+    """
+    job_id, seen = _seen(job, job_hash)
+    body = {"reason": reason, "note": note, "job_hash": seen}
+    return (yield from change(session, path("approvals", job_id, "approve"), Review, body, key=key))
+
+
+def reject(
+    session: Session,
+    job: str | Job | ApprovalRequest,
+    reason: str,
+    *,
+    note: str | None = None,
+    code: str | None = None,
+    job_hash: str | None = None,
+    key: str | None = None,
+) -> Flow[Review]:
+    """Say no, and why; the submitter is shown `reason`.
+
+    Pass what you showed, or its id with `job_hash`, to say no to that version alone.
+    """
+    job_id, seen = _seen(job, job_hash)
+    body = {"reason": reason, "note": note, "code": code, "job_hash": seen}
+    return (yield from change(session, path("approvals", job_id, "reject"), Review, body, key=key))
+
+
+def refresh(session: Session, job_id: str, *, key: str | None = None) -> Flow[Job]:
+    """Put a drifted approval back on the current policy and hash; votes are cleared."""
+    return (yield from change(session, path("approvals", job_id, "refresh"), Job, key=key))
+
+
+def edit(session: Session, job_id: str, payload: Any, *, reason: str, key: str | None = None) -> Flow[Job]:
+    """Change what is asked for: new hash, policy evaluated again, votes cleared, the old version kept."""
+    body = {"payload": payload, "reason": reason}
+    return (yield from change(session, path("approvals", job_id, "edit"), Job, body, key=key))
+
+
+def _seen(job: str | Job | ApprovalRequest, job_hash: str | None) -> tuple[str, str | None]:
+    """The job's id, and the hash of the version that was looked at, if that is known."""
+    if isinstance(job, str):
+        return job, job_hash
+    job_id = job.job_id if isinstance(job, ApprovalRequest) else job.id
+    return job_id, job_hash or job.job_hash
+
+
+Until: TypeAlias = Literal["decided", "finished"]
+
+HOLD_SECONDS = 20
+POLL_SECONDS_FIRST = 0.5
+POLL_SECONDS_MOST = 10.0
+
+
+def wait(
+    session: Session, job_id: str, timeout: float | None = None, *, until: Until = "finished"
+) -> Flow[Job]:
+    """Wait until a job is `decided` (no person has to act any more) or `finished`, and return it.
+
+    `timeout` is in seconds, None for ever, 0 to look once. Raises `StillPending` when it is up; the job
+    goes on, and waiting again resumes where this wait left off.
+    """
+    seen = yield from fetch(session, path("jobs", job_id), Job)
+    return (yield from watch(session, seen, timeout=timeout, until=until))
+
+
+def watch(
+    session: Session, seen: Job, *, timeout: float | None, until: Until, aloud: bool = False
+) -> Flow[Job]:
+    """Wait as `wait` does, beginning from a job already seen. `aloud` prints what is waited for, once."""
+    latest: Job | InterlockError = seen
+    latest_at = yield from now()
+    ends_at = inf if timeout is None else latest_at + timeout
+    pause = POLL_SECONDS_FIRST
+    say = _says(session, seen, timeout, until, aloud=aloud)
+    while not (isinstance(latest, Job) and _reached(latest, until)):
+        if latest_at >= ends_at:
+            raise _out_of_time(seen, latest)
+        asked_at = yield from now()
+        hold = _hold_seconds(session, ends_at - asked_at)
+        latest = yield from _look(session, seen.id, until, hold, ends_at - asked_at, say)
+        latest_at = yield from now()
+        if hold and latest_at - asked_at >= hold * 0.9:
+            pause = POLL_SECONDS_FIRST  # held as asked: the next question may follow at once
+        elif not (isinstance(latest, Job) and _reached(latest, until)):
+            yield from sleep(max(0.0, min(_rest(session, latest, pause), ends_at - latest_at)))
+            pause = min(POLL_SECONDS_MOST, pause * 1.5)
+    return latest
+
+
+def _hold_seconds(session: Session, left: float) -> int:
+    """How long the service is asked to hold a question; 0 asks it to answer at once."""
+    return int(min(max(left, 0.0), HOLD_SECONDS)) if session.long_polls else 0
+
+
+def _says(session: Session, job: Job, timeout: float | None, until: Until, *, aloud: bool) -> Say | None:
+    approval = job.approval if job.state == "APPROVAL" else None
+    if approval is None:
+        what = f"job {job.id} ({job.topic}) to be {until}"
+    else:
+        left = max(1, approval.quorum - len(approval.votes))
+        what = f"{left} approval{'s' if left > 1 else ''} of job {job.id} ({job.topic})"
+    return session.says(what, timeout, until=approval.expires_at if approval else None, aloud=aloud)
+
+
+def _look(
+    session: Session, job_id: str, until: Until, hold: int, left: float, say: Say | None
+) -> Flow[Job | InterlockError]:
+    """Ask once. Trouble that passes is an answer too; a refusal is raised."""
+    query = {"wait_seconds": hold, "until": until} if hold else {}
+    deadline = max(left - hold, session.timeout_seconds)
+    try:
+        return (
+            yield from fetch(
+                session,
+                path("jobs", job_id),
+                Job,
+                query,
+                hold_seconds=hold,
+                deadline_seconds=deadline,
+                say=say,
+            )
+        )
+    except InvalidRequest:
+        if not hold:
+            raise
+        session.long_polls = False  # an older server; it is asked plainly from now on
+        return (yield from fetch(session, path("jobs", job_id), Job, deadline_seconds=deadline))
+    except (Unavailable, Busy, Full) as trouble:
+        return trouble
+
+
+def _reached(job: Job, until: Until) -> bool:
+    return job.is_decided if until == "decided" else job.is_finished
+
+
+def _rest(session: Session, latest: Job | InterlockError, pause: float) -> float:
+    """How long to leave the service alone: around `pause`, and no shorter than it asked for."""
+    asked = latest.problem.retry_after_seconds if isinstance(latest, InterlockError) else None
+    return (asked or 0.0) + pause * (0.5 + session.fraction())
+
+
+def _out_of_time(seen: Job, latest: Job | InterlockError) -> InterlockError:
+    if isinstance(latest, InterlockError):
+        return latest
+    resume = f"resume with wait({seen.id!r}), or read it with job({seen.id!r})"
+    return StillPending(seen.id, state=latest.state, resume=resume)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from interlock.kernel.pages import Choosing, report
 from interlock.kernel.record import Key, Pick, Reads, Record, from_micros
 from interlock.kernel.refusal import Unreadable
 from interlock.kernel.storage import (
@@ -27,13 +28,12 @@ from interlock.kernel.storage import (
 )
 from interlock.kernel.store_state import FRESH
 from interlock.kernel.world import Changes
+from interlock.store.catalogue import named_sql
 from interlock.store.immutable import KeptImmutables
-from interlock.store.named_sql import named_sql
 from interlock.store.postgres import statements as sql
 from interlock.store.postgres.connections import BEGIN, Deadline, Writer
 from interlock.store.postgres.driver import LOCKED, Session
 from interlock.store.state import state_in
-from interlock.store.unreadable import Choosing, report
 
 # `lock_timeout` bounds the wait for each row; this bounds the wait for all of them.
 _LOCKS_SECONDS = 0.5

@@ -25,7 +25,6 @@ from interlock.kernel.storage import (
     StoreUnwritable,
     WriteConflict,
 )
-from interlock.store.postgres.causes import UNWRITABLE, why
 from interlock.store.postgres.driver import (
     CUT,
     GONE,
@@ -39,6 +38,7 @@ from interlock.store.postgres.driver import (
     is_gone,
     shares_backend,
 )
+from interlock.store.postgres.place import UNWRITABLE, why
 
 A = TypeVar("A")
 

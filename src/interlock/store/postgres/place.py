@@ -6,9 +6,13 @@ the path; those that an extension brought are nobody's.
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+import socket
+import ssl
+from urllib.parse import unquote, urlsplit
 
-from interlock.store.contract import OUR_TABLES, StoreMissing, refuse_foreign
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+
+from interlock.kernel.storage import OUR_TABLES, StoreMissing, refuse_foreign
 from interlock.store.postgres.driver import Session
 
 _TABLES = """
@@ -47,3 +51,73 @@ def place_of(url: str) -> str:
     parts = urlsplit(url)
     name = parts.path.lstrip("/") or parts.username or "postgres"
     return f"{name} at {parts.netloc.rpartition('@')[2] or 'the local server'}"
+
+
+# What takes no writes, and may answer reads.
+UNWRITABLE = (asyncpg.DiskFullError, asyncpg.ReadOnlySQLTransactionError)
+_TLS_REFUSED = "rejected SSL upgrade"
+_TLS_WANTED = "no encryption"
+
+
+def why(error: BaseException, url: str) -> str:
+    """One sentence for what the driver or the server says."""
+    return _refused(error, url) or _unreachable(error, url) or _otherwise(error, url)
+
+
+def _refused(error: BaseException, url: str) -> str | None:
+    """The server was reached, and says no."""
+    where = place_of(url)
+    user = unquote(urlsplit(url).username or "") or "the user"
+    match error:
+        case asyncpg.DiskFullError():
+            return (
+                f"the disk is full: PostgreSQL has no room to write to {where}; free some space on its server"
+            )
+        case asyncpg.ReadOnlySQLTransactionError():
+            turn_off = "make default_transaction_read_only off for it, or name the primary"
+            return f"the database {where} is read-only; {turn_off}"
+        case asyncpg.TargetServerAttributeNotMatched():
+            return f"PostgreSQL ({where}) is a standby in recovery, which is read-only; name the primary"
+        case asyncpg.InvalidCatalogNameError():
+            name = where.partition(" at ")[0]
+            return f"there is no database {where}; make it with `createdb {name}`, or check the URL"
+        case asyncpg.InvalidPasswordError():
+            return f"PostgreSQL ({where}) does not accept the password of {user}; check it in the URL or PGPASSWORD"
+        case asyncpg.InvalidAuthorizationSpecificationError() if _TLS_WANTED in str(error):
+            return f"PostgreSQL ({where}) lets {user} in with TLS only; add ?sslmode=require to the URL"
+        case asyncpg.InvalidAuthorizationSpecificationError():
+            return f"PostgreSQL ({where}) does not let {user} in ({error}); check the user in the URL and pg_hba.conf"
+        case asyncpg.InsufficientPrivilegeError():
+            return f"{user} may not do this in {where} ({error}); give them the right to"
+        case asyncpg.InvalidSchemaNameError():
+            return f"{user} has no schema to make tables in, in {where} ({error}); give them one to CREATE in"
+        case _:
+            return None
+
+
+def _unreachable(error: BaseException, url: str) -> str | None:
+    where = place_of(url)
+    match error:
+        case socket.gaierror():
+            return f"the host of {where} is not known ({error.strerror}); check the name in the URL"
+        case ssl.SSLCertVerificationError():
+            told = error.verify_message or error
+            return f"the certificate of PostgreSQL at {where} is not trusted ({told}); name its CA with ?sslrootcert="
+        case ssl.SSLError():
+            return f"TLS with PostgreSQL at {where} fails ({error}); check the port and ?sslmode= in the URL"
+        case ConnectionError() if _TLS_REFUSED in str(error):
+            without = "use ?sslmode=disable, or turn TLS on there"
+            return f"PostgreSQL ({where}) speaks no TLS, and the URL asks for it; {without}"
+        case ConnectionRefusedError():
+            return f"nothing listens for PostgreSQL at {where}; start it, or check host and port in the URL"
+        case OSError() if "Connect call failed" in str(error):
+            return f"nothing listens for PostgreSQL at {where}; start it, or check host and port in the URL"
+        case _:
+            return None
+
+
+def _otherwise(error: BaseException, url: str) -> str:
+    told = f"{type(error).__name__}: {error}".rstrip(": ")
+    if isinstance(error, asyncpg.PostgresError):
+        return f"PostgreSQL refuses at {place_of(url)} ({told}); look into its log for more"
+    return f"PostgreSQL does not answer at {place_of(url)} ({told}); see that it runs and can be reached"

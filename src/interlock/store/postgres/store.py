@@ -16,21 +16,19 @@ from typing import TypeVar
 
 from interlock.kernel.record import Kind, Params, Record, micros
 from interlock.kernel.refusal import LockBusy
-from interlock.kernel.storage import LockTimeout, StoreDown, Transaction
+from interlock.kernel.storage import LockTimeout, Row, StoreDown, Transaction
 from interlock.kernel.store_state import StoreState
-from interlock.store import pruning
+from interlock.store import state
+from interlock.store.catalogue import named_sql
 from interlock.store.clock import utc_now
-from interlock.store.contract import Row
 from interlock.store.migrations import pending
-from interlock.store.named_sql import named_sql
 from interlock.store.postgres import epoch
 from interlock.store.postgres import statements as sql
 from interlock.store.postgres.batch import Batches
-from interlock.store.postgres.causes import why
 from interlock.store.postgres.connections import Connections, Deadline
 from interlock.store.postgres.driver import LOCKED, SERVER_SAID_NO, Session
 from interlock.store.postgres.hints import Hints
-from interlock.store.postgres.place import expect_store
+from interlock.store.postgres.place import expect_store, why
 
 R = TypeVar("R", bound=Record)
 
@@ -110,11 +108,11 @@ class PostgresStore:
     async def ping(self, within_seconds: float) -> None:
         await self._connections.ping(within_seconds)
 
-    async def prune(self, *, rows_max: int = pruning.ROWS_MAX) -> int:
+    async def prune(self, *, rows_max: int = state.ROWS_MAX) -> int:
         rows = await self._connections.read(f"SELECT {sql.CLOCK}", ())
-        values = pruning.params(rows[0][0], rows_max)
+        values = state.params(rows[0][0], rows_max)
         gone = 0
-        for name in pruning.BLOCKS:
+        for name in state.BLOCKS:
             block = named_sql(name)
             arguments = block.arguments(values)
             try:

@@ -7,19 +7,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from interlock.kernel.pages import Choosing, report
 from interlock.kernel.record import Key, Params, Pick, Reads, Record, from_micros, micros
 from interlock.kernel.refusal import Unreadable
-from interlock.kernel.storage import Loaded, Transaction, WriteConflict
+from interlock.kernel.storage import Loaded, Row, Transaction, WriteConflict, bytes_of
 from interlock.kernel.store_state import FRESH, Repaired, StoreState, raised_floor
 from interlock.kernel.world import Changes, Update
 from interlock.store import clock_repair, state, statements
+from interlock.store.catalogue import NamedSql, named_sql
 from interlock.store.clock import TOLERANCE, Clock, OnwardClock
-from interlock.store.contract import Row, bytes_of
 from interlock.store.high_water import HighWater
 from interlock.store.immutable import KeptImmutables
-from interlock.store.named_sql import NamedSql, named_sql
 from interlock.store.sqlite.driver import Cursor, Database
-from interlock.store.unreadable import Choosing, report
 
 # The state, from when on times are wrong, and the newest batch.
 _STATE = (

@@ -6,6 +6,7 @@ another program, which a wrong path may lead to, stays byte for byte as it was.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import stat
@@ -13,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from interlock.store.contract import OUR_TABLES, NotAStore, StoreMissing, refuse_foreign
+from interlock.kernel.storage import OUR_TABLES, NotAStore, StoreMissing, refuse_foreign
 from interlock.store.sqlite.driver import BUSY, NOT_A_DATABASE, Database, look_at
 
 _MAGIC = b"SQLite format 3\0"
@@ -111,3 +112,25 @@ def _way_to_one(path: Path) -> str:
     if path.name == "interlock.db" and path.parent.name == ".interlock":
         return f"make one with `interlock init` in {path.parent.parent}, or name one with --store"
     return f"check the path, or make one with `interlock init --store sqlite:///{path}`"
+
+
+# The default place, in the folder that somebody works in.
+_OWN_FOLDER = ".interlock"
+
+
+def make_private(path: Path) -> None:
+    """Make the file, and the folders above it, if they are not there."""
+    if path.exists():
+        return
+    if not path.parent.exists():
+        _make_folder(path.parent)
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+
+
+def _make_folder(folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+        if folder.name == _OWN_FOLDER:
+            (folder / ".gitignore").write_text("*\n")

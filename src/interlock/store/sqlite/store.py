@@ -18,13 +18,12 @@ from typing import TypeVar
 
 from interlock.kernel.ids import new_id
 from interlock.kernel.record import Kind, Params, Record, micros
-from interlock.kernel.storage import CommitUnknown, LockTimeout, StoreDown, Transaction
+from interlock.kernel.storage import CommitUnknown, LockTimeout, Row, StoreDown, Transaction
 from interlock.kernel.store_state import Repaired, StoreState
-from interlock.store import pruning
+from interlock.store import state
+from interlock.store.catalogue import named_sql
 from interlock.store.clock import Clock, SteadyClock
-from interlock.store.contract import Row
 from interlock.store.migrations import pending
-from interlock.store.named_sql import named_sql
 from interlock.store.sqlite import fork_guard
 from interlock.store.sqlite.batch import SqliteBatches, rows_of, select
 from interlock.store.sqlite.causes import down
@@ -39,11 +38,9 @@ from interlock.store.sqlite.driver import (
     roll_back,
     schema_of,
 )
-from interlock.store.sqlite.place import expect_store
-from interlock.store.sqlite.private_file import make_private
-from interlock.store.sqlite.query_threads import QueryThreads
+from interlock.store.sqlite.place import expect_store, make_private
+from interlock.store.sqlite.threads import QueryThreads, WorkerThreads
 from interlock.store.sqlite.wal_checkpoint import WalCheckpoint
-from interlock.store.sqlite.worker_threads import WorkerThreads
 from interlock.store.sqlite.write_lock import WriteLock, file_at
 
 R = TypeVar("R", bound=Record)
@@ -193,15 +190,15 @@ class SqliteStore:
         with reading(self._path):
             self._reading().execute("SELECT 1 FROM batches LIMIT 1").fetchall()
 
-    async def prune(self, *, rows_max: int = pruning.ROWS_MAX) -> int:
+    async def prune(self, *, rows_max: int = state.ROWS_MAX) -> int:
         async with self.turn:
             writer, batches, lock = self._opened()
             await lock.acquire(_PRUNE_SECONDS)
             with all_or_nothing(writer):
                 now = micros(batches.now())
                 gone = 0
-                for name in pruning.BLOCKS:
-                    rows_of(writer, named_sql(name), pruning.params(now, rows_max))
+                for name in state.BLOCKS:
+                    rows_of(writer, named_sql(name), state.params(now, rows_max))
                     gone += writer.changes()
             await self._commit(writer)
             return gone

@@ -17,7 +17,7 @@ from interlock.store.sqlite.driver import (
     copy_back,
     pages_to_copy,
 )
-from interlock.store.sqlite.worker_threads import WorkerThreads
+from interlock.store.sqlite.threads import WorkerThreads
 
 # From so many pages on, what is new is copied while others commit. Only a log that nobody writes to for a moment can be
 # copied whole, and begun again: in one that has become too long a COMMIT copies what is left.

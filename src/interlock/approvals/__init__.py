@@ -1,1 +1,0 @@
-"""Approvals: people's decisions, bound to exactly what they saw."""

@@ -1,0 +1,187 @@
+"""`interlock approve`, `reject`, `refresh` and `edit`: one person's decision on one request."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from interlock.cli.exits import Exit, exit_of_state
+from interlock.cli.options import Parser, as_json, connecting, wants_json
+from interlock.cli.values import json_value
+
+if TYPE_CHECKING:
+    from interlock.sdk.approval_models import Review
+    from interlock.sdk.client import Interlock
+    from interlock.sdk.models import Job
+
+
+def declare_approve() -> Parser:
+    """The options of `interlock approve`."""
+    parser = Parser(
+        "interlock approve",
+        description="Say yes to one request, exactly as it is shown in the line that this prints.\n"
+        "With --job-hash, only to exactly what you looked at before; once it was edited, that is needed.",
+        examples=("interlock approve job_… --job-hash sha256:… --reason 'matches the invoice'",),
+    )
+    parser.add_argument("id", metavar="ID", help="the job's id")
+    parser.add_argument("--reason", help="why; the submitter sees it")
+    parser.add_argument("--note", help="a note for other reviewers")
+    binding(parser)
+    return _finished(parser, run_approve)
+
+
+def declare_reject() -> Parser:
+    """The options of `interlock reject`."""
+    parser = Parser(
+        "interlock reject",
+        description="Say no to one request. One no is enough.",
+        examples=("interlock reject job_… --reason 'the amount is wrong' --code wrong_amount",),
+    )
+    parser.add_argument("id", metavar="ID", help="the job's id")
+    parser.add_argument("--reason", required=True, help="why; the submitter sees it")
+    parser.add_argument("--note", help="a note for other reviewers")
+    parser.add_argument("--code", metavar="WORD", help="a word for programs, such as wrong_amount")
+    binding(parser)
+    return _finished(parser, run_reject)
+
+
+def declare_refresh() -> Parser:
+    """The options of `interlock refresh`."""
+    parser = Parser(
+        "interlock refresh",
+        description="Put a request back on the policy now in force. Votes are cleared;\n"
+        "the policy may release it, deny it, or ask people anew.",
+        examples=("interlock refresh job_…",),
+    )
+    parser.add_argument("id", metavar="ID", help="the job's id")
+    return _finished(parser, run_refresh)
+
+
+def declare_edit() -> Parser:
+    """The options of `interlock edit`."""
+    parser = Parser(
+        "interlock edit",
+        description="Change what is asked for: it gets a new hash, the policy looks again,\n"
+        "votes are cleared, and the old version is kept.",
+        examples=("interlock edit job_… --payload '{\"amount_cents\": 900}' --reason 'as agreed by phone'",),
+    )
+    parser.add_argument("id", metavar="ID", help="the job's id")
+    parser.add_argument(
+        "--payload", type=json_value, required=True, metavar="JSON|@FILE|-", help="the new one"
+    )
+    parser.add_argument("--reason", required=True, help="why; it is kept with the old version")
+    return _finished(parser, run_edit)
+
+
+def run_approve(args: Namespace) -> int:
+    """Vote yes."""
+    from interlock.cli.connection import connected
+
+    with connected(args) as client:
+        seen = args.hash or shown_hash(client, args, args.id, "approving")
+        review = client.approve(args.id, reason=args.reason, note=args.note, job_hash=seen)
+    return _reviewed(args, review)
+
+
+def run_reject(args: Namespace) -> int:
+    """Vote no."""
+    from interlock.cli.connection import connected
+
+    with connected(args) as client:
+        seen = args.hash or shown_hash(client, args, args.id, "rejecting")
+        review = client.reject(args.id, args.reason, note=args.note, code=args.code, job_hash=seen)
+    return _reviewed(args, review)
+
+
+def run_refresh(args: Namespace) -> int:
+    """Ask anew."""
+    from interlock.cli.connection import connected
+
+    with connected(args) as client:
+        return _asked_anew(args, client.refresh(args.id))
+
+
+def run_edit(args: Namespace) -> int:
+    """Ask for something else."""
+    from interlock.cli.connection import connected
+
+    with connected(args) as client:
+        return _asked_anew(args, client.edit(args.id, args.payload, reason=args.reason))
+
+
+def review_text(job_id: str, review: Review) -> str:
+    """What a vote came to, in a sentence."""
+    by = f" by {review.decided_by}" if review.decided_by else ""
+    match review.outcome:
+        case "approved":
+            return f"{job_id} is approved; it may run"
+        case "rejected":
+            return f"{job_id} is rejected; it will not run"
+        case "vote_recorded":
+            missing = (review.quorum or 1) - (review.votes or 0)
+            return f"your yes is counted ({review.votes} of {review.quorum}); {missing} more needed"
+        case "already_approved":
+            return f"{job_id} was approved before{by}; nothing changed"
+        case "already_rejected":
+            return f"{job_id} was rejected before{by}; nothing changed"
+        case other:
+            return f"{job_id}: {other}"
+
+
+def shown_hash(client: Interlock, args: Namespace, job_id: str, doing: str) -> str | None:
+    """Say in a line what is decided on, and return its hash: the decision is about that and nothing else.
+
+    None for a yes to what was edited, or whose rule wants to know the version: who looked at it before may have seen
+    another one, so the service asks which.
+    """
+    from interlock.cli.approvals import is_to_be_named, summary
+    from interlock.cli.output import say
+
+    job = client.job(job_id)
+    if not wants_json(args):
+        say(f"{doing} {summary(job)}")
+    return None if doing == "approving" and is_to_be_named(job) else job.job_hash
+
+
+def binding(parser: Parser) -> None:
+    """The option that says which version is meant."""
+    parser.add_argument(
+        "--job-hash",
+        "--hash",
+        dest="hash",
+        metavar="SHA256",
+        help="the hash that `interlock approval ID` showed; needed to approve what was edited",
+    )
+
+
+def _finished(parser: Parser, run: object) -> Parser:
+    as_json(parser)
+    connecting(parser)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _reviewed(args: Namespace, review: Review) -> int:
+    from msgspec import to_builtins
+
+    from interlock.cli.output import say, say_json
+
+    if wants_json(args):
+        say_json(to_builtins(review))
+    else:
+        say(review_text(args.id, review))
+    return Exit.DONE
+
+
+def _asked_anew(args: Namespace, job: Job) -> int:
+    from msgspec import to_builtins
+
+    from interlock.cli.job_page import say_submitted
+    from interlock.cli.output import say_json
+
+    if wants_json(args):
+        say_json(to_builtins(job))
+    else:
+        say_submitted(job)
+    outcome = exit_of_state(job.state)
+    return Exit.DONE if outcome is Exit.WAITING else outcome  # asking anew is what was to be done

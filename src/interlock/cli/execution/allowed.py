@@ -1,0 +1,113 @@
+"""A command that the policy allows at once, on the embedded store itself: submit, take, run once, say how it ended.
+
+The same commands as the service's, without the service. Whatever is not plainly allowed is left to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Generator
+
+import msgspec
+
+from interlock.cli.execution.gates import LocalGate
+from interlock.cli.execution.once import Ended, begin, run_begun
+from interlock.cli.execution.prepared import Effective, topic_of
+from interlock.cli.execution.process import NotStarted, Signals, Stopped, hearing
+from interlock.kernel.codec.canonical import canonical
+from interlock.kernel.refusal import Fault, Refusal
+from interlock.rooms.jobs.claims import ClaimJob
+from interlock.rooms.jobs.completion import CompleteJob, FailJob
+from interlock.rooms.jobs.holds import Backoff, RenewJob
+from interlock.rooms.jobs.model import Action, Job, JobState
+from interlock.rooms.jobs.rules import SubmitJob
+from interlock.service.local_kernel import LocalKernel
+
+_LEASE_SECONDS = 30
+_RENEW_SECONDS = 8.0
+# Anything larger is for the service to refuse, in its own words.
+_PAYLOAD_BYTES_MAX = 500_000
+_TOPIC_MAX = 255
+
+
+def submit_here(kernel: LocalKernel, command: Effective) -> Job | None:
+    """Put a command before the policy. None if nothing was submitted, so that it can be asked elsewhere."""
+    payload, topic = canonical(command.document()), topic_of(command.task, command.program)
+    if len(payload) > _PAYLOAD_BYTES_MAX or len(topic) > _TOPIC_MAX:
+        return None
+    action = Action(topic=topic, payload=msgspec.Raw(payload))
+    try:
+        return kernel.run(SubmitJob(caller=kernel.caller, action=action))
+    except Refusal:
+        return None
+
+
+def run_here(kernel: LocalKernel, job: Job, command: Effective) -> Ended | None:
+    """Run a job that nobody has to decide. None if it is not for us to take. Raises `NotStarted`."""
+    if job.state is not JobState.PENDING:
+        return None
+    take = ClaimJob(caller=kernel.caller, job_id=job.id, lease_seconds=_LEASE_SECONDS, backoff=Backoff())
+    try:
+        held = kernel.run(take).job
+    except Refusal:
+        return None
+    gate = LocalGate(kernel)
+    with hearing() as signals:
+        with _holding(kernel, held):
+            with signals.stopping():
+                begun = begin(gate, command, held.id, job_id=held.id)
+            try:
+                ended = run_begun(gate, command, held.id, begun, signals)
+            except NotStarted as error:
+                _fail(kernel, held, {"error": str(error)})
+                raise
+        return ended if ended.unrecorded else _finish(kernel, held, ended, signals)
+
+
+def _finish(kernel: LocalKernel, held: Job, ended: Ended, signals: Signals) -> Ended:
+    """Say on the job how the command ended. The effect says it too, and that one decides."""
+    try:
+        with signals.stopping():
+            if ended.exit_code == 0:
+                kernel.run(
+                    CompleteJob(caller=kernel.caller, job_id=held.id, fence=held.fence, result=ended.result)
+                )
+            else:
+                _fail(kernel, held, ended.result)
+    except (Refusal, Fault, Stopped) as trouble:
+        return msgspec.structs.replace(ended, unfinished=str(trouble))
+    return ended
+
+
+def _fail(kernel: LocalKernel, held: Job, error: object) -> None:
+    kernel.run(
+        FailJob(
+            caller=kernel.caller,
+            job_id=held.id,
+            fence=held.fence,
+            backoff=Backoff(),
+            error=error,
+            retryable=False,
+        )
+    )
+
+
+@contextlib.contextmanager
+def _holding(kernel: LocalKernel, held: Job) -> Generator[None]:
+    """Renew the job's lease while the command runs. Losing it changes nothing for the command: its effect is begun."""
+    ended = threading.Event()
+    renewal = RenewJob(caller=kernel.caller, job_id=held.id, fence=held.fence, backoff=Backoff())
+
+    def renew() -> None:
+        while not ended.wait(_RENEW_SECONDS):
+            with contextlib.suppress(Refusal, Fault):
+                kernel.run(renewal)
+
+    renewing = threading.Thread(target=renew, name="renewing", daemon=True)
+    renewing.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        renewing.join()

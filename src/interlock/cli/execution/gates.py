@@ -1,0 +1,225 @@
+"""What an execution asks of Interlock, whichever way it is reached: a permission, and a record of the effect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from interlock.kernel.codec.canonical import canonical
+from interlock.kernel.refusal import OutcomeUnknown
+from interlock.rooms.grants.claims import ClaimGrant, LookFurther
+from interlock.sdk.outcomes import Ambiguous, Conflict, Denied
+from interlock.service.local_kernel import LocalKernel
+
+if TYPE_CHECKING:
+    from interlock.rooms.effects.rules import BeginEffect
+    from interlock.rooms.effects.rules import Begun as BegunEffect
+    from interlock.sdk.client import Interlock
+
+
+class Needed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The permission that an execution needs: one use of a grant for this task that fits these arguments.
+
+    `groups`: of a person in one of them. `claimed_before`: the use that this execution has, and no other. What is not
+    asked for is not sent, so that a server that does not know it is no hindrance.
+    """
+
+    task: str
+    args: dict[str, Any]
+    execution_id: str
+    grant_id: str | None = None
+    signed: bool = False
+    groups: tuple[str, ...] = ()
+    claimed_before: bool = False
+
+
+class NotGranted(Exception):
+    """No grant permits it; nothing was consumed and nothing begun."""
+
+
+class MaybeBegun(Exception):
+    """The answer was lost: it may have been begun and its grant consumed. The command was not started."""
+
+
+class Begun(msgspec.Struct, frozen=True, kw_only=True):
+    """The right to act, under this fence; or, if `replayed`, the result of having acted before."""
+
+    fence: int
+    replayed: bool = False
+    result: Any = None
+    grant_id: str | None = None
+
+
+class Gate(Protocol):
+    """The three questions. Each raises what went wrong; none is asked twice for one execution."""
+
+    def begin(
+        self,
+        action_id: str,
+        request_hash: str,
+        *,
+        ttl_seconds: int,
+        job_id: str | None = None,
+        grant: Needed | None = None,
+    ) -> Begun:
+        """Consume what permits it and record that the command is about to run, or neither.
+
+        Raises `NotGranted`, and `MaybeBegun` if nobody can say which.
+        """
+        ...
+
+    def commit(self, action_id: str, fence: int, result: dict[str, Any]) -> None:
+        """Record that it ran, and how it ended."""
+        ...
+
+    def fail(self, action_id: str, fence: int, error: dict[str, Any]) -> None:
+        """Record that it surely did not run."""
+        ...
+
+
+def action_id_of(execution_id: str) -> str:
+    """The name of an execution's effect."""
+    return f"exec:{execution_id}"
+
+
+class LocalGate:
+    """Asks the kernel."""
+
+    def __init__(self, kernel: LocalKernel) -> None:
+        self._kernel = kernel
+
+    def begin(
+        self,
+        action_id: str,
+        request_hash: str,
+        *,
+        ttl_seconds: int,
+        job_id: str | None = None,
+        grant: Needed | None = None,
+    ) -> Begun:
+        """Consume what permits it and record that the command is about to run, or neither."""
+        from interlock.rooms.effects.refusals import GrantMissing
+        from interlock.rooms.effects.rules import BeginEffect
+
+        command = BeginEffect(
+            caller=self._kernel.caller,
+            action_id=action_id,
+            request_hash=request_hash,
+            ttl_seconds=ttl_seconds,
+            job_id=job_id,
+        )
+        try:
+            begun = self._kernel.run(command) if grant is None else self._begin_under(command, grant)
+        except GrantMissing as missing:
+            raise NotGranted(missing.reason) from missing
+        except OutcomeUnknown as lost:
+            raise MaybeBegun(str(lost)) from lost
+        effect = begun.effect
+        return Begun(
+            fence=effect.fence,
+            replayed=begun.replayed,
+            result=msgspec.json.decode(effect.result),
+            grant_id=effect.grant.id if effect.grant else None,
+        )
+
+    def commit(self, action_id: str, fence: int, result: dict[str, Any]) -> None:
+        """Record that it ran, and how it ended."""
+        from interlock.rooms.effects.settlement import CommitEffect
+
+        self._kernel.run(
+            CommitEffect(
+                caller=self._kernel.caller,
+                action_id=action_id,
+                fence=fence,
+                result=msgspec.Raw(canonical(result)),
+            )
+        )
+
+    def fail(self, action_id: str, fence: int, error: dict[str, Any]) -> None:
+        """Record that it surely did not run."""
+        from interlock.rooms.effects.settlement import FailEffect
+
+        self._kernel.run(
+            FailEffect(
+                caller=self._kernel.caller,
+                action_id=action_id,
+                fence=fence,
+                error=msgspec.Raw(canonical(error)),
+                safe_to_retry=True,
+            )
+        )
+
+    def _begin_under(self, command: BeginEffect, needed: Needed) -> BegunEffect:
+        """Begin with a claim; while the oldest grants do not fit and there are more, look further."""
+        claim = self._claim_of(needed, command.action_id)
+        while True:
+            try:
+                return self._kernel.run(msgspec.structs.replace(command, grant=claim))
+            except LookFurther as further:
+                claim = further.claim
+
+    def _claim_of(self, needed: Needed, action_id: str) -> ClaimGrant:
+        return ClaimGrant(
+            caller=self._kernel.caller,
+            task=needed.task,
+            args=msgspec.Raw(canonical(needed.args)),
+            execution_id=needed.execution_id,
+            action_id=action_id,
+            grant_id=needed.grant_id,
+            signed_only=needed.signed,
+            groups=needed.groups,
+            claimed_before=needed.claimed_before,
+        )
+
+
+# What an execution was permitted for is its whole command; for another one there is no permission.
+_NOT_GRANTED = ("not_claimed", "action_id_reused")
+_BEGUN_BEFORE = "effect_ambiguous"
+
+
+class ClientGate:
+    """Asks through a client, with its retries."""
+
+    def __init__(self, client: Interlock) -> None:
+        self._client = client
+
+    def begin(
+        self,
+        action_id: str,
+        request_hash: str,
+        *,
+        ttl_seconds: int,
+        job_id: str | None = None,
+        grant: Needed | None = None,
+    ) -> Begun:
+        """Consume what permits it and record that the command is about to run, or neither."""
+        body: dict[str, Any] = {"request_hash": request_hash, "ttl_seconds": ttl_seconds, "job_id": job_id}
+        if grant is not None:
+            body["grant"] = msgspec.to_builtins(grant)
+        try:
+            effect = self._client.call("POST", "effects", action_id, "begin", body=body)
+        except (Denied, Conflict) as refused:
+            if grant is None or refused.code not in _NOT_GRANTED:
+                raise
+            raise NotGranted(refused.problem.fields.get("reason") or str(refused)) from refused
+        except Ambiguous as lost:
+            if lost.code == _BEGUN_BEFORE:
+                raise
+            raise MaybeBegun(lost.problem.detail or str(lost)) from lost
+        used = effect["grant"]
+        return Begun(
+            fence=effect["fence"],
+            replayed=effect["replayed"],
+            result=effect["result"],
+            grant_id=used["id"] if used else None,
+        )
+
+    def commit(self, action_id: str, fence: int, result: dict[str, Any]) -> None:
+        """Record that it ran, and how it ended."""
+        self._client.call("POST", "effects", action_id, "commit", body={"fence": fence, "result": result})
+
+    def fail(self, action_id: str, fence: int, error: dict[str, Any]) -> None:
+        """Record that it surely did not run."""
+        body = {"fence": fence, "error": error, "safe_to_retry": True}
+        self._client.call("POST", "effects", action_id, "fail", body=body)

@@ -1,0 +1,1 @@
+"""A company's bad day, scene by scene, on a temporary store."""

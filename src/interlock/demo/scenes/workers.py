@@ -1,0 +1,159 @@
+"""Workers die in the middle: another goes on where one stopped, latecomers are refused, and poison ends apart."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from interlock.demo.hand import PARTS, PAYOUT, REPORT, RESERVED
+from interlock.demo.stage import StageBroken
+from interlock.demo.story import Answer, Promise
+
+if TYPE_CHECKING:
+    from interlock.demo.company import Company
+    from interlock.demo.story import Story
+
+POISON_ATTEMPTS = 2
+_SECONDS_MAX = 45.0
+_LOOK_SECONDS = 0.05
+
+
+def play(company: Company, story: Story) -> list[Promise]:
+    """Both stories at once, because most of both is waiting for leases to run out."""
+    crew = Crew(company)
+    payout = _released(company, story)
+    poison, other = (_report(company, poison=poison) for poison in (True, False))
+    crew.start("render")
+    crew.start("stall")
+    crew.until(payout, lambda job: job["state"] == "RUNNING" and job["checkpoint"] is not None)
+    half = crew.job(payout, "stall")
+    story.tell(f"A worker has it (fence {half['fence']}) and leaves a checkpoint: {half['checkpoint']}.")
+    crew.kill("stall")
+    story.tell("SIGKILL to the worker. Another one starts, and the lease of the first runs out.")
+    before = crew.job(payout, "stall")
+    crew.start("finish")
+    deaths = _poisoned(crew, story, poison)
+    crew.until(payout, lambda job: job["state"] == "SUCCEEDED")
+    done = crew.job(payout, "finish")
+    story.tell(f"The other one finished it: attempt {done['attempt']}, fence {done['fence']}.")
+    late = story.step("the first worker says that it is done", crew.complete(payout, before["fence"]))
+    after = crew.job(payout, "finish")
+    dead = [job["id"] for job in company.admin.get("jobs?state=FAILED").body["items"]]
+    return [
+        *taken_over(before, done),
+        *latecomer(late, done, after),
+        *buried(crew.job(poison), crew.job(other), deaths, dead),
+    ]
+
+
+class Crew:
+    """The worker processes, and how the jobs they work on stand."""
+
+    def __init__(self, company: Company) -> None:
+        self._company = company
+        self._hands = {
+            part: company.stage.cast(f"hand-{part}", kind="worker", roles=["work"]) for part in PARTS
+        }
+
+    def start(self, part: str) -> None:
+        """A worker process that plays this part."""
+        self._company.stage.hire(self._hands[part], "interlock.demo.hand", part)
+
+    def kill(self, part: str) -> None:
+        """End it as a power cut would."""
+        self._company.stage.dismiss(self._hands[part])
+
+    def died(self, part: str) -> bool:
+        """Whether it is gone."""
+        return not self._company.stage.is_at_work(self._hands[part])
+
+    def complete(self, job_id: str, fence: int) -> Answer:
+        """What the worker that stalled would send, had it come back to its senses."""
+        return self._hands["stall"].post(f"jobs/{job_id}/complete", {"fence": fence, "result": "late"})
+
+    def job(self, job_id: str, part: str | None = None) -> dict[str, Any]:
+        """As this worker sees it, with the fence if it is the holder; without one, as the admin does."""
+        who = self._hands[part] if part else self._company.admin
+        return who.get(f"jobs/{job_id}").body
+
+    def until(self, job_id: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The job, as soon as this holds of it."""
+        deadline = time.monotonic() + _SECONDS_MAX
+        while not holds(job := self.job(job_id)):
+            if time.monotonic() > deadline:
+                raise StageBroken(f"{job_id} is still {job['state']} at attempt {job['attempt']}")
+            time.sleep(_LOOK_SECONDS)
+        return job
+
+
+def taken_over(before: dict[str, Any], done: dict[str, Any]) -> list[Promise]:
+    """What the second worker got."""
+    return [
+        Promise("the approved payout is done although its worker died", done["state"] == "SUCCEEDED"),
+        Promise(
+            "under a newer fence, and the crash counts as an attempt",
+            done["fence"] > before["fence"] and done["attempt"] > before["attempt"],
+        ),
+        Promise(
+            "the second worker went on from the checkpoint of the first",
+            before["checkpoint"] == RESERVED and done["result"] == {"went_on_from": RESERVED},
+        ),
+    ]
+
+
+def latecomer(late: Answer, done: dict[str, Any], after: dict[str, Any]) -> list[Promise]:
+    """What a worker gets that is no longer the one."""
+    return [
+        Promise("its old fence is refused", (late.status, late.word) == (409, "fence_stale")),
+        Promise("and nothing of what it said is kept", after == done),
+    ]
+
+
+def buried(poison: dict[str, Any], other: dict[str, Any], deaths: int, dead: list[str]) -> list[Promise]:
+    """What becomes of a job that kills every worker."""
+    return [
+        Promise(
+            f"a report that kills its worker is given up after {POISON_ATTEMPTS} attempts",
+            (poison["state"], poison["attempt"], deaths) == ("FAILED", POISON_ATTEMPTS, POISON_ATTEMPTS),
+        ),
+        Promise("it is listed as a dead letter", poison["id"] in dead),
+        Promise("the report behind it was rendered", other["state"] == "SUCCEEDED"),
+    ]
+
+
+def _released(company: Company, story: Story) -> str:
+    """A payout that a person has approved."""
+    # Many attempts: on a busy machine a lease of a second may run out by itself.
+    body = {"topic": PAYOUT, "payload": {"amount_cents": 12_500}, "max_attempts": 20}
+    asked = story.step("the agent asks for a payout", company.agent.post("jobs", body))
+    job_id: str = asked.body["id"]
+    story.step("Noor approves", company.noor.approve(job_id))
+    return job_id
+
+
+def _report(company: Company, *, poison: bool) -> str:
+    body = {"topic": REPORT, "payload": {"poison": poison}, "max_attempts": POISON_ATTEMPTS}
+    return company.agent.post("jobs", body).body["id"]
+
+
+def _poisoned(crew: Crew, story: Story, poison: str) -> int:
+    """Start a worker again each time the poison kills it, as a supervisor would; returns how often it died."""
+    deaths = 0
+    while deaths < POISON_ATTEMPTS:
+        _await_death(crew)
+        deaths += 1
+        story.tell(
+            f"A report killed its worker ({deaths} of {POISON_ATTEMPTS}). The worker is started again."
+        )
+        crew.start("render")
+    crew.until(poison, lambda job: job["state"] == "FAILED")
+    return deaths
+
+
+def _await_death(crew: Crew) -> None:
+    deadline = time.monotonic() + _SECONDS_MAX
+    while not crew.died("render"):
+        if time.monotonic() > deadline:
+            raise StageBroken("the report that kills its worker has not killed it")
+        time.sleep(_LOOK_SECONDS)

@@ -1,0 +1,173 @@
+"""Text that people write, as a tree of nodes that know where they were written: policies, their cases, task files.
+
+YAML and JSON become the same three kinds of node, so that whoever reads the tree can point at the line and
+column of what is wrong, and so that both syntaxes have one meaning. Faults of the text itself (a duplicate
+key, an alias) are kept beside the tree: they are reported together with the faults of its meaning.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from interlock.kernel.codec.strict import JsonValue
+
+TEXT_BYTES_MAX = 256 * 1024
+DEPTH_MAX = 32
+ERRORS_MAX = 100  # whoever has more of them mends these first
+
+Plain: TypeAlias = "str | int | float | bool | None"
+
+
+class LocatedFault(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing wrong with a text: where (path, and line and column from 1) and what to do about it."""
+
+    path: str
+    message: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        """Spell it as compilers do, so that editors can jump to it."""
+        where = f"{self.path}: " if self.path else ""
+        return f"{self.line}:{self.column}: {where}{self.message}"
+
+
+class SourceInvalid(ValueError):
+    """The text is not what it is to be; `errors` lists all that is wrong, top down."""
+
+    def __init__(self, errors: Iterable[LocatedFault]) -> None:
+        """Carry at least one error, in the order of the text, and only the first at each place."""
+        found = {(error.line, error.column): error for error in reversed(list(errors))}
+        self.errors = tuple(found[place] for place in sorted(found))[:ERRORS_MAX]
+        super().__init__("\n".join(str(error) for error in self.errors))
+
+
+class Place(NamedTuple):
+    """A line and a column, both counted from 1 in characters."""
+
+    line: int
+    column: int
+
+
+class Scalar(msgspec.Struct, frozen=True):
+    """One value: what it says, and the half-open range of characters that say it."""
+
+    value: Plain
+    start: int
+    end: int
+
+
+class Sequence(msgspec.Struct, frozen=True):
+    """A list."""
+
+    items: tuple[Node, ...]
+    start: int
+
+
+class Mapping(msgspec.Struct, frozen=True):
+    """Keys and values in the order written; a key written twice appears once, with its first value."""
+
+    entries: dict[str, Entry]
+    start: int
+
+
+class Entry(NamedTuple):
+    """One field of a mapping."""
+
+    key: Scalar
+    node: Node
+
+
+Node: TypeAlias = Scalar | Sequence | Mapping
+
+
+class Source:
+    """A text, its tree, and what is wrong with the text itself."""
+
+    def __init__(self, text: str) -> None:
+        """Start with a text whose tree is still to be read; `root` and `faults` are filled by its reader."""
+        self.text = text
+        self.root: Node = Scalar(None, 0, 0)
+        self.faults: list[LocatedFault] = []
+        self._line_starts = [0, *(at + 1 for at, character in enumerate(text) if character == "\n")]
+
+    def place_of(self, offset: int) -> Place:
+        """The line and column of a character."""
+        line = bisect_right(self._line_starts, offset)
+        return Place(line, offset - self._line_starts[line - 1] + 1)
+
+    def error(self, offset: int, path: str, message: str) -> LocatedFault:
+        """An error that points at a character."""
+        line, column = self.place_of(offset)
+        return LocatedFault(path=path, message=message, line=line, column=column)
+
+    def offset_inside(self, scalar: Scalar, value_offset: int) -> int:
+        """Where in the text the character at `value_offset` of a scalar's value was written.
+
+        Block and folded scalars change only white space, so the n-th visible character of the value is the
+        n-th visible one of what was written. Where that does not hold (an escape), it is the scalar's start.
+        """
+        value = str(scalar.value)
+        written = self._body_of(scalar)
+        shown = [at for at, character in enumerate(value) if not character.isspace()]
+        before = bisect_right(shown, value_offset - 1)
+        aligned = [value[at] for at in shown[: before + 1]] == [self.text[at] for at in written[: before + 1]]
+        if not aligned or not written:
+            return scalar.start
+        if before < len(shown) and shown[before] == value_offset:
+            return written[before]
+        return written[before - 1] + 1 if before else scalar.start
+
+    def _body_of(self, scalar: Scalar) -> list[int]:
+        """The offsets of the visible characters of a scalar, without its quotes or its block header."""
+        start = scalar.start
+        if self.text[start : start + 1] in ("|", ">"):
+            start = self.text.find("\n", start)
+        elif self.text[start : start + 1] in ('"', "'"):
+            start += 1
+        return [at for at in range(start, scalar.end) if not self.text[at].isspace()]
+
+
+def decoded(text: str | bytes) -> str:
+    """Text without a byte order mark, or `SourceInvalid` if it is too long or not UTF-8."""
+    raw = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
+    if len(raw) > TEXT_BYTES_MAX:
+        message = f"{len(raw)} bytes is too long; at most {TEXT_BYTES_MAX} are read"
+        raise SourceInvalid([LocatedFault(path="", message=message, line=1, column=1)])
+    try:
+        return raw.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        readable = Source(raw[: error.start].decode())
+        where = readable.error(len(readable.text), "", "this is not UTF-8; save the file as UTF-8")
+        raise SourceInvalid([where]) from None
+
+
+def plain(node: Node) -> JsonValue:
+    """The value of a tree without its positions."""
+    if isinstance(node, Scalar):
+        return node.value
+    if isinstance(node, Sequence):
+        return [plain(item) for item in node.items]
+    return {name: plain(entry.node) for name, entry in node.entries.items()}
+
+
+def kind_of(node: Node) -> str:
+    """What a person would call this node."""
+    if isinstance(node, Sequence):
+        return "a list"
+    if isinstance(node, Mapping):
+        return "a mapping"
+    return _SCALAR_KINDS[type(node.value)]
+
+
+_SCALAR_KINDS: dict[type, str] = {
+    str: "text",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    type(None): "nothing",
+}

@@ -1,0 +1,70 @@
+"""How starts of runs ended, kept in the store for a day, so that every server can tell what all of them saw.
+
+A 503 means that the store could not be asked, so each server counts in memory and hands its counts in later: one
+record for each few seconds in which it counted something.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from interlock.kernel.command import Command
+from interlock.kernel.record import Kind, Params, Pick, Reads, micros
+from interlock.kernel.world import World
+from interlock.rooms.admission.model import TALLIES, Tally
+
+KEPT = timedelta(hours=25)
+
+
+class KeepTally(Command[Tally], frozen=True, kw_only=True):
+    """Hand in what one server counted within a few seconds, instead of what it has handed in for them before."""
+
+    tally: Tally
+
+    def reads(self) -> Reads:
+        return Reads(own=(TALLIES.key(self.tally.tenant, self.tally.id),))
+
+    def decide(self, world: World) -> Tally:
+        before = world.get(TALLIES, self.tally.tenant, self.tally.id)
+        if before is None:
+            return world.add(TALLIES, self.tally)
+        return world.put(TALLIES, msgspec.structs.replace(before, rows=self.tally.rows))
+
+
+class OldTallies(Pick[Tally], frozen=True, kw_only=True):
+    """Tallies that no window reaches back to, in every tenant, the oldest first."""
+
+    @property
+    def kind(self) -> Kind[Tally]:
+        return TALLIES
+
+    @property
+    def query(self) -> str:
+        return "admission.old_tallies"
+
+    def params(self, now: datetime) -> Params:
+        return {"before": micros(now - KEPT)}
+
+    def matches(self, record: Tally, now: datetime) -> bool:
+        return record.at < now - KEPT
+
+    def sort_key(self, record: Tally) -> Any:
+        return (record.at, record.tenant, record.id)
+
+
+class ForgetTallies(Command[int], frozen=True, kw_only=True):
+    """Drop up to `most` tallies that are too old to be asked for; returns how many there were."""
+
+    most: int = 100
+
+    def reads(self) -> Reads:
+        return Reads(picks=(OldTallies(limit=self.most),))
+
+    def decide(self, world: World) -> int:
+        found = world.pick(OldTallies(limit=self.most))
+        for tally in found:
+            world.delete(TALLIES, tally)
+        return len(found)

@@ -1,0 +1,178 @@
+"""Beginning an effect: everything that must hold before somebody may act, in one decision.
+
+The intent is durable before the caller learns its fence, so whatever happens to the caller after that leaves a
+trace. A repeat finds out what became of the first attempt instead of acting again.
+
+The checks of jobs, leases and targets load with the first effect that names one: `interlock exec` begins effects
+that name none, before every action of an agent.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from interlock.kernel.command import Command
+from interlock.kernel.record import NOTHING, Reads
+from interlock.kernel.refusal import Refusal
+from interlock.kernel.world import World
+from interlock.rooms.effects.grounds import claim_grant, claim_reads
+from interlock.rooms.effects.model import (
+    EFFECTS,
+    NULL,
+    TRANSITIONS,
+    TTL_SECONDS_DEFAULT,
+    Effect,
+    EffectState,
+    EffectTarget,
+    GrantRef,
+    LeaseRef,
+    PermitClaims,
+    downstream_key,
+    job_of_call,
+)
+from interlock.rooms.effects.records import record_effect
+from interlock.rooms.effects.refusals import ActionIdReused, EffectAmbiguous, EffectInProgress, EffectOfCall
+from interlock.rooms.grants.claims import ClaimGrant
+from interlock.rooms.identity.model import Caller, Role
+from interlock.rooms.identity.rules import caller_reads, require
+
+if TYPE_CHECKING:
+    from interlock.rooms.effects.grounds import HeldLease
+    from interlock.rooms.jobs.model import Job
+
+BEGINNERS = (Role.SUBMIT, Role.WORK, Role.OPERATE, Role.ADMIN)
+
+
+class Begun(msgspec.Struct, frozen=True, kw_only=True):
+    """The effect; `replayed` if it was done before, so that there is nothing to do."""
+
+    effect: Effect
+    replayed: bool
+
+
+class BeginEffect(Command[Begun], frozen=True, kw_only=True):
+    """Take the right to carry an action out, once, or learn what became of it.
+
+    The shell has checked the permit's signature; here it is held against the job as it stands now. A `grant` is
+    claimed here too, so that no use is consumed for an effect that does not begin.
+    """
+
+    caller: Caller
+    action_id: str
+    request_hash: str
+    ttl_seconds: int | float = TTL_SECONDS_DEFAULT
+    job_id: str | None = None
+    permit: PermitClaims | None = None
+    lease: LeaseRef | None = None
+    target: EffectTarget | None = None
+    grant: ClaimGrant | None = None
+
+    def reads(self) -> Reads:
+        own = Reads(own=(EFFECTS.key(self.caller.tenant, self.action_id),))
+        claim = claim_reads(self.grant) if self.grant else NOTHING
+        return caller_reads(self.caller) | own | self._conditions() | claim
+
+    def more(self, world: World) -> Reads:
+        """What a refusal would be recorded in, the target that the job names, and the grants that may fit."""
+        doubts = self._doubts(world)
+        return doubts | self.grant.more(world) if self.grant else doubts
+
+    def decide(self, world: World) -> Begun:
+        require(world, self.caller, *BEGINNERS)
+        if (job_id := job_of_call(self.action_id)) is not None:
+            raise EffectOfCall(self.action_id, "begin", job_id)
+        before = world.get(EFFECTS, self.caller.tenant, self.action_id)
+        if before is not None:
+            self._check_past(world, before)
+            if before.state is EffectState.COMMITTED:
+                return Begun(effect=before, replayed=True)
+        job, target, lease = self._checked(world)
+        grant = claim_grant(world, self.grant, before) if self.grant else None
+        if lease is not None:
+            lease.begin_applying(world)
+        effect = self._attempt(world, before, job.job_hash if job else None, target, grant)
+        stored = world.put(EFFECTS, effect)
+        record_effect(world, stored, self.caller, "begin")
+        return Begun(effect=stored, replayed=False)
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        from interlock.rooms.effects.grounds import record_refused_begin
+
+        record_refused_begin(world, self.caller, self.action_id, self.lease, refusal)
+
+    @property
+    def _names_nothing(self) -> bool:
+        return self.job_id is None and self.lease is None and self.target is None
+
+    def _conditions(self) -> Reads:
+        if self._names_nothing:
+            return NOTHING
+        from interlock.rooms.effects.grounds import conditions_reads
+
+        # Grants are owned in the second load, and targets after them: the caller's, and the one that the job names.
+        target = None if self.grant or self.job_id else self.target
+        return conditions_reads(self.caller.tenant, self.job_id, self.lease, target)
+
+    def _doubts(self, world: World) -> Reads:
+        if self._names_nothing:
+            return NOTHING
+        from interlock.rooms.effects.grounds import doubts_reads
+
+        return doubts_reads(world, self.caller, self.job_id, self.permit, self.lease, self.target)
+
+    def _checked(self, world: World) -> tuple[Job | None, EffectTarget | None, HeldLease | None]:
+        """What the effect is bound to, each as it must be for the effect to begin."""
+        if self._names_nothing:
+            return None, None, None
+        from interlock.rooms.effects.grounds import check_job, check_lease, check_target
+
+        job = check_job(world, self.caller, self.job_id, self.permit) if self.job_id else None
+        target = check_target(world, self.caller, job, self.target)
+        return job, target, check_lease(world, self.caller, self.lease, target)
+
+    def _check_past(self, world: World, before: Effect) -> None:
+        """Raise unless the last attempt is over and known to have done nothing, or is done."""
+        if before.request_hash != self.request_hash:
+            raise ActionIdReused(before.id, before.request_hash)
+        match before.state_at(world.now):
+            case EffectState.IN_PROGRESS:
+                left = (before.expires_at - world.now).total_seconds()
+                raise EffectInProgress(before.id, before.begun_by, before.expires_at, left)
+            case EffectState.AMBIGUOUS:
+                raise EffectAmbiguous(
+                    before.id, before.begun_by, before.begun_at, before.fence, before.downstream_key
+                )
+            case EffectState.COMMITTED | EffectState.FAILED:
+                return
+
+    def _attempt(
+        self,
+        world: World,
+        before: Effect | None,
+        job_hash: str | None,
+        target: EffectTarget | None,
+        grant: GrantRef | None,
+    ) -> Effect:
+        return Effect(
+            tenant=self.caller.tenant,
+            id=self.action_id,
+            uid=before.uid if before else world.new_id("eff"),
+            request_hash=self.request_hash,
+            state=TRANSITIONS[before.state, "begin"] if before else EffectState.IN_PROGRESS,
+            fence=world.next_fence(before.fence if before else 0),
+            downstream_key=downstream_key(self.caller.tenant, self.action_id),
+            ttl_seconds=self.ttl_seconds,
+            first_begun_at=before.first_begun_at if before else world.now,
+            begun_at=world.now,
+            begun_by=self.caller.principal,
+            expires_at=world.now + timedelta(seconds=self.ttl_seconds),
+            error=before.error if before else NULL,
+            job_id=self.job_id,
+            job_hash=job_hash,
+            lease=self.lease,
+            target=target,
+            grant=grant or (before.grant if before else None),
+        )

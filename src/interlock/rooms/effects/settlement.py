@@ -1,0 +1,336 @@
+"""How effects end: committed, failed, in doubt, or settled by somebody who knows."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from interlock.kernel.command import Command
+from interlock.kernel.record import NOTHING, Kind, Params, Pick, Reads, micros
+from interlock.kernel.refusal import Refusal
+from interlock.kernel.world import World
+from interlock.rooms.effects.model import (
+    EFFECTS,
+    NULL,
+    TRANSITIONS,
+    Doubt,
+    Effect,
+    EffectState,
+    Outcome,
+    Resolved,
+    job_of_call,
+)
+from interlock.rooms.effects.records import (
+    applying_reads,
+    doubt,
+    end_applying,
+    find_effect,
+    kept_result,
+    record_effect,
+    record_late,
+    record_outlived,
+)
+from interlock.rooms.effects.refusals import EffectFenceStale, EffectNotActionable, EffectOfCall
+from interlock.rooms.effects.rules import BEGINNERS
+from interlock.rooms.identity.model import Caller, Principal, PrincipalKind, Role
+from interlock.rooms.identity.refusals import Forbidden, PeopleOnly
+from interlock.rooms.identity.rules import caller_reads, require
+
+if TYPE_CHECKING:
+    from interlock.rooms.conflicts.model import Repeat
+
+
+class _SettleEffect(Command[Effect], frozen=True, kw_only=True):
+    """What whoever began an attempt says of it, under its fence."""
+
+    caller: Caller
+    action_id: str
+    fence: int
+
+    def reads(self) -> Reads:
+        return caller_reads(self.caller) | Reads(own=(EFFECTS.key(self.caller.tenant, self.action_id),))
+
+    def more(self, world: World) -> Reads:
+        effect = world.get(EFFECTS, self.caller.tenant, self.action_id)
+        if effect is None:
+            return NOTHING
+        return self._stale_reads(effect) | _applying_reads(effect)
+
+    def decide(self, world: World) -> Effect:
+        require(world, self.caller, *BEGINNERS)
+        effect = find_effect(world, self.caller.tenant, self.action_id)
+        if (job_id := job_of_call(effect.id)) is not None:
+            raise EffectOfCall(effect.id, self._verb(), job_id)
+        verdict = self._verdict(effect)
+        if isinstance(verdict, Effect):
+            return verdict
+        if verdict is not None:
+            raise verdict
+        return self._settle(world, effect)
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        """Somebody went on after the effect was settled without them: that is a collision."""
+        if not isinstance(refusal, EffectFenceStale):
+            return
+        from interlock.rooms.conflicts.model import Affected, Competing
+        from interlock.rooms.conflicts.rules import record_repeat
+
+        effect = find_effect(world, self.caller.tenant, self.action_id)
+        said = f"says '{self._verb()}' at attempt {self.fence}"
+        late = Competing(actor=self.caller.principal, at=world.now, what=said)
+        stands = Competing(
+            actor=effect.resolved.by if effect.resolved else effect.begun_by,
+            at=effect.resolved.at if effect.resolved else effect.ended_at or effect.begun_at,
+            what=f"{effect.state.value} at attempt {effect.fence}",
+        )
+        affected = Affected(effect=effect.id, job=effect.job_id)
+        refusal.conflict_id = record_repeat(world, self._stale(), (stands, late), affected)
+        record_late(world, effect, self.caller, self._verb(), self.fence)
+        if refusal.contradicts:
+            doubted = doubt(world, effect, Doubt.CONTRADICTED)
+            record_effect(
+                world, doubted, self.caller, "doubt", why="its own attempt contradicts what was said"
+            )
+
+    def _verdict(self, effect: Effect) -> Effect | Refusal | None:
+        """The effect if this was said before, a refusal if it cannot be said any more, else None."""
+        raise NotImplementedError
+
+    def _settle(self, world: World, effect: Effect) -> Effect:
+        raise NotImplementedError
+
+    def _verb(self) -> str:
+        raise NotImplementedError
+
+    def _is_open(self, effect: Effect) -> bool:
+        """Whether this attempt may still say what became of it: in time, or late but before anybody else."""
+        undecided = effect.state is EffectState.AMBIGUOUS and effect.doubt is Doubt.TIME
+        return self._is_own(effect) and (effect.state is EffectState.IN_PROGRESS or undecided)
+
+    def _is_own(self, effect: Effect) -> bool:
+        return effect.fence == self.fence and effect.begun_by == self.caller.principal
+
+    def _refusal(self, effect: Effect) -> Refusal:
+        contradicts = self._is_own(effect) and effect.state is EffectState.FAILED
+        return EffectFenceStale(
+            effect.id,
+            fence=self.fence,
+            current_fence=effect.fence,
+            state=effect.state.value,
+            contradicts=contradicts,
+        )
+
+    def _stale_reads(self, effect: Effect) -> Reads:
+        if self._verdict(effect) is None:
+            return NOTHING
+        from interlock.rooms.conflicts.rules import repeat_reads
+
+        return repeat_reads(self._stale())
+
+    def _stale(self) -> Repeat:
+        from interlock.rooms.conflicts.model import ConflictKind, Repeat
+
+        target = f"effect:{self.action_id}"
+        kind = ConflictKind.STALE_FENCE
+        return Repeat(tenant=self.caller.tenant, kind=kind, target=target, actor=self.caller.principal)
+
+
+class CommitEffect(_SettleEffect, frozen=True, kw_only=True):
+    """It happened, with this result. Repeating it changes nothing: the first result stays."""
+
+    result: msgspec.Raw = NULL
+
+    def _verdict(self, effect: Effect) -> Effect | Refusal | None:
+        if self._is_open(effect):
+            return None
+        said_before = self._is_own(effect) and effect.state is EffectState.COMMITTED
+        return effect if said_before else self._refusal(effect)
+
+    def _settle(self, world: World, effect: Effect) -> Effect:
+        late = effect.state_at(world.now) is EffectState.AMBIGUOUS
+        stored = world.put(
+            EFFECTS,
+            msgspec.structs.replace(
+                effect,
+                state=TRANSITIONS[effect.state, "commit"],
+                ended_at=world.now,
+                doubt=None,
+                **kept_result(world, effect, self.result),
+            ),
+        )
+        _end_applying(world, effect)
+        record_effect(world, stored, self.caller, "commit", **({"late": True} if late else {}))
+        return stored
+
+    def _verb(self) -> str:
+        return "commit"
+
+
+class FailEffect(_SettleEffect, frozen=True, kw_only=True):
+    """It surely did not happen (`safe_to_retry`), or nobody can tell: then it is ambiguous."""
+
+    error: msgspec.Raw = NULL
+    safe_to_retry: bool
+
+    def _verdict(self, effect: Effect) -> Effect | Refusal | None:
+        if self._is_open(effect):
+            return None
+        if self._is_own(effect) and effect.state is EffectState.COMMITTED:
+            return EffectNotActionable(effect.id, effect.state.value, "fail")
+        before = EffectState.FAILED if self.safe_to_retry else EffectState.AMBIGUOUS
+        return effect if self._is_own(effect) and effect.state is before else self._refusal(effect)
+
+    def _settle(self, world: World, effect: Effect) -> Effect:
+        if not self.safe_to_retry:
+            stored = doubt(world, msgspec.structs.replace(effect, error=self.error), Doubt.REPORTED)
+            record_effect(world, stored, self.caller, "doubt", why="its outcome could not be told")
+            return stored
+        failed = msgspec.structs.replace(
+            effect,
+            state=TRANSITIONS[effect.state, "fail"],
+            error=self.error,
+            ended_at=world.now,
+            doubt=None,
+        )
+        stored = world.put(EFFECTS, failed)
+        _end_applying(world, effect)
+        record_effect(world, stored, self.caller, "fail")
+        return stored
+
+    def _verb(self) -> str:
+        return "fail"
+
+
+def _applying_reads(effect: Effect) -> Reads:
+    if effect.lease is None:
+        return NOTHING
+    from interlock.rooms.effects.records import applying_reads
+
+    return applying_reads(effect)
+
+
+def _end_applying(world: World, effect: Effect) -> None:
+    if effect.lease is not None:
+        from interlock.rooms.effects.records import end_applying
+
+        end_applying(world, effect)
+
+
+class ResolveEffect(Command[Effect], frozen=True, kw_only=True):
+    """Say what became of an effect whose outcome is unknown, with evidence.
+
+    A person who reviews or operates may, and a service that operates: a reconciler. An agent may not clear
+    its own doubt.
+    """
+
+    caller: Caller
+    action_id: str
+    outcome: Outcome
+    evidence: msgspec.Raw
+    result: msgspec.Raw = NULL
+
+    def reads(self) -> Reads:
+        return caller_reads(self.caller) | Reads(own=(EFFECTS.key(self.caller.tenant, self.action_id),))
+
+    def more(self, world: World) -> Reads:
+        effect = world.get(EFFECTS, self.caller.tenant, self.action_id)
+        return applying_reads(effect) if effect else NOTHING
+
+    def decide(self, world: World) -> Effect:
+        require_resolver(world, self.caller)
+        effect = find_effect(world, self.caller.tenant, self.action_id)
+        if effect.state_at(world.now) is EffectState.AMBIGUOUS:
+            return resolve_effect(world, effect, self.caller, self.outcome, self.evidence, self.result)
+        if effect.resolved is not None and effect.resolved.outcome is self.outcome:
+            return effect
+        said = effect.resolved
+        raise EffectNotActionable(
+            effect.id,
+            effect.state.value,
+            "resolve",
+            by=said.by if said else None,
+            at=said.at if said else None,
+        )
+
+
+def resolve_effect(
+    world: World,
+    effect: Effect,
+    caller: Caller,
+    outcome: Outcome,
+    evidence: msgspec.Raw,
+    result: msgspec.Raw = NULL,
+) -> Effect:
+    """Settle an ambiguous effect by what somebody found out."""
+    happened = outcome is Outcome.COMMITTED
+    settled = msgspec.structs.replace(
+        effect,
+        state=TRANSITIONS[EffectState.AMBIGUOUS, f"resolve_{outcome.value}"],
+        ended_at=world.now,
+        doubt=None,
+        resolved=Resolved(outcome=outcome, by=caller.principal, at=world.now, evidence=evidence),
+        **(kept_result(world, effect, result) if happened else {}),
+    )
+    stored = world.put(EFFECTS, settled)
+    end_applying(world, effect)
+    record_effect(world, stored, caller, "resolve", outcome=outcome.value)
+    return stored
+
+
+def require_resolver(world: World, caller: Caller) -> Principal:
+    """The principal behind the caller, if it may say what became of an effect."""
+    by = require(world, caller)
+    roles = set(by.roles)
+    if by.kind is PrincipalKind.PERSON and roles & {Role.REVIEW, Role.OPERATE, Role.ADMIN}:
+        return by
+    if by.kind is PrincipalKind.SERVICE and roles & {Role.OPERATE, Role.ADMIN}:
+        return by
+    if by.kind in (PrincipalKind.PERSON, PrincipalKind.SERVICE):
+        raise Forbidden(by.id, (Role.OPERATE,))
+    raise PeopleOnly(by.id, by.kind.value)
+
+
+class OverdueEffects(Pick[Effect], frozen=True, kw_only=True):
+    """Attempts whose time has run out, in every tenant, the longest overdue first."""
+
+    @property
+    def kind(self) -> Kind[Effect]:
+        return EFFECTS
+
+    @property
+    def query(self) -> str:
+        return "effects.overdue_effects"
+
+    def params(self, now: datetime) -> Params:
+        return {"now": micros(now)}
+
+    def matches(self, record: Effect, now: datetime) -> bool:
+        return record.state is EffectState.IN_PROGRESS and now >= record.expires_at
+
+    def sort_key(self, record: Effect) -> Any:
+        return (record.expires_at, record.tenant, record.id)
+
+
+class SweepOverdueEffects(Command[int], frozen=True, kw_only=True):
+    """Mark up to `most` attempts as ambiguous; returns how many."""
+
+    most: int = 100
+
+    def reads(self) -> Reads:
+        return Reads(picks=(OverdueEffects(limit=self.most),))
+
+    def more(self, world: World) -> Reads:
+        reads = NOTHING
+        for effect in world.pick(OverdueEffects(limit=self.most)):
+            reads |= applying_reads(effect)
+        return reads
+
+    def decide(self, world: World) -> int:
+        overdue = world.pick(OverdueEffects(limit=self.most))
+        for effect in overdue:
+            marked = doubt(world, effect, Doubt.TIME)
+            record_outlived(world, marked)
+            record_effect(world, marked, None, "doubt", why="it neither committed nor failed in time")
+        return len(overdue)

@@ -1,0 +1,81 @@
+"""An event as CloudEvents write it, and which of them a reader wants."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from interlock.rooms.events.model import Event
+
+PREFIX = "dev.interlock."
+MEDIA_TYPE = "application/cloudevents+json"
+
+
+class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One event for the outside."""
+
+    specversion: str = "1.0"
+    id: str
+    source: str
+    type: str
+    subject: str
+    time: datetime
+    datacontenttype: str = "application/json"
+    position: str
+    data: dict[str, Any]
+
+
+def cloud_event(event: Event, position: int) -> CloudEvent:
+    """An event as it leaves."""
+    return CloudEvent(
+        id=event.id,
+        source=f"/interlock/{event.tenant}",
+        type=PREFIX + event.type,
+        subject=event.subject,
+        time=event.at,
+        position=str(position),
+        data=event.data,
+    )
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def cloud_json(event: Event, position: int) -> bytes:
+    """An event as it leaves, in the bytes that are signed and sent."""
+    return _encode(cloud_event(event, position))
+
+
+TYPES_MAX = 50
+
+_PATTERN = re.compile(r"\*|[a-z0-9_]+(\.[a-z0-9_]+)*(\.\*)?")
+
+
+class BadTypes(ValueError):
+    """A pattern that could match nothing; the message says what one looks like."""
+
+
+def read_types(patterns: Iterable[str]) -> tuple[str, ...]:
+    """Patterns as they are kept: without the prefix of CloudEvents' types, checked, each once."""
+    wanted = tuple(dict.fromkeys(pattern.strip().removeprefix(PREFIX) for pattern in patterns))
+    if len(wanted) > TYPES_MAX:
+        raise BadTypes(f"holds {len(wanted)} types; {TYPES_MAX} at most, or a pattern such as approval.*")
+    for pattern in wanted:
+        if not _PATTERN.fullmatch(pattern):
+            raise BadTypes(f"{pattern!r} is no type; write approval.approved, approval.* or *")
+    return () if "*" in wanted else wanted
+
+
+def wants(types: tuple[str, ...], event_type: str) -> bool:
+    """Whether a reader of `types` wants this one; no types means every type."""
+    return not types or any(_matches(pattern, event_type) for pattern in types)
+
+
+def _matches(pattern: str, event_type: str) -> bool:
+    if pattern.endswith(".*"):
+        return event_type.startswith(pattern[:-1])
+    return event_type == pattern

@@ -1,0 +1,153 @@
+"""One round of posting to a webhook, planned and accounted for without doing any of it.
+
+Events about one subject go out in order: a lane is the events of one subject, and only its first is tried;
+while that one fails, the ones behind it wait. Lanes do not wait for each other, so one event that its
+receiver cannot stomach delays nothing but its own subject.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from interlock.rooms.events.cloud_events import cloud_json
+from interlock.rooms.events.model import Delivery, DeliveryState, Placed, Relay, delivery_id
+from interlock.rooms.events.relay_leases import Trouble
+
+FRESH_MAX = 50
+WAITING_MAX = 200
+# So many subjects that fail look like the target's trouble, not an event's; it is then probed with one new
+# event at a time, at least this often.
+SICK_SUBJECTS = 3
+PROBE_SECONDS_MAX = 30.0
+# So many failed rounds in a row look like an outage: once over, what waits is tried at once.
+OUTAGE_ROUNDS = 3
+
+
+class Backoff(msgspec.Struct, frozen=True, kw_only=True):
+    """How long an event rests after an attempt, and after how many it is a dead letter."""
+
+    base_seconds: float = 1.0
+    most_seconds: float = 3600.0
+    attempts_max: int = 20
+
+    def rest(self, attempts: int, jitter: float) -> float:
+        """Seconds after this many attempts, truncated; `jitter` from 0 to 1 takes up to half away."""
+        whole = min(self.most_seconds, self.base_seconds * 2.0 ** min(attempts - 1, 60))
+        return whole * (1.0 - jitter / 2)
+
+
+class Round(msgspec.Struct, frozen=True):
+    """What to try now, lane by lane, and what to put behind an event that is not due yet."""
+
+    lanes: list[list[Delivery]]
+    parked: list[Delivery]
+
+
+class Tally(msgspec.Struct):
+    """What a round came to so far."""
+
+    taken: int = 0
+    refused: int = 0
+    dead: int = 0
+    error: str = ""
+    done: list[str] = msgspec.field(default_factory=list[str])
+    kept: list[Delivery] = msgspec.field(default_factory=list[Delivery])
+
+
+def as_delivery(placed: Placed, webhook: str, now: datetime) -> Delivery:
+    """An event on its way to a webhook, not tried yet."""
+    event = placed.event
+    return Delivery(
+        tenant=event.tenant,
+        id=delivery_id(webhook, event.id),
+        webhook=webhook,
+        event_id=event.id,
+        type=event.type,
+        subject=event.subject,
+        position=placed.position,
+        body=cloud_json(event, placed.position).decode(),
+        since=now,
+        next_attempt_at=now,
+    )
+
+
+def choose_fresh(
+    relay: Relay, waiting: Sequence[Delivery], wanted: Sequence[Placed], now: datetime
+) -> list[Placed]:
+    """The next events to take on: many if all is well, up to one that will be tried if nothing was taken."""
+    room = min(FRESH_MAX, WAITING_MAX - len(waiting))
+    chosen = list(wanted[: max(0, room)])
+    if not relay.failures:
+        return chosen
+    sick = {delivery.subject for delivery in waiting if delivery.attempts}
+    if len(sick) >= SICK_SUBJECTS and relay.retry_at is not None and now < relay.retry_at:
+        return []
+    held_back = {delivery.subject for delivery in waiting}
+    probe = next((n for n, placed in enumerate(chosen) if placed.event.subject not in held_back), len(chosen))
+    return chosen[: probe + 1]
+
+
+def plan_round(waiting: Sequence[Delivery], fresh: Iterable[Delivery], now: datetime) -> Round:
+    """Put new events behind those of the same subject that wait; lanes whose first is due are tried."""
+    lanes: dict[str, list[Delivery]] = {}
+    for delivery in (*waiting, *fresh):
+        lanes.setdefault(delivery.subject, []).append(delivery)
+    due = [lane for lane in lanes.values() if lane[0].next_attempt_at <= now]
+    resting = (lane for lane in lanes.values() if lane[0].next_attempt_at > now)
+    return Round(due, [each for lane in resting for each in lane if not each.version])
+
+
+def next_due(waiting: Sequence[Delivery]) -> datetime | None:
+    """When the first of the waiting lanes is due."""
+    first: dict[str, datetime] = {}
+    for delivery in waiting:
+        first.setdefault(delivery.subject, delivery.next_attempt_at)
+    return min(first.values(), default=None)
+
+
+def refused(
+    delivery: Delivery, error: str, now: datetime, rest_seconds: float, attempts_max: int
+) -> Delivery:
+    """A delivery after one more failed attempt: resting, or dead."""
+    attempts = delivery.attempts + 1
+    return msgspec.structs.replace(
+        delivery,
+        attempts=attempts,
+        error=error,
+        next_attempt_at=now + timedelta(seconds=rest_seconds),
+        state=DeliveryState.DEAD if attempts >= attempts_max else DeliveryState.WAITING,
+    )
+
+
+def trouble_after(tally: Tally, relay: Relay, now: datetime, backoff: Backoff) -> Trouble | None:
+    """How the target does: well after anything was taken, worse after a round in which nothing was."""
+    if tally.taken:
+        return None
+    if not tally.refused:
+        return trouble_of(relay)
+    failures = relay.failures + 1
+    rest = min(PROBE_SECONDS_MAX, backoff.rest(failures, 0.0))
+    return Trouble(failures=failures, error=tally.error, retry_at=now + timedelta(seconds=rest))
+
+
+def trouble_of(relay: Relay) -> Trouble | None:
+    """The trouble a relay is in."""
+    if not relay.failures or relay.retry_at is None:
+        return None
+    return Trouble(failures=relay.failures, error=relay.error, retry_at=relay.retry_at)
+
+
+def hastened(waiting: Sequence[Delivery], tried: Iterable[Delivery], now: datetime) -> list[Delivery]:
+    """What rests for an outage that is over, due at once."""
+    touched = {delivery.subject for delivery in tried}
+    firsts: dict[str, Delivery] = {}
+    for delivery in waiting:
+        firsts.setdefault(delivery.subject, delivery)
+    return [
+        msgspec.structs.replace(delivery, next_attempt_at=now)
+        for subject, delivery in firsts.items()
+        if subject not in touched and delivery.next_attempt_at > now
+    ]

@@ -1,0 +1,139 @@
+"""Events, and the webhooks and brokers that they leave through."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from interlock.kernel.record import Kind, Record, micros
+
+
+class Event(Record, frozen=True, kw_only=True):
+    """Something that happened, for the outside. `type` is dotted: `approval.approved`."""
+
+    at: datetime
+    type: str
+    subject: str
+    data: dict[str, Any] = {}
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """An event and its place among all events."""
+
+    position: int
+    event: Event
+
+
+EVENTS = Kind(
+    "event",
+    Event,
+    table="events",
+    columns=("at", "type", "subject"),
+    values=lambda event: (micros(event.at), event.type, event.subject),
+)
+
+
+# The tenant of what belongs to the whole deployment. No tenant can be called so.
+DEPLOYMENT = "*"
+BROKER = "nats"
+WEBHOOKS_MAX = 20
+
+_NEVER_HELD = 0
+
+
+class Webhook(Record, frozen=True, kw_only=True):
+    """An address that events are posted to. No `types` means every type."""
+
+    url: str
+    types: tuple[str, ...] = ()
+    description: str = ""
+    secret: str
+    # After a rotation both secrets sign, until the receiver has had time to change.
+    old_secret: str | None = None
+    old_secret_until: datetime | None = None
+    created_at: datetime
+    created_by: str
+
+    def secrets_at(self, now: datetime) -> tuple[str, ...]:
+        """The secrets that sign at a moment, the current one first."""
+        if self.old_secret is None or self.old_secret_until is None or now >= self.old_secret_until:
+            return (self.secret,)
+        return (self.secret, self.old_secret)
+
+
+class BrokerMark(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the broker's stream looked like when it last took something: how a lost one is recognised."""
+
+    created: str
+    sequence: int = 0
+
+
+class Relay(Record, frozen=True, kw_only=True):
+    """Progress towards one target. Everything up to `position` was delivered or is a delivery of its own."""
+
+    position: int = 0
+    fence: int = 0
+    holder: str = ""
+    held_until: datetime | None = None
+    failures: int = 0  # in a row, whatever the event
+    failing_since: datetime | None = None
+    error: str = ""
+    retry_at: datetime | None = None
+    moved_at: datetime
+    mark: BrokerMark | None = None
+
+    def is_free_at(self, now: datetime) -> bool:
+        return self.held_until is None or now >= self.held_until
+
+
+class DeliveryState(StrEnum):
+    WAITING = "waiting"
+    DEAD = "dead"
+
+
+class Delivery(Record, frozen=True, kw_only=True):
+    """An event that a webhook has not taken yet. `body` is what is posted, kept for as long as this is."""
+
+    webhook: str
+    event_id: str
+    type: str
+    subject: str
+    position: int
+    body: str
+    state: DeliveryState = DeliveryState.WAITING
+    attempts: int = 0
+    error: str = ""
+    since: datetime
+    next_attempt_at: datetime
+
+
+def delivery_id(webhook: str, event_id: str) -> str:
+    """One delivery a webhook and event, however often they meet."""
+    return f"{webhook}.{event_id}"
+
+
+def relay_topic(tenant: str, relay: str) -> str:
+    """What a relay waits on besides new events: its target was changed."""
+    return f"relay:{tenant}:{relay}"
+
+
+RELAYS_TOPIC = "relays"
+
+WEBHOOKS = Kind("webhook", Webhook, table="webhooks")
+RELAYS = Kind(
+    "relay",
+    Relay,
+    table="relays",
+    columns=("position", "free_at"),
+    values=lambda relay: (relay.position, micros(relay.held_until) if relay.held_until else _NEVER_HELD),
+)
+DELIVERIES = Kind(
+    "delivery",
+    Delivery,
+    table="deliveries",
+    columns=("webhook", "state", "position", "at"),
+    values=lambda delivery: (delivery.webhook, delivery.state, delivery.position, micros(delivery.since)),
+)

@@ -1,0 +1,225 @@
+"""Grants, their uses, and the keys that people sign them with.
+
+A grant permits a task so many times, until a moment, within its pins. What becomes of its uses is conserved:
+issued = open + claimed + expired + revoked, always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from interlock.kernel.codec.canonical import canonical
+from interlock.kernel.record import Kind, Record, micros
+
+SIGNED_DOMAIN = b"interlock:grant/v1\n"
+Number = int | float
+
+
+class GrantState(StrEnum):
+    OPEN = "open"
+    SPENT = "spent"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+
+
+TRANSITIONS: Mapping[tuple[GrantState, str], GrantState] = {
+    (GrantState.OPEN, "claim"): GrantState.OPEN,
+    (GrantState.OPEN, "spend"): GrantState.SPENT,
+    (GrantState.OPEN, "expire"): GrantState.EXPIRED,
+    (GrantState.OPEN, "revoke"): GrantState.REVOKED,
+}
+
+
+class Pin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One narrowing of an argument: an exact value, a maximum or a glob. A missing argument never fits."""
+
+    path: str
+    exact: msgspec.Raw = msgspec.Raw(b"")
+    max: Number | None = None
+    glob: str | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it names a value. One that says nothing at all was altered, and nothing fits it."""
+        return bytes(self.exact) != b""
+
+
+class SpendLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of one argument all uses together may add up to."""
+
+    path: str
+    total_max: Number
+
+
+class Signature(msgspec.Struct, frozen=True, kw_only=True):
+    """An Ed25519 signature over the grant's terms. `signer` is the fingerprint of a registered key."""
+
+    signer: str
+    value: str
+
+
+class Grant(Record, frozen=True, kw_only=True):
+    """One permission. `standing` ones are honoured where people would otherwise be asked.
+
+    The nonce of a signed grant is its id, so that one signature is good for one grant. `approver_person` is who
+    the approver was as a person when they issued it.
+    """
+
+    task: str
+    pins: tuple[Pin, ...] = ()
+    limits: tuple[SpendLimit, ...] = ()
+    uses: int = 1
+    used: int = 0
+    fence: int = 0
+    spent: dict[str, Number] = {}
+    state: GrantState = GrantState.OPEN
+    standing: bool = False
+    approver: str
+    approver_person: str = ""
+    reason: str = ""
+    issued_at: datetime
+    expires_at: datetime
+    nonce: str = ""
+    signature: Signature | None = None
+    revoked_at: datetime | None = None
+    revoked_by: str | None = None
+
+    def state_at(self, now: datetime) -> GrantState:
+        """The state by the clock: past its time it is expired even if no sweep has run."""
+        overdue = self.state is GrantState.OPEN and now >= self.expires_at
+        return GrantState.EXPIRED if overdue else self.state
+
+    def signed_terms(self) -> bytes:
+        """Exactly what an approver signs."""
+        return signed_bytes(
+            tenant=self.tenant,
+            task=self.task,
+            pins=self.pins,
+            limits=self.limits,
+            uses=self.uses,
+            expires_at=self.expires_at,
+            approver=self.approver,
+            nonce=self.nonce,
+            standing=self.standing,
+        )
+
+    def tally(self, now: datetime) -> dict[str, int]:
+        """What became of the uses."""
+        left = self.uses - self.used
+        state = self.state_at(now)
+        kept = {GrantState.OPEN: "open", GrantState.EXPIRED: "expired", GrantState.REVOKED: "revoked"}
+        counts = {"issued": self.uses, "open": 0, "claimed": self.used, "expired": 0, "revoked": 0}
+        if state in kept:
+            counts[kept[state]] = left
+        return counts
+
+
+class GrantUse(Record, frozen=True, kw_only=True):
+    """One use of a grant. The id is a digest of the task, the claimant and the claimant's execution id.
+
+    `action_id` is the one effect that it permits, once that began; None says that none has. `signed` and `groups`: what
+    the claim could count on, a signed grant and a person in one of these.
+    """
+
+    grant_id: str
+    task: str
+    execution_id: str
+    use: int
+    fence: int
+    claimed_by: str
+    claimed_at: datetime
+    args_digest: str
+    action_id: str | None = None
+    signed: bool = False
+    groups: tuple[str, ...] = ()
+
+
+class Signer(Record, frozen=True, kw_only=True):
+    """A person's public key (Ed25519, base64 of its 32 bytes). The id is its fingerprint as OpenSSH writes it."""
+
+    person: str
+    public_key: str
+    added_at: datetime
+    added_by: str
+    revoked_at: datetime | None = None
+    revoked_by: str | None = None
+
+
+class GrantTerms(Record, frozen=True, kw_only=True):
+    """Which tasks need a signature: exact names or globs; `*` is every task."""
+
+    signed_tasks: tuple[str, ...] = ()
+
+
+TERMS_ID = "terms"
+
+GRANTS = Kind(
+    "grant",
+    Grant,
+    table="grants",
+    columns=("task", "state", "standing", "issued_at", "open_until"),
+    values=lambda grant: (
+        grant.task,
+        grant.state,
+        int(grant.standing),
+        micros(grant.issued_at),
+        micros(grant.expires_at) if grant.state is GrantState.OPEN else None,
+    ),
+)
+GRANT_USES = Kind(
+    "grant_use",
+    GrantUse,
+    table="grant_uses",
+    columns=("grant_id", "number"),
+    values=lambda use: (use.grant_id, use.use),
+)
+SIGNERS = Kind(
+    "signer",
+    Signer,
+    table="signers",
+    columns=("person", "added_at"),
+    values=lambda signer: (signer.person, micros(signer.added_at)),
+)
+GRANT_TERMS = Kind("grant_terms", GrantTerms, table="grant_terms")
+
+
+def signed_bytes(
+    *,
+    tenant: str,
+    task: str,
+    pins: tuple[Pin, ...],
+    limits: tuple[SpendLimit, ...],
+    uses: int,
+    expires_at: datetime,
+    approver: str,
+    nonce: str,
+    standing: bool,
+) -> bytes:
+    """What an approver's machine signs: the terms, with a domain prefix so that it can be nothing else."""
+    return SIGNED_DOMAIN + canonical(
+        {
+            "tenant": tenant,
+            "task": task,
+            "pins": [pin_document(pin) for pin in pins],
+            "limits": [{"path": limit.path, "total_max": limit.total_max} for limit in limits],
+            "uses": uses,
+            "expires_at": micros(expires_at),
+            "approver": approver,
+            "nonce": nonce,
+            "standing": standing,
+        }
+    )
+
+
+def pin_document(pin: Pin) -> dict[str, Any]:
+    """A pin as callers write it, with its path."""
+    if pin.max is not None:
+        return {"path": pin.path, "max": pin.max}
+    if pin.glob is not None:
+        return {"path": pin.path, "glob": pin.glob}
+    return {"path": pin.path, "exact": msgspec.json.decode(pin.exact)} if pin.is_exact else {"path": pin.path}

@@ -1,0 +1,278 @@
+"""Claiming work: who gets which job next.
+
+Higher priorities first; within one, whoever has waited longest, whatever its topic. Time is judged by the
+batch's clock, so a job whose worker vanished can be claimed although no sweep has run. A claim that finds
+nothing it may hand out leaves no answer under its idempotency key, so that the caller may ask again.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from interlock.kernel.command import Command
+from interlock.kernel.computation import Computation, NotComputed
+from interlock.kernel.record import PICKED_MAX, Kind, Params, Pick, Reads, micros
+from interlock.kernel.refusal import Refusal
+from interlock.kernel.world import World
+from interlock.rooms.effects.refusals import EffectAmbiguous
+from interlock.rooms.identity.model import PRINCIPALS, Caller, Principal, Role
+from interlock.rooms.identity.refusals import Forbidden
+from interlock.rooms.identity.rules import caller_reads, identify, require
+from interlock.rooms.jobs.calls import begin_call, call_reads, check_not_begun, doubt_lost_call
+from interlock.rooms.jobs.drift import target_reads, why_drifted
+from interlock.rooms.jobs.holds import Backoff, is_lost, lose, take
+from interlock.rooms.jobs.model import JOBS, RANKS, Job, JobState
+from interlock.rooms.jobs.permission import (
+    UNCLEAR_SECONDS,
+    Blocked,
+    Drifted,
+    Granted,
+    Overdue,
+    Unasked,
+    Unclear,
+    Withdrawn,
+    move_away,
+    standing,
+)
+from interlock.rooms.jobs.records import announce_job, find_job, record_change
+from interlock.rooms.jobs.refusals import (
+    CallersOnly,
+    HeldElsewhere,
+    NotActionable,
+    PermissionMissing,
+    PermissionUnclear,
+    PermissionWithdrawn,
+)
+from interlock.rooms.policy.model import HEAD_ID, HEADS
+
+CLAIM_MAX = 100
+_CLAIMED_BYTES_MAX = 4 * 1024 * 1024
+_COMPUTED_AT_ONCE = 4
+
+
+class RunnableJobs(Pick[Job], frozen=True, kw_only=True):
+    """The jobs of one topic that may be claimed now, as far as time goes, the next to run first."""
+
+    tenant: str
+    topic: str
+
+    @property
+    def bytes_max(self) -> int:
+        """Payloads may be a megabyte each, and a batch of claims asks for a thousand of them."""
+        return _CLAIMED_BYTES_MAX
+
+    @property
+    def kind(self) -> Kind[Job]:
+        return JOBS
+
+    @property
+    def query(self) -> str:
+        return "jobs.runnable_jobs"
+
+    def params(self, now: datetime) -> Params:
+        return {"tenant": self.tenant, "topic": self.topic, "now": micros(now)}
+
+    def matches(self, record: Job, now: datetime) -> bool:
+        at = record.runnable_at
+        return (
+            at is not None
+            and at <= now
+            and record.tenant == self.tenant
+            and record.action.topic == self.topic
+        )
+
+    def sort_key(self, record: Job) -> Any:
+        return turn_of(record)
+
+
+def turn_of(job: Job) -> tuple[int, int, str]:
+    """A job's place in the queue: priority, then how long it has waited, then its id."""
+    at = job.runnable_at
+    return (RANKS[job.priority], micros(at) if at else 0, job.id)
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """A job just handed out, and how long it could have been."""
+
+    job: Job
+    waited_seconds: float
+
+
+class NothingToClaim(Refusal):
+    """No job of these topics may run now. `blocked` were in the way and have been moved out of it."""
+
+    def __init__(self, blocked: tuple[tuple[Job, Blocked], ...] = ()) -> None:
+        super().__init__("nothing to do on these topics now; ask again with wait_seconds")
+        self.blocked = blocked
+
+
+class ClaimJobs(Command[tuple[Claimed, ...]], frozen=True, kw_only=True):
+    """Hand the next jobs of these topics to the caller. Raises `NothingToClaim`."""
+
+    caller: Caller
+    topics: tuple[str, ...]
+    most: int
+    lease_seconds: int | float
+    backoff: Backoff
+
+    def reads(self) -> Reads:
+        tenant = self.caller.tenant
+        return caller_reads(self.caller) | Reads(
+            see=(HEADS.key(tenant, HEAD_ID),), picks=self._picks(self.most)
+        )
+
+    def more(self, world: World) -> Reads:
+        """Submitters and targets of everything found: what others leave of it may be this command's in the end."""
+        found = [job for pick in self._picks(PICKED_MAX) for job in world.pick(pick)]
+        # A hundred jobs have few submitters: each is named once, not once a job.
+        submitters = dict.fromkeys(job.submitted_by for job in found)
+        bound = dict.fromkeys(key for job in found if job.action.target for key in target_reads(job).see)
+        return Reads(see=(*(PRINCIPALS.key(self.caller.tenant, name) for name in submitters), *bound))
+
+    def decide(self, world: World) -> tuple[Claimed, ...]:
+        require(world, self.caller, Role.WORK)
+        candidates = [job for pick in self._picks(self.most) for job in world.pick(pick)]
+        claimed: list[Claimed] = []
+        blocked: list[tuple[Job, Blocked]] = []
+        room = _CLAIMED_BYTES_MAX
+        unknown: list[Computation[Any]] = []
+        for job in sorted(candidates, key=turn_of):
+            if len(claimed) == self.most or room <= 0 or len(unknown) >= _COMPUTED_AT_ONCE:
+                break
+            try:
+                now_stands = standing(world, job)
+            except NotComputed as missing:
+                if claimed:
+                    break  # What comes before it may be handed out meanwhile.
+                unknown += missing.computations
+                continue
+            if unknown:
+                continue  # Nothing overtakes a job only because it is large.
+            if isinstance(now_stands, Granted):
+                room -= len(job.action.payload)
+                claimed.append(hand_out(world, job, self.caller, self.lease_seconds, self.backoff))
+            else:
+                blocked.append((job, now_stands))
+        if unknown:
+            raise NotComputed(unknown)
+        if not claimed:
+            raise NothingToClaim(tuple(blocked))
+        _clear(world, blocked, self.caller)
+        return tuple(claimed)
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        if isinstance(refusal, NothingToClaim):
+            _clear(world, refusal.blocked, self.caller)
+
+    def _picks(self, limit: int) -> tuple[RunnableJobs, ...]:
+        return tuple(
+            RunnableJobs(limit=limit, tenant=self.caller.tenant, topic=topic) for topic in self.topics
+        )
+
+
+class ClaimJob(Command[Claimed], frozen=True, kw_only=True):
+    """Take one job by its id: a worker may, and so may its submitter, to run it itself. One caller wins.
+
+    The job of a gated call is its submitter's alone, and taking it begins the call's effect in the same decision,
+    unless the caller says that the call is repeatable.
+    """
+
+    caller: Caller
+    job_id: str
+    lease_seconds: int | float
+    backoff: Backoff
+    repeatable: bool = False
+
+    def reads(self) -> Reads:
+        tenant = self.caller.tenant
+        return caller_reads(self.caller) | Reads(
+            own=(JOBS.key(tenant, self.job_id),), see=(HEADS.key(tenant, HEAD_ID),)
+        )
+
+    def more(self, world: World) -> Reads:
+        job = find_job(world, self.caller.tenant, self.job_id)
+        return _standing_reads(job) | call_reads(job)
+
+    def decide(self, world: World) -> Claimed:
+        principal = identify(world, self.caller)
+        job = find_job(world, self.caller.tenant, self.job_id)
+        _check_may_claim(principal, job)
+        if job.is_call:
+            check_not_begun(world, job)
+        if job.lease and job.lease_until and not is_lost(job, world.now):
+            raise HeldElsewhere(job.id, job.lease.worker, job.lease_until)
+        if not _is_claimable(job):
+            state = JobState.FAILED if job.state is JobState.RUNNING else job.state
+            raise NotActionable(job.id, state.value, "claim")
+        now_stands = standing(world, job)
+        if not isinstance(now_stands, Granted):
+            raise _refusal_of(job, now_stands)
+        return hand_out(world, job, self.caller, self.lease_seconds, self.backoff, repeatable=self.repeatable)
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        if isinstance(refusal, EffectAmbiguous):
+            job = find_job(world, self.caller.tenant, self.job_id)
+            if is_lost(job, world.now):
+                doubt_lost_call(world, lose(world, job))
+        if isinstance(refusal, PermissionWithdrawn | PermissionMissing | PermissionUnclear):
+            job = find_job(world, self.caller.tenant, self.job_id)
+            now_stands = standing(world, job)
+            if not isinstance(now_stands, Granted):
+                _clear(world, ((job, now_stands),), self.caller)
+
+
+def hand_out(
+    world: World, job: Job, by: Caller, seconds: float, backoff: Backoff, *, repeatable: bool = False
+) -> Claimed:
+    """Give a job that may run to a caller; if somebody lost it, that is settled first."""
+    waiting = lose(world, job) if job.state is JobState.RUNNING else job
+    since = waiting.runnable_at or world.now
+    claimed = take(world, waiting, by.principal, seconds, backoff, repeatable=repeatable)
+    begin_call(world, claimed, by)
+    record_change(world, claimed, by, "claim", attempt=claimed.attempt, fence=claimed.fence)
+    announce_job(world, claimed, "job.claimed", attempt=claimed.attempt, fence=claimed.fence, by=by.principal)
+    return Claimed(claimed, max(0.0, (world.now - since).total_seconds()))
+
+
+def _clear(world: World, blocked: Any, by: Caller) -> None:
+    for job, why in blocked:
+        waiting = lose(world, job) if job.state is JobState.RUNNING else job
+        move_away(world, waiting, why, by)
+
+
+def _standing_reads(job: Job) -> Reads:
+    return Reads(see=(PRINCIPALS.key(job.tenant, job.submitted_by),)) | target_reads(job)
+
+
+def _check_may_claim(principal: Principal, job: Job) -> None:
+    is_submitter = principal.id == job.submitted_by and Role.SUBMIT in principal.roles
+    if job.is_call and not is_submitter:
+        raise CallersOnly(job.id, job.submitted_by)
+    if Role.WORK not in principal.roles and not is_submitter:
+        raise Forbidden(principal.id, (Role.WORK,))
+
+
+def _is_claimable(job: Job) -> bool:
+    """Whether it waits to be taken, as far as its state goes; the lease of one that runs has run out."""
+    if not job.is_call:
+        return job.runnable_at is not None
+    retry_at = job.lease.retry_at if job.lease and job.state is JobState.RUNNING else None
+    return job.state is JobState.PENDING or retry_at is not None
+
+
+def _refusal_of(job: Job, blocked: Blocked) -> Refusal:
+    match blocked:
+        case Withdrawn(why=why, verdict=verdict):
+            return PermissionWithdrawn(job.id, verdict.rule, why)
+        case Unasked():
+            return PermissionMissing(job.id, JobState.APPROVAL.value, "people have to decide first")
+        case Unclear(why=why):
+            return PermissionUnclear(job.id, why, UNCLEAR_SECONDS)
+        case Overdue():
+            return PermissionMissing(job.id, JobState.EXPIRED.value, "its time to begin has passed")
+        case Drifted(target=target, evaluation=evaluation):
+            state = JobState.APPROVAL if evaluation is not None else JobState.DENIED
+            return PermissionMissing(job.id, state.value, why_drifted(job, target))

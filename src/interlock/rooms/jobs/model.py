@@ -1,0 +1,361 @@
+"""A job: one proposed action, what policy and people said of it, and how far it got.
+
+A worker holds a job by a lease with a fence. The fence only grows, one claim at a time, for ever; whoever
+shows an older one is refused. `attempt` is the number of the attempt that runs or comes next.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from interlock.kernel.codec.canonical import canonical
+from interlock.kernel.record import ColumnValue, Kind, Record, micros
+from interlock.rooms.jobs.approval import Approval, ApprovalState, PeopleAsked, Requirement
+
+
+class LeaseEnd(StrEnum):
+    """How a worker's hold on a job ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    RELEASED = "released"
+    LOST = "lost"
+    CANCELLED = "cancelled"
+
+
+class JobLease(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A worker's hold on a job, under the job's fence of that time.
+
+    `retry_at` is when the job may be claimed again should the lease run out; None if this is the last
+    attempt. It is settled when the lease is given or renewed, so that a claim needs no sweep to have run.
+    `repeatable` is what the caller of a gated call said of it: it may run again after a crash.
+    """
+
+    worker: str
+    claimed_at: datetime
+    expires_at: datetime
+    seconds: int | float
+    retry_at: datetime | None = None
+    ended: LeaseEnd | None = None
+    repeatable: bool = False
+
+
+class JobState(StrEnum):
+    APPROVAL = "APPROVAL"
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    DENIED = "DENIED"
+    CANCELLED = "CANCELLED"
+    EXPIRED = "EXPIRED"
+
+
+TRANSITIONS: Mapping[tuple[JobState, str], JobState] = {
+    (JobState.APPROVAL, "approve"): JobState.PENDING,
+    (JobState.APPROVAL, "reject"): JobState.DENIED,
+    (JobState.APPROVAL, "deny"): JobState.DENIED,
+    (JobState.APPROVAL, "release"): JobState.PENDING,
+    (JobState.APPROVAL, "ask"): JobState.APPROVAL,
+    (JobState.APPROVAL, "expire"): JobState.EXPIRED,
+    (JobState.APPROVAL, "cancel"): JobState.CANCELLED,
+    (JobState.EXPIRED, "ask"): JobState.APPROVAL,
+    (JobState.EXPIRED, "release"): JobState.PENDING,
+    (JobState.EXPIRED, "deny"): JobState.DENIED,
+    (JobState.PENDING, "cancel"): JobState.CANCELLED,
+    (JobState.PENDING, "expire"): JobState.EXPIRED,
+    (JobState.PENDING, "deny"): JobState.DENIED,
+    (JobState.PENDING, "ask"): JobState.APPROVAL,
+    (JobState.PENDING, "claim"): JobState.RUNNING,
+    (JobState.PENDING, "answer"): JobState.SUCCEEDED,
+    (JobState.RUNNING, "complete"): JobState.SUCCEEDED,
+    (JobState.RUNNING, "release"): JobState.PENDING,
+    (JobState.RUNNING, "requeue"): JobState.PENDING,
+    (JobState.RUNNING, "give_up"): JobState.FAILED,
+    (JobState.RUNNING, "cancel"): JobState.CANCELLED,
+    (JobState.FAILED, "retry"): JobState.PENDING,
+    (JobState.FAILED, "cancel"): JobState.CANCELLED,
+    (JobState.FAILED, "settle_done"): JobState.SUCCEEDED,
+    (JobState.FAILED, "settle_not_done"): JobState.PENDING,
+    (JobState.PENDING, "doubt"): JobState.FAILED,
+}
+
+GRANTED_LABEL = "approval_granted"
+HASH_DOMAIN = b"interlock:job/v1\n"
+
+
+class Priority(StrEnum):
+    LOW = "low"
+    NORMAL = "normal"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+
+class Executor(StrEnum):
+    """Who carries a job out: any worker of its topic, or its submitter alone (the job of a gated call)."""
+
+    WORKER = "worker"
+    CALLER = "caller"
+
+
+# Smaller runs sooner. A column, so that the order is the store's to keep; the queries for claims name them all.
+RANKS: Mapping[Priority, int] = {
+    Priority.CRITICAL: 0,
+    Priority.HIGH: 1,
+    Priority.NORMAL: 2,
+    Priority.LOW: 3,
+}
+
+# A released job that nobody claims for this long is offered again, then at growing intervals.
+UNCLAIMED_AFTER = timedelta(minutes=1)
+UNCLAIMED_DOUBLINGS_MAX = 6
+
+
+class TargetRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the action changes, and which version of it the proposal was made for."""
+
+    key: str
+    version: str | None = None
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something for the reviewer to look at."""
+
+    title: str
+    kind: str
+    content: str | None = None
+    url: str | None = None
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a rule's expression gave no answer about a request. `field` is what it could not read, if that is known."""
+
+    expression: str
+    why: str
+    field: str | None = None
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the policy said: the rule that matched (None: the default) and its decision.
+
+    Under `mode: observe` the job is released whatever the policy says, and `observed` is what it said. With
+    `failure`, the rule's expression could not be answered, which denies.
+    """
+
+    decision: str
+    rule: str | None = None
+    reason: str = ""
+    observed: str | None = None
+    failure: Failure | None = None
+
+
+class GrantRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The use of a standing grant that released a job: for exactly this hash, and for what was asked then."""
+
+    grant_id: str
+    use: int
+    job_hash: str
+    requirement: Requirement
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What would run: everything that the hash binds, and whom to ask. The payload is canonical JSON, as bytes."""
+
+    topic: str
+    payload: msgspec.Raw
+    env: str = ""
+    channel: str = ""
+    labels: dict[str, str] = {}
+    risk: tuple[str, ...] = ()
+    target: TargetRef | None = None
+    people: PeopleAsked | None = None
+
+    def hash(self, tenant: str) -> str:
+        """`sha256:…` over the RFC 8785 form of the tenant and every field but `people`, with a domain prefix."""
+        target = {"key": self.target.key, "version": self.target.version} if self.target else None
+        # Written in canonical order, and of texts alone, so one pass spells it canonically.
+        bound = {
+            "channel": self.channel,
+            "env": self.env,
+            "labels": msgspec.Raw(canonical(self.labels)) if self.labels else {},
+            "payload": self.payload,
+            "risk": self.risk,
+            "target": target,
+            "tenant": tenant,
+            "topic": self.topic,
+        }
+        return f"sha256:{hashlib.sha256(HASH_DOMAIN + msgspec.json.encode(bound)).hexdigest()}"
+
+
+class Revision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the job was before somebody edited or refreshed it."""
+
+    action: Action
+    job_hash: str
+    policy_snapshot: str | None
+    approval: Approval | None = None
+    replaced_at: datetime
+    replaced_by: str
+    why: str = ""
+
+
+class Job(Record, frozen=True, kw_only=True):
+    """One proposed action. A question (`is_question`) is for people alone: no worker claims it.
+
+    `result_text` is what could be kept of a result that is not JSON.
+    """
+
+    action: Action
+    state: JobState
+    job_hash: str
+    policy_snapshot: str | None
+    verdict: Verdict
+    priority: Priority = Priority.NORMAL
+    evidence: tuple[Evidence, ...] = ()
+    submitted_by: str
+    submitter_people: tuple[str, ...] = ()
+    submitted_at: datetime
+    updated_at: datetime
+    expires_at: datetime | None = None
+    max_attempts: int = 3
+    run_id: str | None = None
+    is_question: bool = False
+    executor: Executor = Executor.WORKER
+    approval: Approval | None = None
+    grant_use: GrantRef | None = None
+    system_labels: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    revisions: tuple[Revision, ...] = ()
+    attempt: int = 0
+    fence: int = 0
+    lease: JobLease | None = None
+    not_before: datetime | None = None
+    held_up: str | None = None
+    checkpoint: Any = None
+    result: Any = None
+    result_text: str | None = None
+    error: Any = None
+    finished_at: datetime | None = None
+    offered: int = 0
+    offered_at: datetime | None = None
+    retried_by: str | None = None
+    retried_at: datetime | None = None
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether what is stored is still what was hashed."""
+        return self.action.hash(self.tenant) == self.job_hash
+
+    @property
+    def is_call(self) -> bool:
+        """Whether it belongs to a gated call: only its submitter carries it out, and no worker is offered it."""
+        return self.executor is Executor.CALLER
+
+    @property
+    def conflict_target(self) -> str:
+        """What collisions over this job are about: its target, or else the job among those of its topic."""
+        return self.action.target.key if self.action.target else f"job:{self.action.topic}/{self.id}"
+
+    def is_over_at(self, now: datetime) -> bool:
+        """Whether the job's own time is up, swept or not."""
+        return self.expires_at is not None and now >= self.expires_at
+
+    def state_at(self, now: datetime) -> JobState:
+        """The state by the clock: one that nobody decided or began in time is expired even if no sweep has run."""
+        if self.state not in (JobState.APPROVAL, JobState.PENDING):
+            return self.state
+        asked = self.approval if self.state is JobState.APPROVAL else None
+        undecided = asked is not None and asked.state_at(now) is ApprovalState.EXPIRED
+        return JobState.EXPIRED if undecided or self.is_over_at(now) else self.state
+
+    def due_at(self) -> datetime | None:
+        """When a sweep must look at this job: its own end, its approval's end or next escalation."""
+        if self.state is JobState.PENDING:
+            return self.expires_at
+        if self.state is not JobState.APPROVAL:
+            return None
+        waiting = self.approval.next_step_at() if self.approval else None
+        if waiting is None or self.expires_at is None:
+            return waiting or self.expires_at
+        return min(waiting, self.expires_at)
+
+    @property
+    def released_at(self) -> datetime:
+        """When it could first run: when people said yes or, if nobody was asked, when it was submitted."""
+        decided = self.approval.decided_at if self.approval else None
+        return decided or self.submitted_at
+
+    @property
+    def runnable_at(self) -> datetime | None:
+        """From when on a worker may claim it, as far as time goes; None if it is not waiting for a worker."""
+        if self.is_question or self.is_call:
+            return None
+        if self.state is JobState.PENDING:
+            return self.not_before or self.released_at
+        if self.state is JobState.RUNNING and self.lease:
+            return self.lease.retry_at
+        return None
+
+    @property
+    def lease_until(self) -> datetime | None:
+        """When the worker that holds it loses it, unless it renews."""
+        return self.lease.expires_at if self.lease and self.state is JobState.RUNNING else None
+
+    @property
+    def offer_again_at(self) -> datetime | None:
+        """When it should be offered again because nobody took it."""
+        if self.state is not JobState.PENDING or self.is_question or self.is_call:
+            return None
+        since = self.offered_at or self.not_before or self.released_at
+        return since + UNCLAIMED_AFTER * 2 ** min(self.offered, UNCLAIMED_DOUBLINGS_MAX)
+
+
+def _approval_state(job: Job) -> str | None:
+    state = job.approval.state if job.approval else None
+    return None if state is ApprovalState.WITHDRAWN else state
+
+
+def _micros(moment: datetime | None) -> int | None:
+    return None if moment is None else micros(moment)
+
+
+def _values(job: Job) -> tuple[ColumnValue, ...]:
+    target = job.action.target
+    return (
+        job.state, job.action.topic, _approval_state(job),
+        _micros(job.due_at()), job.verdict.observed, RANKS[job.priority],
+        _micros(job.runnable_at), _micros(job.lease_until), _micros(job.offer_again_at),
+        target.key if target else None, target.version if target else None,
+    )  # fmt: skip
+
+
+_COLUMNS = (
+    "state", "topic", "approval_state",
+    "due_at", "observed", "rank",
+    "runnable_at", "lease_until", "offer_again_at",
+    "target", "target_version",
+)  # fmt: skip
+JOBS = Kind("job", Job, table="jobs", columns=_COLUMNS, values=_values)
+
+# What the loop that advances workflow runs listens on.
+ADVANCE_TOPIC = "workflow-runs"
+
+
+def job_topic(tenant: str, job_id: str) -> str:
+    """What somebody who waits for one job listens on."""
+    return f"job:{tenant}:{job_id}"
+
+
+def claims_topic(tenant: str, topic: str) -> str:
+    """What a worker that waits for jobs of a topic is called by: its tenant's group, and the topic, without a colon."""
+    return f"{claims_group(tenant)}:{topic}"
+
+
+def claims_group(tenant: str) -> str:
+    """Where a tenant's workers wait in line."""
+    return f"claims:{tenant}"

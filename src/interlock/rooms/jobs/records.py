@@ -1,0 +1,151 @@
+"""What is written down of a job and its approval: audit entries, events and wakes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interlock.kernel.record import NOTHING, Reads
+from interlock.kernel.refusal import Refusal, Unreadable
+from interlock.kernel.world import World
+from interlock.rooms.audit.rules import Note, note
+from interlock.rooms.conflicts.model import Affected, Competing, ConflictKind, Repeat
+from interlock.rooms.conflicts.rules import record_repeat, repeat_reads
+from interlock.rooms.events.rules import announce
+from interlock.rooms.identity.model import Caller, Role
+from interlock.rooms.identity.refusals import Forbidden, NotFound, PeopleOnly
+from interlock.rooms.identity.rules import identify
+from interlock.rooms.jobs.model import ADVANCE_TOPIC, JOBS, Job, JobState, claims_topic, job_topic
+from interlock.rooms.jobs.refusals import DecisionRefused, FenceStale
+from interlock.rooms.policy.refusals import PolicyThrottled, PolicyUnavailable
+
+SWEEP = "interlock"
+
+# What is audited when a decision is refused: that somebody tried matters, whatever stopped them.
+DECISION_REFUSALS = (DecisionRefused, PeopleOnly, Forbidden, PolicyThrottled, PolicyUnavailable, Unreadable)
+
+
+def find_job(world: World, tenant: str, job_id: str) -> Job:
+    """The job, or `NotFound`: another tenant's job is as absent as one that never was."""
+    job = world.get(JOBS, tenant, job_id)
+    if job is None:
+        raise NotFound("job", job_id)
+    return job
+
+
+def refused_job(world: World, tenant: str, job_id: str, refusal: Refusal) -> Job | None:
+    """The job that a refusal is about, if there is one that can be read."""
+    return None if isinstance(refusal, Unreadable) else world.get(JOBS, tenant, job_id)
+
+
+def record_change(world: World, job: Job, by: Caller | None, action: str, **details: Any) -> None:
+    """Audit a change of a job: who, what, which version, which rule, which hash, which request."""
+    note(
+        world,
+        Note(
+            tenant=job.tenant,
+            actor=by.principal if by else SWEEP,
+            action=action,
+            subject=job.id,
+            subject_version=job.version,
+            rule=job.verdict.rule,
+            hash=job.job_hash,
+            request_id=by.request_id if by else None,
+            details={"state": job.state.value, **{name: value for name, value in details.items() if value}},
+        ),
+    )
+
+
+def record_refusal(world: World, by: Caller, action: str, job_id: str, refusal: Refusal) -> None:
+    """Audit that a decision was refused, and why, as fully as one that was made."""
+    job = refused_job(world, by.tenant, job_id, refusal)
+    note(
+        world,
+        Note(
+            tenant=by.tenant,
+            actor=by.principal,
+            action=f"{action}_refused",
+            subject=job_id,
+            outcome=type(refusal).__name__,
+            subject_version=job.version if job else None,
+            rule=job.verdict.rule if job else None,
+            hash=job.job_hash if job else None,
+            request_id=by.request_id,
+            details={"detail": refusal.detail},
+        ),
+    )
+
+
+def announce_job(world: World, job: Job, event_type: str, **data: Any) -> None:
+    """Tell the outside, whoever waits for this job, and workers if it may now run."""
+    facts: dict[str, Any] = {
+        "job_id": job.id,
+        "state": job.state.value,
+        "topic": job.action.topic,
+        "job_hash": job.job_hash,
+        "version": job.version,
+    }
+    announce(world, job.tenant, event_type, job.id, {**facts, **data})
+    world.wake(job_topic(job.tenant, job.id))
+    if job.run_id is not None:
+        world.wake(ADVANCE_TOPIC)
+    if job.state is JobState.PENDING and not job.is_call:
+        world.wake(claims_topic(job.tenant, job.action.topic))
+
+
+def find_own_job(world: World, caller: Caller, job_id: str) -> Job:
+    """A job that the caller submitted, or any if it operates the tenant; else `Forbidden`."""
+    principal = identify(world, caller)
+    job = find_job(world, caller.tenant, job_id)
+    if not {Role.OPERATE, Role.ADMIN} & set(principal.roles) and principal.id != job.submitted_by:
+        raise Forbidden(principal.id, (Role.OPERATE,))
+    return job
+
+
+def stale_fence_reads(world: World, by: Caller, job_id: str, fence: int) -> Reads:
+    """What a stale fence is recorded in, if this one looks stale; a holder in good standing pays nothing."""
+    job = world.get(JOBS, by.tenant, job_id)
+    if job is None:
+        return NOTHING
+    lease = job.lease if job.lease_until and job.fence == fence else None
+    holds = lease is not None and lease.worker == by.principal and world.now < lease.expires_at
+    return NOTHING if holds else repeat_reads(_repeat(by, job))
+
+
+def record_stale_fence(world: World, by: Caller, verb: str, stale: FenceStale) -> None:
+    """Audit that somebody came with a fence that no longer holds, and keep the collision for review.
+
+    Nothing of what it wanted is kept.
+    """
+    job = world.get(JOBS, by.tenant, stale.job_id)
+    note(
+        world,
+        Note(
+            tenant=by.tenant,
+            actor=by.principal,
+            action=f"{verb}_refused",
+            subject=stale.job_id,
+            outcome="FenceStale",
+            subject_version=job.version if job else None,
+            rule=job.verdict.rule if job else None,
+            hash=job.job_hash if job else None,
+            request_id=by.request_id,
+            details={"state": stale.state, "holder": stale.holder},
+        ),
+    )
+    if job is None:
+        return
+    late = Competing(
+        actor=by.principal, at=world.now, what=f"came to {verb} with a fence that does not hold it"
+    )
+    stands = Competing(actor=_owner(job), at=job.updated_at, what=job.state.value)
+    stale.conflict_id = record_repeat(world, _repeat(by, job), (stands, late), Affected(job=job.id))
+
+
+def _owner(job: Job) -> str:
+    return job.lease.worker if job.lease and job.lease.ended is None else "interlock"
+
+
+def _repeat(by: Caller, job: Job) -> Repeat:
+    return Repeat(
+        tenant=by.tenant, kind=ConflictKind.STALE_FENCE, target=job.conflict_target, actor=by.principal
+    )

@@ -1,0 +1,286 @@
+"""Leases on resources, and the nodes that keep their order.
+
+A resource is any string. `/` makes it a path: a lease on `repo:billing/**` covers everything under
+`repo:billing`. Each path has a node, a record that every acquisition on it or under it owns, so two servers
+cannot both find it free. The node of a path's first part, its top, also keeps what the whole tree shares: one
+line of those who wait, so that somebody who wants all of it and somebody who wants one file are served in the
+order in which they came; and the highest fence.
+
+Fences come from the store's clock in microseconds, from the last fence and from the store's epoch, whichever is
+ahead. So they keep growing even if the store is put back to an older state and nobody notices: nobody acquires a
+million times a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from interlock.kernel.command import Command
+from interlock.kernel.record import Kind, Reads, Record, micros
+from interlock.kernel.world import World
+from interlock.rooms.audit.rules import Note, note
+from interlock.rooms.identity.model import Caller, Role
+from interlock.rooms.identity.rules import caller_reads, require
+
+TREE = "/**"
+NULL = msgspec.Raw(b"null")
+
+
+class Mode(StrEnum):
+    EXCLUSIVE = "exclusive"
+    SHARED = "shared"
+
+
+class LeaseState(StrEnum):
+    CLAIMED = "claimed"
+    LEASED = "leased"
+    WAITING_ON_REVIEW = "waiting_on_review"
+    APPLYING = "applying"
+    STALE = "stale"
+    CONFLICT_DETECTED = "conflict_detected"
+    HANDED_OFF = "handed_off"
+    RELEASED = "released"
+
+
+_HOLDING = (
+    LeaseState.CLAIMED,
+    LeaseState.LEASED,
+    LeaseState.WAITING_ON_REVIEW,
+    LeaseState.APPLYING,
+    LeaseState.CONFLICT_DETECTED,
+)
+_ACTIVE = (LeaseState.CLAIMED, LeaseState.LEASED, LeaseState.APPLYING, LeaseState.CONFLICT_DETECTED)
+
+TRANSITIONS: Mapping[tuple[LeaseState, str], LeaseState] = {
+    (LeaseState.CLAIMED, "renew"): LeaseState.LEASED,
+    (LeaseState.WAITING_ON_REVIEW, "renew"): LeaseState.WAITING_ON_REVIEW,
+    (LeaseState.LEASED, "renew"): LeaseState.LEASED,
+    (LeaseState.APPLYING, "renew"): LeaseState.APPLYING,
+    (LeaseState.CONFLICT_DETECTED, "renew"): LeaseState.CONFLICT_DETECTED,
+    **{(state, "suspend"): LeaseState.WAITING_ON_REVIEW for state in _ACTIVE},
+    (LeaseState.WAITING_ON_REVIEW, "resume"): LeaseState.LEASED,
+    (LeaseState.WAITING_ON_REVIEW, "resume_in_conflict"): LeaseState.CONFLICT_DETECTED,
+    (LeaseState.CONFLICT_DETECTED, "resume_in_conflict"): LeaseState.CONFLICT_DETECTED,
+    (LeaseState.CLAIMED, "apply"): LeaseState.APPLYING,
+    (LeaseState.LEASED, "apply"): LeaseState.APPLYING,
+    (LeaseState.APPLYING, "apply"): LeaseState.APPLYING,
+    (LeaseState.CONFLICT_DETECTED, "apply"): LeaseState.APPLYING,
+    (LeaseState.APPLYING, "applied"): LeaseState.LEASED,
+    (LeaseState.APPLYING, "applied_in_conflict"): LeaseState.CONFLICT_DETECTED,
+    (LeaseState.CONFLICT_DETECTED, "settle"): LeaseState.LEASED,
+    (LeaseState.CONFLICT_DETECTED, "settle_suspended"): LeaseState.WAITING_ON_REVIEW,
+    (LeaseState.WAITING_ON_REVIEW, "settle_suspended"): LeaseState.WAITING_ON_REVIEW,
+    (LeaseState.APPLYING, "settle"): LeaseState.APPLYING,
+    (LeaseState.APPLYING, "settle_suspended"): LeaseState.APPLYING,
+    **{(state, "touch"): LeaseState.CONFLICT_DETECTED for state in _HOLDING},
+    **{(state, "hand_off"): LeaseState.HANDED_OFF for state in _HOLDING},
+    **{(state, "release"): LeaseState.RELEASED for state in _HOLDING},
+    **{(state, "expire"): LeaseState.STALE for state in _HOLDING},
+}
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far the owner got: what a successor needs to go on."""
+
+    number: int
+    at: datetime
+    by: str
+    done: msgspec.Raw
+    partial: msgspec.Raw = NULL
+    evidence: msgspec.Raw = NULL
+    validation: msgspec.Raw = NULL
+    open_questions: msgspec.Raw = NULL
+
+
+class SavedCheckpoint(Record, frozen=True, kw_only=True):
+    """One of the last checkpoints of a lease, kept for reading after newer ones have replaced it."""
+
+    lease_id: str
+    checkpoint: Checkpoint
+
+
+class Lease(Record, frozen=True, kw_only=True):
+    """One owner's hold on one resource.
+
+    `checkpoint` is the last one known of the resource: until the owner saves one, it is the predecessor's.
+    """
+
+    resource: str
+    mode: Mode
+    state: LeaseState
+    fence: int
+    owner: str
+    session: str = ""
+    purpose: str = ""
+    ttl_seconds: int | float
+    since: datetime
+    expires_at: datetime
+    renewals: int = 0
+    renewals_without_progress: int = 0
+    progress: msgspec.Raw = NULL
+    suspended_for: str = ""
+    suspended_at: datetime | None = None
+    suspended_seconds: float = 0.0
+    conflict_id: str | None = None
+    predecessor: str | None = None
+    checkpoint: Checkpoint | None = None
+    ended_at: datetime | None = None
+    handed_to: str | None = None
+
+    def is_live_at(self, now: datetime) -> bool:
+        """Whether it still holds its resource by this clock."""
+        return self.state in _HOLDING and now < self.expires_at
+
+    def state_at(self, now: datetime) -> LeaseState:
+        """The state by the clock: a lease past its time is stale even if no sweep has run."""
+        overdue = self.state in _HOLDING and now >= self.expires_at
+        return LeaseState.STALE if overdue else self.state
+
+    @property
+    def is_held(self) -> bool:
+        return self.state in _HOLDING
+
+    def is_in_conflict_at(self, now: datetime, conflict_id: str) -> bool:
+        """Whether this is the conflict that its owner was told of last, or will be on coming back."""
+        return self.conflict_id == conflict_id and self.is_live_at(now)
+
+    def covers(self, key: str) -> bool:
+        """Whether a target is the lease's resource, or lies under it."""
+        path, is_tree = path_of(self.resource)
+        return key == path or (is_tree and key.startswith(f"{path}/"))
+
+
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
+    """A live lease as its node sees it; `tree` if it covers what lies under the node."""
+
+    lease_id: str
+    mode: Mode
+    tree: bool = False
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A place in the line. It holds only while its waiter keeps coming back.
+
+    After a hand-off to somebody, `kept` holds a place for that principal at the front; it has no ticket.
+    """
+
+    principal: str
+    resource: str
+    mode: Mode
+    since: datetime
+    expires_at: datetime
+    ticket: str = ""
+    purpose: str = ""
+    kept: bool = False
+
+
+class Node(Record, frozen=True, kw_only=True):
+    """One path: its fence, who holds it, and which lease ended last. At the top of a tree, who waits in it."""
+
+    fence: int = 0
+    holders: tuple[Holder, ...] = ()
+    line: tuple[Place, ...] = ()
+    last_lease: str | None = None
+
+    def waiting_at(self, now: datetime) -> tuple[Place, ...]:
+        return tuple(place for place in self.line if place.expires_at > now)
+
+
+class LeaseTerms(Record, frozen=True, kw_only=True):
+    """What a tenant asks of lease holders. `progress_after` renewals without progress end the patience."""
+
+    ttl_seconds_max: int = 3600
+    suspend_seconds_max: int = 86_400
+    progress_after: int | None = None
+
+
+TERMS_ID = "terms"
+
+LEASES = Kind(
+    "lease",
+    Lease,
+    table="leases",
+    columns=("resource", "owner", "state", "mode", "live_until"),
+    values=lambda lease: (
+        lease.resource,
+        lease.owner,
+        lease.state,
+        lease.mode,
+        micros(lease.expires_at) if lease.is_held else None,
+    ),
+)
+NODES = Kind(
+    "lease_node", Node, table="lease_nodes", columns=("waiting",), values=lambda node: (len(node.line),)
+)
+TERMS = Kind("lease_terms", LeaseTerms, table="lease_terms")
+CHECKPOINTS = Kind(
+    "lease_checkpoint",
+    SavedCheckpoint,
+    table="lease_checkpoints",
+    columns=("lease", "number"),
+    values=lambda saved: (saved.lease_id, saved.checkpoint.number),
+)
+
+
+def path_of(resource: str) -> tuple[str, bool]:
+    """The node of a resource, and whether the resource is everything under it."""
+    if resource.endswith(TREE):
+        return resource.removesuffix(TREE), True
+    return resource, False
+
+
+def ancestors_of(path: str) -> tuple[str, ...]:
+    """Every path that this one lies under, from the top down."""
+    parts = path.split("/")
+    return tuple("/".join(parts[:count]) for count in range(1, len(parts)))
+
+
+def top_of(path: str) -> str:
+    """The path under which the whole tree of this one lies: its first part."""
+    return path.split("/", 1)[0]
+
+
+def conflicts(held: Holder, wanted: Mode) -> bool:
+    """Two leases exclude each other unless both are shared."""
+    return held.mode is Mode.EXCLUSIVE or wanted is Mode.EXCLUSIVE
+
+
+class SetLeaseTerms(Command[LeaseTerms], frozen=True, kw_only=True):
+    """Change what a tenant asks of lease holders."""
+
+    caller: Caller
+    ttl_seconds_max: int
+    suspend_seconds_max: int
+    progress_after: int | None
+
+    def reads(self) -> Reads:
+        return caller_reads(self.caller) | Reads(own=(TERMS.key(self.caller.tenant, TERMS_ID),))
+
+    def decide(self, world: World) -> LeaseTerms:
+        by = require(world, self.caller, Role.OPERATE, Role.ADMIN)
+        terms = LeaseTerms(
+            tenant=self.caller.tenant,
+            id=TERMS_ID,
+            ttl_seconds_max=self.ttl_seconds_max,
+            suspend_seconds_max=self.suspend_seconds_max,
+            progress_after=self.progress_after,
+        )
+        details = {
+            "ttl_seconds_max": self.ttl_seconds_max,
+            "suspend_seconds_max": self.suspend_seconds_max,
+            "progress_after": self.progress_after,
+        }
+        entry = Note(
+            tenant=terms.tenant,
+            actor=by.id,
+            action="lease_terms_set",
+            subject="leases",
+            request_id=self.caller.request_id,
+            details=details,
+        )
+        note(world, entry)
+        return world.put(TERMS, terms)

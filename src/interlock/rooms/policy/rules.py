@@ -1,0 +1,309 @@
+"""The policy's commands, and how other rooms ask it: `judge` an action, `take_token` from a throttle.
+
+The policy in force is read in the transaction that decides. Without one, everything is denied.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from interlock.kernel.codec.located import SourceInvalid
+from interlock.kernel.command import Command
+from interlock.kernel.computation import Compute, compute_here
+from interlock.kernel.record import Key, Kind, Params, Pick, Reads, micros
+from interlock.kernel.refusal import Refusal
+from interlock.kernel.world import World
+from interlock.rooms.audit.rules import Note, note
+from interlock.rooms.events.rules import announce
+from interlock.rooms.identity.model import Caller, Principal
+from interlock.rooms.identity.refusals import NotFound
+from interlock.rooms.identity.rules import caller_reads, record_people_only, require_administrator
+from interlock.rooms.jobs.model import Action, Priority
+from interlock.rooms.policy.evaluation import (
+    CompiledPolicy,
+    Evaluation,
+    SnapshotAltered,
+    kept,
+    possible_charges,
+    with_people,
+)
+from interlock.rooms.policy.expressions import ExpressionFailed
+from interlock.rooms.policy.judgement import Compiling, Judging, bare_input
+from interlock.rooms.policy.language import Mode, PolicyDocument, canonical_policy, snapshot_id
+from interlock.rooms.policy.model import (
+    BUCKETS,
+    HEAD_ID,
+    HEADS,
+    SNAPSHOTS,
+    PolicyBucket,
+    PolicyHead,
+    PolicySnapshot,
+)
+from interlock.rooms.policy.rate_limits import BucketLevel, Empty, full_at, take
+from interlock.rooms.policy.refusals import PolicyUnavailable, SnapshotUnusable
+
+OPERATOR = "operator"
+_ALWAYS_SECONDS = 60.0
+_NOTHING_ALLOWED = canonical_policy(PolicyDocument()).decode()
+NO_POLICY = snapshot_id(PolicyDocument())
+
+
+class ActivePolicy(msgspec.Struct, frozen=True):
+    """The policy in force, ready to be asked."""
+
+    snapshot: str
+    policy: CompiledPolicy
+    observing: bool
+    document: str = ""
+
+
+def policy_in_force(world: World, tenant: str) -> ActivePolicy:
+    """What is in force now; a tenant without a policy denies everything."""
+    return active_policy(world.get(HEADS, tenant, HEAD_ID), world.compute)
+
+
+def snapshot_in_force(world: World, tenant: str) -> str:
+    """Its name alone, which is known also where the policy itself cannot be read."""
+    head = world.get(HEADS, tenant, HEAD_ID)
+    return head.snapshot if head else NO_POLICY
+
+
+def active_policy(head: PolicyHead | None, compute: Compute = compute_here) -> ActivePolicy:
+    """A head's policy, compiled; None is a tenant without a policy."""
+    snapshot, document = (head.snapshot, head.document) if head else (NO_POLICY, _NOTHING_ALLOWED)
+    try:
+        tenant = head.tenant if head else ""
+        policy = kept(snapshot) or compute(Compiling(tenant=tenant, snapshot=snapshot, document=document))
+    except (SnapshotAltered, SourceInvalid) as altered:
+        raise PolicyUnavailable("policy", str(altered)) from altered
+    return ActivePolicy(snapshot, policy, policy.document.mode is Mode.OBSERVE, document)
+
+
+def judge(world: World, tenant: str, action: Action, actor: Principal, priority: Priority) -> Evaluation:
+    """What the policy in force says of this action, and whom its submitter asks besides.
+
+    Fails closed with `PolicyUnavailable`.
+    """
+    active = policy_in_force(world, tenant)
+    try:
+        said = world.compute(
+            Judging(
+                tenant=tenant,
+                snapshot=active.snapshot,
+                document=active.document,
+                action=action,
+                actor=actor,
+                priority=priority,
+            )
+        )
+    except ExpressionFailed as failed:
+        raise PolicyUnavailable(failed.rule, failed.why) from failed
+    return with_people(said, action, observing=active.observing)
+
+
+def may_throttle(world: World, tenant: str, topic: str) -> bool:
+    """Whether any rule for this topic has a throttle, so that judging it may need a bucket."""
+    candidates = policy_in_force(world, tenant).policy.candidates(topic)
+    return any(candidate.rule.throttle is not None for candidate in candidates)
+
+
+def bucket_keys(
+    world: World, tenant: str, action: Action, actor: Principal, priority: Priority
+) -> tuple[Key, ...]:
+    """The buckets that judging this action may need, whatever its payload turns out to be."""
+    if not may_throttle(world, tenant, action.topic):
+        return ()
+    policy = policy_in_force(world, tenant).policy
+    charges = possible_charges(policy, bare_input(tenant, action, actor, priority))
+    return tuple(BUCKETS.key(tenant, charge.bucket_id) for charge in charges)
+
+
+def bucket_key(tenant: str, evaluation: Evaluation) -> Key | None:
+    """The bucket that this evaluation draws from, if it is a throttle that has one."""
+    drawn = evaluation.throttle
+    return BUCKETS.key(tenant, drawn.bucket_id) if drawn is not None else None
+
+
+def take_token(world: World, tenant: str, evaluation: Evaluation) -> float | None:
+    """Take one token; None if there was one, else the seconds until there is. No bucket is always empty."""
+    drawn = evaluation.throttle
+    if drawn is None:
+        return _ALWAYS_SECONDS
+    kept = world.get(BUCKETS, tenant, drawn.bucket_id)
+    level = BucketLevel(parts=kept.parts, as_of=kept.as_of) if kept else None
+    taken = take(level, drawn.throttle, world.now)
+    if isinstance(taken, Empty):
+        return taken.retry_after.total_seconds()
+    left = taken.level
+    world.put(
+        BUCKETS,
+        PolicyBucket(
+            tenant=tenant, id=drawn.bucket_id, parts=left.parts, as_of=left.as_of, full_at=taken.full_at
+        ),
+    )
+    return None
+
+
+class ActivatePolicy(Command[PolicyHead], frozen=True, kw_only=True):
+    """Put a policy in force. Its snapshot is kept for ever. `by` is None for the operator of the store."""
+
+    tenant: str
+    snapshot: str
+    document: str
+    source: str
+    by: Caller | None = None
+
+    @classmethod
+    def of(
+        cls, document: PolicyDocument, source: str, *, tenant: str, by: Caller | None = None
+    ) -> ActivatePolicy:
+        """The command for a parsed document."""
+        spelled = canonical_policy(document)
+        return cls(
+            tenant=tenant, snapshot=snapshot_id(spelled), document=spelled.decode(), source=source, by=by
+        )
+
+    def reads(self) -> Reads:
+        own = (HEADS.key(self.tenant, HEAD_ID), SNAPSHOTS.key(self.tenant, self.snapshot))
+        return Reads(own=own) | (caller_reads(self.by) if self.by else Reads())
+
+    def decide(self, world: World) -> PolicyHead:
+        author = require_administrator(world, self.by).id if self.by else OPERATOR
+        if world.get(SNAPSHOTS, self.tenant, self.snapshot) is None:
+            world.put(
+                SNAPSHOTS,
+                PolicySnapshot(
+                    tenant=self.tenant,
+                    id=self.snapshot,
+                    document=self.document,
+                    source=self.source,
+                    created_at=world.now,
+                    created_by=author,
+                ),
+            )
+        return _activate(world, self.tenant, self.snapshot, self.document, author, self.by, "policy_activate")
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        record_people_only(world, self.by, "policy_activate", "policy", refusal)
+
+
+class RollBackPolicy(Command[PolicyHead], frozen=True, kw_only=True):
+    """Put an earlier snapshot back in force."""
+
+    caller: Caller
+    snapshot: str
+
+    def reads(self) -> Reads:
+        tenant = self.caller.tenant
+        return caller_reads(self.caller) | Reads(
+            own=(HEADS.key(tenant, HEAD_ID),), see=(SNAPSHOTS.key(tenant, self.snapshot),)
+        )
+
+    def decide(self, world: World) -> PolicyHead:
+        author = require_administrator(world, self.caller).id
+        kept = world.get(SNAPSHOTS, self.caller.tenant, self.snapshot)
+        if kept is None:
+            raise NotFound("policy snapshot", self.snapshot)
+        if snapshot_id(kept.document.encode()) != kept.id:
+            raise SnapshotUnusable(kept.id)
+        return _activate(
+            world, self.caller.tenant, kept.id, kept.document, author, self.caller, "policy_roll_back"
+        )
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        record_people_only(world, self.caller, "policy_roll_back", "policy", refusal)
+
+
+def _activate(
+    world: World, tenant: str, snapshot: str, document: str, author: str, by: Caller | None, action: str
+) -> PolicyHead:
+    before = world.get(HEADS, tenant, HEAD_ID)
+    # By its text too: to activate a policy again is how one mends what was altered in the store.
+    if before is not None and (before.snapshot, before.document) == (snapshot, document):
+        return before
+    previous = before.snapshot if before else None
+    note(
+        world,
+        Note(
+            tenant=tenant,
+            actor=author,
+            action=action,
+            subject="policy",
+            hash=snapshot,
+            request_id=by.request_id if by else None,
+            details={"previous": previous},
+        ),
+    )
+    announce(world, tenant, "policy.activated", "policy", {"snapshot": snapshot, "previous": previous})
+    head = PolicyHead(
+        tenant=tenant,
+        id=HEAD_ID,
+        snapshot=snapshot,
+        document=document,
+        activated_at=world.now,
+        activated_by=author,
+        previous=previous,
+    )
+    return world.put(HEADS, head)
+
+
+_LOOK_AGAIN = timedelta(hours=1)
+
+
+class FullBuckets(Pick[PolicyBucket], frozen=True, kw_only=True):
+    """Buckets that should be full by now, in every tenant, the longest full first."""
+
+    @property
+    def kind(self) -> Kind[PolicyBucket]:
+        return BUCKETS
+
+    @property
+    def query(self) -> str:
+        return "policy.full_buckets"
+
+    def params(self, now: datetime) -> Params:
+        return {"now": micros(now)}
+
+    def matches(self, record: PolicyBucket, now: datetime) -> bool:
+        return record.full_at <= now
+
+    def sort_key(self, record: PolicyBucket) -> Any:
+        return (record.full_at, record.tenant, record.id)
+
+
+class ForgetFullBuckets(Command[int], frozen=True, kw_only=True):
+    """Drop up to `most` buckets that are full; returns how many were looked at."""
+
+    most: int = 100
+
+    def reads(self) -> Reads:
+        return Reads(picks=(FullBuckets(limit=self.most),))
+
+    def more(self, world: World) -> Reads:
+        tenants = sorted({bucket.tenant for bucket in world.pick(FullBuckets(limit=self.most))})
+        return Reads(see=tuple(HEADS.key(tenant, HEAD_ID) for tenant in tenants))
+
+    def decide(self, world: World) -> int:
+        found = world.pick(FullBuckets(limit=self.most))
+        for bucket in found:
+            moment = _full_at(world, bucket)
+            if moment <= world.now:
+                world.delete(BUCKETS, bucket)
+            else:
+                world.put(BUCKETS, msgspec.structs.replace(bucket, full_at=moment))
+        return len(found)
+
+
+def _full_at(world: World, bucket: PolicyBucket) -> datetime:
+    """When the bucket is full under the policy in force; one whose rule is gone goes by its last throttle."""
+    try:
+        rules = policy_in_force(world, bucket.tenant).policy.document.rules
+    except PolicyUnavailable:
+        return world.now + _LOOK_AGAIN
+    rule_id = bucket.id.partition("/")[0]
+    throttle = next((rule.throttle for rule in rules if rule.id == rule_id), None)
+    level = BucketLevel(parts=bucket.parts, as_of=bucket.as_of)
+    return full_at(level, throttle) if throttle else bucket.full_at

@@ -1,0 +1,307 @@
+"""Define workflows, start runs of them, and take them back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import msgspec
+
+from interlock.kernel.command import Command
+from interlock.kernel.record import NOTHING, Reads
+from interlock.kernel.refusal import Refusal
+from interlock.kernel.world import World
+from interlock.rooms.admission.model import RUNS, Run, RunState
+from interlock.rooms.admission.rules import EndRun, StartRun
+from interlock.rooms.audit.rules import Note, note
+from interlock.rooms.identity.model import Caller, Principal, Role
+from interlock.rooms.identity.refusals import NotFound
+from interlock.rooms.identity.rules import caller_reads, require
+from interlock.rooms.jobs.approval import ApprovalState
+from interlock.rooms.jobs.completion import cancel
+from interlock.rooms.jobs.model import ADVANCE_TOPIC, JOBS, Job, JobState
+from interlock.rooms.jobs.model import TRANSITIONS as JOB_TRANSITIONS
+from interlock.rooms.jobs.records import announce_job, record_change
+from interlock.rooms.workflows.model import (
+    PROGRESS,
+    SLOT,
+    STEPS_MAX,
+    TRANSITIONS,
+    WORKFLOWS,
+    Progress,
+    Step,
+    StepKind,
+    StepRun,
+    StepState,
+    Workflow,
+)
+from interlock.rooms.workflows.refusals import BadSteps, RunUnderWay, StepsNotDone
+
+
+def check_steps(steps: Sequence[Step]) -> None:
+    """Refuse steps that could never all run: unknown or circular dependencies, missing topics, doubles."""
+    names = [step.id for step in steps]
+    if len(steps) > STEPS_MAX:
+        raise BadSteps(f"there are {len(steps)}, and {STEPS_MAX} is the most")
+    if len(set(names)) != len(names):
+        raise BadSteps("two steps have the same id")
+    for step in steps:
+        unknown = sorted(set(step.depends_on) - set(names))
+        if unknown:
+            raise BadSteps(f"{step.id} depends on {', '.join(unknown)}, which is no step")
+        if step.kind is StepKind.WORKER and not step.topic:
+            raise BadSteps(f"{step.id} is for a worker and needs a topic")
+    _check_no_circle(steps)
+
+
+def ready_steps(definition: Sequence[Step], runs: Sequence[StepRun]) -> list[Step]:
+    """Steps that wait for nothing any more."""
+    states = {run.id: run.state for run in runs}
+    return [
+        step
+        for step in definition
+        if states[step.id] is StepState.WAITING
+        and all(states[before] is StepState.SUCCEEDED for before in step.depends_on)
+    ]
+
+
+def after(definition: Sequence[Step], step_id: str) -> set[str]:
+    """A step and everything that depends on it, however far away."""
+    found = {step_id}
+    grown = True
+    while grown:
+        more = {step.id for step in definition if found & set(step.depends_on)}
+        grown = not more <= found
+        found |= more
+    return found
+
+
+def _check_no_circle(steps: Sequence[Step]) -> None:
+    left = {step.id: set(step.depends_on) for step in steps}
+    while left:
+        free = {name for name, before in left.items() if not before & set(left)}
+        if not free:
+            raise BadSteps(f"{', '.join(sorted(left))} depend on each other in a circle")
+        left = {name: before for name, before in left.items() if name not in free}
+
+
+_ENDED = "its workflow step ended"
+_OVER = {JobState.FAILED, JobState.DENIED, JobState.CANCELLED, JobState.EXPIRED}
+
+
+def job_reads(progress: Progress) -> Reads:
+    """The jobs of a run's steps, to be changed with them."""
+    return Reads(own=tuple(JOBS.key(progress.tenant, step.job_id) for step in progress.steps if step.job_id))
+
+
+def may_take_back(by: Principal, run: Run) -> bool:
+    """Whether somebody may speak for a run's jobs: they are its starter's, and an operator's."""
+    return by.id == run.started_by or bool({Role.OPERATE, Role.ADMIN} & set(by.roles))
+
+
+def as_left(world: World, progress: Progress) -> Progress:
+    """A run's steps as their jobs have left them. Needs `job_reads`."""
+    definitions = {step.id: step for step in progress.definition}
+    steps = tuple(_seen(world, progress.tenant, step, definitions[step.id]) for step in progress.steps)
+    return msgspec.structs.replace(progress, steps=steps)
+
+
+def stopped(world: World, progress: Progress) -> Progress:
+    """A run's steps when nothing more is to be done: what was under way is withdrawn, what waited is skipped."""
+    steps = tuple(_stopped(world, progress.tenant, step) for step in progress.steps)
+    return msgspec.structs.replace(progress, steps=steps, is_over=True)
+
+
+def ended(world: World, step: StepRun, verb: str, why: str = "") -> StepRun:
+    """A step that is over by this verb."""
+    return msgspec.structs.replace(
+        step, state=TRANSITIONS[step.state, verb], ended_at=world.now, why=why or step.why
+    )
+
+
+def _seen(world: World, tenant: str, step: StepRun, definition: Step) -> StepRun:
+    job = world.get(JOBS, tenant, step.job_id) if step.job_id else None
+    if step.state is not StepState.RUNNING or job is None:
+        return step
+    if definition.kind is StepKind.APPROVAL and _is_agreed(job):
+        _close_question(world, job)
+        return ended(world, step, "succeed")
+    if job.state is JobState.SUCCEEDED:
+        return ended(world, step, "succeed")
+    if job.state in _OVER:
+        return ended(world, step, "fail", f"the job is {job.state.value}")
+    if step.started_at and world.now >= step.started_at + timedelta(seconds=definition.timeout_seconds):
+        cancel(world, job, None, _ENDED)
+        return ended(world, step, "fail", "it took too long")
+    return step
+
+
+def _stopped(world: World, tenant: str, step: StepRun) -> StepRun:
+    if step.state is StepState.WAITING:
+        return ended(world, step, "skip")
+    if step.state is not StepState.RUNNING:
+        return step
+    job = world.get(JOBS, tenant, step.job_id) if step.job_id else None
+    if job is not None:
+        cancel(world, job, None, _ENDED)
+    return ended(world, step, "cancel")
+
+
+def _is_agreed(job: Job) -> bool:
+    """Whether people said yes to the question: that nobody is asked any more is not enough."""
+    approval = job.approval
+    return job.state is JobState.PENDING and approval is not None and approval.state is ApprovalState.APPROVED
+
+
+def _close_question(world: World, job: Job) -> None:
+    state = JOB_TRANSITIONS[job.state, "answer"]
+    done = msgspec.structs.replace(job, state=state, updated_at=world.now, finished_at=world.now)
+    stored = world.put(JOBS, done)
+    record_change(world, stored, None, "answer")
+    announce_job(world, stored, "job.succeeded")
+
+
+SLOT_SECONDS = int(SLOT.total_seconds())
+
+
+class DefineWorkflow(Command[Workflow], frozen=True, kw_only=True):
+    """Say which steps runs of a workflow take from now on."""
+
+    caller: Caller
+    workflow: str
+    steps: tuple[Step, ...]
+
+    def reads(self) -> Reads:
+        return caller_reads(self.caller) | Reads(own=(WORKFLOWS.key(self.caller.tenant, self.workflow),))
+
+    def decide(self, world: World) -> Workflow:
+        by = require(world, self.caller, Role.OPERATE, Role.ADMIN)
+        check_steps(self.steps)
+        _audit(world, self.caller, "workflow_define", self.workflow)
+        definition = Workflow(
+            tenant=self.caller.tenant,
+            id=self.workflow,
+            steps=self.steps,
+            defined_by=by.id,
+            defined_at=world.now,
+        )
+        return world.put(WORKFLOWS, definition)
+
+
+class DeleteWorkflow(Command[Workflow], frozen=True, kw_only=True):
+    """Forget a definition. Runs under way go on with the one they started with."""
+
+    caller: Caller
+    workflow: str
+
+    def reads(self) -> Reads:
+        return caller_reads(self.caller) | Reads(own=(WORKFLOWS.key(self.caller.tenant, self.workflow),))
+
+    def decide(self, world: World) -> Workflow:
+        require(world, self.caller, Role.OPERATE, Role.ADMIN)
+        known = world.get(WORKFLOWS, self.caller.tenant, self.workflow)
+        if known is None:
+            raise NotFound("workflow", self.workflow)
+        _audit(world, self.caller, "workflow_delete", self.workflow)
+        world.delete(WORKFLOWS, known)
+        return known
+
+
+class DeleteRun(Command[Run], frozen=True, kw_only=True):
+    """Forget a run that is over, and how its steps went. Its jobs and what the audit says of it stay."""
+
+    caller: Caller
+    run_id: str
+
+    def reads(self) -> Reads:
+        tenant = self.caller.tenant
+        own = (RUNS.key(tenant, self.run_id), PROGRESS.key(tenant, self.run_id))
+        return caller_reads(self.caller) | Reads(own=own)
+
+    def decide(self, world: World) -> Run:
+        require(world, self.caller, Role.OPERATE, Role.ADMIN)
+        run = world.get(RUNS, self.caller.tenant, self.run_id)
+        if run is None:
+            raise NotFound("run", self.run_id)
+        progress = world.get(PROGRESS, self.caller.tenant, self.run_id)
+        # A run that is only past its time still counts at the gate: a sweep settles it first.
+        if run.state is RunState.RUNNING or (progress and not progress.is_over):
+            raise RunUnderWay(run.id, run.state_at(world.now).value)
+        _audit(world, self.caller, "run_delete", run.id)
+        world.delete(RUNS, run)
+        if progress:
+            world.delete(PROGRESS, progress)
+        return run
+
+
+class StartWorkflowRun(Command[Run], frozen=True, kw_only=True):
+    """Start a run if there is room, with the steps of its workflow, if it has any."""
+
+    start: StartRun
+
+    def reads(self) -> Reads:
+        tenant = self.start.caller.tenant
+        return self.start.reads() | Reads(see=(WORKFLOWS.key(tenant, self.start.workflow),))
+
+    def more(self, world: World) -> Reads:
+        return self.start.more(world)
+
+    def decide(self, world: World) -> Run:
+        known = world.get(WORKFLOWS, self.start.caller.tenant, self.start.workflow)
+        if known is None or not known.steps:
+            return self.start.decide(world)
+        # Its caller does not renew it, so it is not the caller's time that its slot lasts.
+        run = msgspec.structs.replace(self.start, ttl_seconds=SLOT_SECONDS).decide(world)
+        steps = tuple(StepRun(id=step.id) for step in known.steps)
+        progress = Progress(
+            tenant=run.tenant, id=run.id, workflow=run.workflow, definition=known.steps, steps=steps
+        )
+        world.add(PROGRESS, progress)
+        world.wake(ADVANCE_TOPIC)
+        return run
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        self.start.refused(world, refusal)
+
+
+class EndWorkflowRun(Command[Run], frozen=True, kw_only=True):
+    """End a run, and in the same decision what is left of its steps. One with steps is completed by them alone.
+
+    Its jobs are its starter's, and so is the run: `EndRun` refuses everybody but the starter and an operator.
+    """
+
+    end: EndRun
+
+    def reads(self) -> Reads:
+        return self.end.reads() | Reads(own=(PROGRESS.key(self.end.caller.tenant, self.end.run_id),))
+
+    def more(self, world: World) -> Reads:
+        progress = self._under_way(world)
+        return job_reads(progress) if progress else NOTHING
+
+    def decide(self, world: World) -> Run:
+        run = self.end.decide(world)
+        progress = self._under_way(world)
+        if progress is None:
+            return run
+        if run.state is RunState.SUCCEEDED:
+            raise StepsNotDone(run.id)
+        world.put(PROGRESS, stopped(world, as_left(world, progress)))
+        return run
+
+    def _under_way(self, world: World) -> Progress | None:
+        progress = world.get(PROGRESS, self.end.caller.tenant, self.end.run_id)
+        return None if progress is None or progress.is_over else progress
+
+
+def _audit(world: World, caller: Caller, action: str, subject: str) -> None:
+    note(
+        world,
+        Note(
+            tenant=caller.tenant,
+            actor=caller.principal,
+            action=action,
+            subject=subject,
+            request_id=caller.request_id,
+        ),
+    )

@@ -1,0 +1,184 @@
+"""Effects, targets and conflicts: what several agents may change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from interlock.sdk.calls import change, fetch, path
+from interlock.sdk.flow import Flow
+from interlock.sdk.models import Page
+from interlock.sdk.session import Session
+from interlock.sdk.shared_work import (
+    Conflict,
+    Effect,
+    EffectResult,
+    Patterns,
+    TargetState,
+    Touched,
+    TouchedMany,
+)
+
+
+def conflicts(
+    session: Session,
+    *,
+    state: Literal["open", "resolved"] | None = None,
+    kind: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Flow[Page[Conflict]]:
+    """List collisions, newest first."""
+    query = {"state": state, "kind": kind, "limit": limit, "cursor": cursor}
+    return (yield from fetch(session, path("conflicts"), Page[Conflict], query))
+
+
+def conflict(session: Session, conflict_id: str) -> Flow[Conflict]:
+    """Read one collision, and the safest next step."""
+    return (yield from fetch(session, path("conflicts", conflict_id), Conflict))
+
+
+def resolve_conflict(
+    session: Session,
+    conflict_id: str,
+    resolution: Literal["keep_first", "keep_second", "merge", "retry", "discard"],
+    *,
+    note: str,
+    key: str | None = None,
+) -> Flow[Conflict]:
+    """Say how a collision was settled, and carry that out where it means something (`carried_out`)."""
+    body = {"resolution": resolution, "note": note}
+    return (yield from change(session, path("conflicts", conflict_id, "resolve"), Conflict, body, key=key))
+
+
+def conflict_patterns(session: Session, *, last: int | None = None) -> Flow[Patterns]:
+    """See what keeps colliding among the newest conflicts, and what would prevent it."""
+    return (yield from fetch(session, path("conflicts", "patterns"), Patterns, {"last": last}))
+
+
+def touch(
+    session: Session,
+    target: str,
+    version: str,
+    *,
+    previous_version: str | None = None,
+    summary: str | None = None,
+    key: str | None = None,
+) -> Flow[Touched]:
+    """Report that you changed a target to `version`: an etag, a digest or a number of your own.
+
+    With `previous_version`, the one you started from, it is noticed if somebody changed it in between.
+    """
+    body = {"version": version, "previous_version": previous_version, "summary": summary}
+    return (yield from change(session, path("targets", target, "touch"), Touched, body, key=key))
+
+
+def touch_many(
+    session: Session, changes: Sequence[Mapping[str, str]], *, key: str | None = None
+) -> Flow[tuple[Touched, ...]]:
+    """Report several changes as one: each a mapping with `key`, `version`, and the options of `touch`."""
+    body = {"changes": [dict(each) for each in changes]}
+    done = yield from change(session, path("targets", "touches"), TouchedMany, body, key=key)
+    return done.items
+
+
+def target(session: Session, target: str) -> Flow[TargetState]:
+    """Read a target: its version, who holds it, who touched it, what waits for it, what collided."""
+    return (yield from fetch(session, path("targets", target), TargetState))
+
+
+def targets(
+    session: Session, *, prefix: str | None = None, limit: int | None = None, cursor: str | None = None
+) -> Flow[Page[Touched]]:
+    """List targets that were touched, by key."""
+    query = {"prefix": prefix, "limit": limit, "cursor": cursor}
+    return (yield from fetch(session, path("targets"), Page[Touched], query))
+
+
+def begin_effect(
+    session: Session,
+    action_id: str,
+    *,
+    request_hash: str,
+    job_id: str | None = None,
+    permit: str | None = None,
+    lease: Mapping[str, object] | None = None,
+    target: Mapping[str, object] | None = None,
+    grant: Mapping[str, object] | None = None,
+    ttl_seconds: float | None = None,
+    key: str | None = None,
+) -> Flow[Effect]:
+    """Take the right to carry an action out, or learn that it was done (`replayed`).
+
+    `Busy` if somebody is at it, `Ambiguous` if nobody knows whether it happened, `Conflict` if the id was used
+    for another request or what it is for has moved, `Denied` if no `grant` (its `task`, `args`, perhaps
+    `grant_id`) permits it.
+    """
+    body = {
+        "request_hash": request_hash,
+        "job_id": job_id,
+        "permit": permit,
+        "lease": lease,
+        "target": target,
+        "grant": grant,
+        "ttl_seconds": ttl_seconds,
+    }
+    return (yield from change(session, path("effects", action_id, "begin"), Effect, body, key=key))
+
+
+def commit_effect(
+    session: Session, action_id: str, fence: int, result: Any = None, *, key: str | None = None
+) -> Flow[Effect]:
+    """Say that it happened, with this result. `Conflict` (`fence_stale`) if it was settled without you."""
+    body = {"fence": fence, "result": result}
+    return (yield from change(session, path("effects", action_id, "commit"), Effect, body, key=key))
+
+
+def fail_effect(
+    session: Session,
+    action_id: str,
+    fence: int,
+    error: Any,
+    *,
+    safe_to_retry: bool,
+    key: str | None = None,
+) -> Flow[Effect]:
+    """Say that it surely did not happen (`safe_to_retry`), or that nobody can tell."""
+    body = {"fence": fence, "error": error, "safe_to_retry": safe_to_retry}
+    return (yield from change(session, path("effects", action_id, "fail"), Effect, body, key=key))
+
+
+def resolve_effect(
+    session: Session,
+    action_id: str,
+    outcome: Literal["committed", "not_committed"],
+    evidence: Any,
+    *,
+    result: Any = None,
+    key: str | None = None,
+) -> Flow[Effect]:
+    """Say what became of an effect whose outcome is unknown, and how you know."""
+    body = {"outcome": outcome, "evidence": evidence, "result": result}
+    return (yield from change(session, path("effects", action_id, "resolve"), Effect, body, key=key))
+
+
+def get_effect(session: Session, action_id: str) -> Flow[Effect]:
+    """Read what became of an effect."""
+    return (yield from fetch(session, path("effects", action_id), Effect))
+
+
+def effect_result(session: Session, action_id: str) -> Flow[EffectResult]:
+    """Read the whole result of an effect, however large."""
+    return (yield from fetch(session, path("effects", action_id, "result"), EffectResult))
+
+
+def effects(
+    session: Session,
+    *,
+    state: Literal["IN_PROGRESS", "COMMITTED", "FAILED", "AMBIGUOUS"] | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Flow[Page[Effect]]:
+    """List effects, newest first."""
+    query = {"state": state, "limit": limit, "cursor": cursor}
+    return (yield from fetch(session, path("effects"), Page[Effect], query))

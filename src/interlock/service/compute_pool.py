@@ -1,0 +1,226 @@
+"""Where a server computes what takes long: in a few processes beside it, in fair turns between tenants.
+
+Processes, not threads: the library behind policy expressions holds the interpreter's lock from beginning to end, so on
+a thread it would stop the event loop as surely as on the loop (docs/decisions/0044). They are started when first needed
+and live as long as the server. One that dies is replaced, and what it was doing is done again, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from interlock.kernel.refusal import Overloaded, Refusal
+from interlock.service.compute_child import CPU_SECONDS_MAX, HEADER, rebuilt
+from interlock.service.fair_turns import FairTurns
+from interlock.service.metrics import Registry
+
+T = TypeVar("T")
+
+PROCESSES_MAX = 2
+WAITING_MAX = 256
+WAITING_BYTES_MAX = 128 * 1024 * 1024
+# By the clock on the wall, for a process that does not even use the processor: one that was stopped, for instance.
+_SILENT_SECONDS_MAX = 60.0
+_END_SECONDS = 2.0
+_COMMAND = (sys.executable, "-P", "-m", "interlock.service.compute_child")
+
+
+class TookTooLong(Refusal):
+    """A computation used more processor time than it may."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"to read or to evaluate this took more than {CPU_SECONDS_MAX:g} s of processor time; send less at once"
+        )
+
+
+class ComputePool:
+    """Until it is opened nothing may be computed here: a program without a server has nobody to keep waiting."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.is_open = False
+        self._turns = FairTurns(
+            at_once=min(PROCESSES_MAX, os.cpu_count() or 1),
+            waiting_max=WAITING_MAX,
+            bytes_max=WAITING_BYTES_MAX,
+        )
+        self._thread_turns = FairTurns(at_once=1, waiting_max=WAITING_MAX, bytes_max=WAITING_BYTES_MAX)
+        self._thread: ThreadPoolExecutor | None = None
+        self._idle: list[_Child] = []
+        self._working: set[_Child] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._outcomes = registry.counter(
+            "interlock_computations_total",
+            "Computed beside the event loop, by what came of it.",
+            ("outcome",),
+        )
+        registry.gauge(
+            "interlock_computations_waiting", "Waiting to be computed beside the event loop.", self._waiting
+        )
+
+    def open(self) -> None:
+        """From now on the event loop is shared with others."""
+        self.is_open = True
+
+    async def run(self, tenant: str, weight: int, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function of a module in another process; `weight` is about how many bytes it is about.
+
+        Raises what the function raises; `Overloaded` if it cannot be called now, `TookTooLong` if it may not go on.
+        """
+        return await self._alone(self._turns, tenant, weight, self._called(function, arguments))
+
+    async def run_on_thread(self, tenant: str, weight: int, function: Callable[..., T], *arguments: Any) -> T:
+        """The same on a thread of this process, where the result has to be. It must not hold the interpreter long."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="compute")
+        calling = asyncio.get_running_loop().run_in_executor
+        return await self._alone(
+            self._thread_turns, tenant, weight, lambda: calling(self._thread, function, *arguments)
+        )
+
+    async def close(self) -> None:
+        """End the processes; who waits for them is told that nothing was decided."""
+        self.is_open = False
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for child in (*self._idle, *self._working):
+            await child.end()
+        self._idle.clear()
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+
+    # One computation.
+
+    async def _alone(self, turns: FairTurns, tenant: str, weight: int, call: Callable[[], Any]) -> Any:
+        """In its turn, and to its end: a caller who leaves does not leave a process in the middle of something."""
+        task = asyncio.create_task(self._in_turn(turns, tenant, weight, call))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(_heard)
+        return await asyncio.shield(task)
+
+    async def _in_turn(self, turns: FairTurns, tenant: str, weight: int, call: Callable[[], Any]) -> Any:
+        try:
+            async with turns.turn(tenant, weight):
+                result = await call()
+        except Overloaded:
+            self._outcomes.add("overloaded")
+            raise
+        except TookTooLong:
+            self._outcomes.add("too_long")
+            raise
+        self._outcomes.add("computed")
+        return result
+
+    def _called(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Callable[[], Any]:
+        async def call() -> Any:
+            message = pickle.dumps((function, arguments), pickle.HIGHEST_PROTOCOL)
+            try:
+                return await self._asked(message)
+            except _Died:
+                self._outcomes.add("process_died")
+            try:
+                return await self._asked(message)
+            except _Died as died:
+                raise Overloaded(f"a process that evaluates ended ({died}); nothing was decided") from died
+
+        return call
+
+    async def _asked(self, message: bytes) -> Any:
+        try:
+            child = self._idle.pop() if self._idle else await _Child.started()
+        except OSError as error:
+            raise Overloaded(
+                f"no process could be started to evaluate this ({error}); nothing was decided"
+            ) from error
+        self._working.add(child)
+        try:
+            done, answer = pickle.loads(await child.ask(message))  # noqa: S301 - from a process of our own
+        except BaseException:
+            await child.end()
+            raise
+        else:
+            self._idle.append(child)
+        finally:
+            self._working.discard(child)
+        if done:
+            return answer
+        raise rebuilt(*answer)
+
+    def _waiting(self) -> int:
+        return self._turns.waiting + self._thread_turns.waiting
+
+
+class _Died(Exception):
+    """The process ended before it answered."""
+
+
+class _Child:
+    """One process, and the socket to it."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def started(cls) -> _Child:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = _started(theirs)
+        reader, writer = await asyncio.open_connection(sock=ours)
+        return cls(process, reader, writer)
+
+    async def ask(self, message: bytes) -> bytes:
+        """The answer; `TookTooLong` or `_Died` if there is none."""
+        try:
+            async with asyncio.timeout(_SILENT_SECONDS_MAX):
+                self._writer.write(HEADER.pack(len(message)))
+                self._writer.write(message)
+                await self._writer.drain()
+                (length,) = HEADER.unpack(await self._reader.readexactly(HEADER.size))
+                return await self._reader.readexactly(length)
+        except TimeoutError:
+            raise _Died(f"silent for {_SILENT_SECONDS_MAX:g} s") from None
+        except (asyncio.IncompleteReadError, ConnectionError):
+            code = await self._ended()
+            if code == -signal.SIGPROF:
+                raise TookTooLong from None
+            raise _Died(f"exit status {code}") from None
+
+    async def end(self) -> None:
+        self._writer.close()
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._ended()
+
+    async def _ended(self) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return await asyncio.to_thread(self._process.wait, _END_SECONDS)
+        return None
+
+
+def _started(stream: socket.socket) -> subprocess.Popen[bytes]:
+    # In a session of its own: Ctrl-C on a terminal is for the server, which ends it in its time.
+    return subprocess.Popen(  # noqa: S603 - our own interpreter and module
+        _COMMAND, stdin=stream.fileno(), stdout=subprocess.DEVNULL, start_new_session=True
+    )
+
+
+def _heard(task: asyncio.Task[Any]) -> None:
+    """Whoever asked may have left; what came of it is nobody's then."""
+    if not task.cancelled():
+        task.exception()

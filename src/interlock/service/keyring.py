@@ -1,0 +1,114 @@
+"""From a presented key to its principal.
+
+A caller who only reads is looked up afresh each time. For calls that pass through the kernel a recent
+look-up will do, because the deciding transaction checks key and roles again; and however many of them come
+at once with one key, they share one look-up, so that a crowd does not queue for the reading connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+
+import msgspec
+
+from interlock.kernel.refusal import StoreUnavailable
+from interlock.kernel.storage import Store, StoreDown
+from interlock.rooms.identity.keys import digest_of, id_of
+from interlock.rooms.identity.model import API_KEYS, PRINCIPALS, Caller, Principal
+from interlock.rooms.identity.refusals import Unauthenticated
+from interlock.rooms.identity.rules import check_key
+
+_RECENT_SECONDS = 1.0
+_KEPT_MAX = 10_000
+
+
+class Known(msgspec.Struct, frozen=True):
+    """A caller and the principal behind it."""
+
+    caller: Caller
+    who: Principal
+
+    @property
+    def tenant(self) -> str:
+        return self.caller.tenant
+
+    @property
+    def principal(self) -> str:
+        return self.caller.principal
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return self.who.roles
+
+
+class Keyring:
+    """Looks keys up, and remembers for a moment whom they belong to."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._recent: OrderedDict[str, tuple[float, Known]] = OrderedDict()
+        self._asking: dict[str, asyncio.Task[Known]] = {}
+
+    def forget(self) -> None:
+        """Somebody's keys or roles may have changed; what is being looked up may be out of date already."""
+        self._recent.clear()
+        self._asking.clear()
+
+    def last_known(self, key: str) -> Known | None:
+        """Whom this key belonged to when it last came, if that is still remembered: to count by, not to trust."""
+        kept = self._recent.get(digest_of(key))
+        return kept[1] if kept else None
+
+    async def known(self, key: str, recent_will_do: bool) -> Known:
+        """Who presents this key, or `Unauthenticated`."""
+        digest = digest_of(key)
+        if not recent_will_do:
+            return await self._look_up_and_keep(key, digest)
+        kept = self._recent.get(digest)
+        if kept and time.monotonic() - kept[0] < _RECENT_SECONDS:
+            return kept[1]
+        return await asyncio.shield(self._asking.get(digest) or self._ask(key, digest))
+
+    async def known_or_nobody(self, key: str) -> Known | None:
+        """Who presents this key; nobody, if it is none or the store cannot be asked."""
+        try:
+            return await self.known(key, recent_will_do=True)
+        except (Unauthenticated, StoreUnavailable, StoreDown):
+            return None
+
+    def _ask(self, key: str, digest: str) -> asyncio.Task[Known]:
+        """A look-up that whoever comes with the same key meanwhile joins."""
+        asking = asyncio.get_running_loop().create_task(self._look_up_and_keep(key, digest))
+        self._asking[digest] = asking
+
+        def finish(done: asyncio.Task[Known]) -> None:
+            if self._asking.get(digest) is done:
+                del self._asking[digest]
+            if not done.cancelled():
+                done.exception()  # If whoever asked has gone, nobody need hear of it.
+
+        asking.add_done_callback(finish)
+        return asking
+
+    async def _look_up_and_keep(self, key: str, digest: str) -> Known:
+        found = await self._look_up(key, digest)
+        self._keep(digest, found)
+        return found
+
+    async def _look_up(self, key: str, digest: str) -> Known:
+        key_id = id_of(key)
+        rows = await self._store.query("identity.caller_by_key", {"key_id": key_id}) if key_id else []
+        if not rows:
+            check_key(None, digest)
+            raise Unauthenticated
+        record, principal = API_KEYS.decode(rows[0][0]), PRINCIPALS.decode(rows[0][1])
+        check_key(record, digest)
+        caller = Caller(tenant=record.tenant, principal=principal.id, key_id=record.id, key_digest=digest)
+        return Known(caller, principal)
+
+    def _keep(self, digest: str, found: Known) -> None:
+        self._recent[digest] = (time.monotonic(), found)
+        if len(self._recent) > _KEPT_MAX:
+            self._recent.popitem(last=False)

@@ -1,0 +1,121 @@
+"""What the operator does at the store itself: keys, the policy, fences and the clock."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import NamedTuple
+
+from interlock.kernel.store_state import Repaired, StoreState
+from interlock.rooms.audit.rules import NoteStoreState
+from interlock.rooms.identity import queries
+from interlock.rooms.identity.keys import make_key
+from interlock.rooms.identity.model import EVERY_ROLE, ApiKey, Principal, PrincipalKind, Role
+from interlock.rooms.identity.refusals import NotFound
+from interlock.rooms.identity.rules import BootstrapAdmin, IssueKey, RevokeKey
+from interlock.rooms.policy.parser import parse_policy
+from interlock.rooms.policy.rules import ActivatePolicy
+from interlock.service.local_kernel import local_user
+from interlock.service.service import Service
+from interlock.service.settings import TENANT_DEFAULT
+
+LIST_MAX = 1000
+
+
+class IssuedKey(NamedTuple):
+    """A key just made; `key` is shown once."""
+
+    principal: Principal
+    key: str
+    key_id: str
+
+
+async def issue_key(
+    service: Service,
+    name: str,
+    *,
+    kind: PrincipalKind,
+    roles: tuple[Role, ...],
+    groups: tuple[str, ...] | None = None,
+    owner: str | None = None,
+    tenant: str = TENANT_DEFAULT,
+) -> IssuedKey:
+    """Give a principal one more key, creating it (and its tenant) if it is new."""
+    key = make_key()
+    command = IssueKey(
+        tenant=tenant,
+        name=name,
+        kind=kind,
+        roles=roles,
+        groups=groups,
+        owner=owner,
+        key_id=key.id,
+        digest=key.digest,
+    )
+    return IssuedKey(await service.kernel.run(command), key.text, key.id)
+
+
+async def list_keys(service: Service, tenant: str = TENANT_DEFAULT) -> list[tuple[ApiKey, Principal]]:
+    """A tenant's keys, newest first."""
+    found, _ = await queries.list_keys(service.store, tenant, limit=LIST_MAX)
+    return found
+
+
+async def revoke_key(service: Service, key_id: str) -> ApiKey:
+    """End a key by its public id."""
+    found = await queries.find_key(service.store, key_id)
+    if found is None:
+        raise NotFound("key", key_id)
+    key, principal = found
+    return await service.kernel.run(RevokeKey(tenant=key.tenant, key_id=key.id, principal=principal.id))
+
+
+async def bootstrap(service: Service) -> IssuedKey | None:
+    """On a store without any key, one admin key; None if there is a key already."""
+    if await queries.has_any_key(service.store):
+        return None
+    key = make_key()
+    command = BootstrapAdmin(tenant=TENANT_DEFAULT, roles=EVERY_ROLE, key_id=key.id, digest=key.digest)
+    admin = await service.kernel.run(command)
+    return IssuedKey(admin, key.text, key.id) if admin else None
+
+
+async def activate_policy_file(service: Service, path: Path, tenant: str = TENANT_DEFAULT) -> str:
+    """Put a policy file in force as the operator; returns its snapshot id. Raises `SourceInvalid`."""
+    text = await asyncio.to_thread(path.read_text)
+    document = parse_policy(text)
+    head = await service.kernel.run(ActivatePolicy.of(document, text, tenant=tenant))
+    return head.snapshot
+
+
+class NothingToRepair(Exception):
+    """The clock of this store is not kept in it."""
+
+
+async def raise_fences(service: Service, why: str) -> StoreState:
+    """Begin another epoch: fences from now on are greater than all before."""
+    await service.store.raise_epoch(why)
+    return await service.kernel.run(NoteStoreState(tenant=TENANT_DEFAULT, actor=_operator()))
+
+
+async def repair_clock(service: Service, *, only_look: bool) -> Repaired | None:
+    """Set the store's clock back to this machine's; None if it is not ahead."""
+    from interlock.store.sqlite import SqliteStore
+
+    if not isinstance(service.store, SqliteStore):
+        raise NothingToRepair(
+            "only a SQLite store keeps its clock; on PostgreSQL the clock of the database's machine counts: "
+            "set that right, and time in the store is right at once"
+        )
+    repaired = await service.store.repair_clock(only_look=only_look)
+    if repaired is not None and not only_look:
+        seconds = round(repaired.ahead.total_seconds(), 3)
+        command = NoteStoreState(
+            tenant=TENANT_DEFAULT, actor=_operator(), ahead_seconds=seconds, records=repaired.records
+        )
+        await service.kernel.run(command)
+    return repaired
+
+
+def _operator() -> str:
+    return f"local:{local_user()}"

@@ -1,0 +1,225 @@
+"""Relays of this server: takes those that nobody holds, runs them, and forgets what left long ago.
+
+Any number of servers may do this at once. Each target has one relay at a time, by a lease with a fence;
+when a server dies, another takes its relays once their leases are over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+from interlock.kernel.ids import TellTime
+from interlock.kernel.kernel import Kernel
+from interlock.kernel.refusal import Fault, Refusal
+from interlock.kernel.storage import Store, StoreDown
+from interlock.rooms.events import queries
+from interlock.rooms.events import queries as outbox
+from interlock.rooms.events.addresses import read_networks
+from interlock.rooms.events.deliveries import Backoff
+from interlock.rooms.events.jetstream import BrokerTarget
+from interlock.rooms.events.model import BROKER, DEPLOYMENT, RELAYS_TOPIC, Relay
+from interlock.rooms.events.posting import Posting, Resolve
+from interlock.rooms.events.refusals import RelayGone, RelayHeld, RelayLost
+from interlock.rooms.events.relay_leases import ForgetDeliveries
+from interlock.rooms.events.rules import ForgetEvents
+from interlock.service.broker_relay import BrokerParts, BrokerRelay
+from interlock.service.event_feed import EventFeed
+from interlock.service.measures import RelayMeasures
+from interlock.service.relay_hold import HeldRelay, holding
+from interlock.service.settings import Settings
+from interlock.service.webhook_relay import WebhookParts, WebhookRelay
+
+log = logging.getLogger(__name__)
+
+# At once; with more targets than that, whoever has nothing to post gives way to those that wait.
+RELAYS_MAX = 200
+
+_LOOK_SECONDS = 1.0
+_TIDY_SECONDS = 30.0
+_TIDY_MAX = 200
+_RELAYS_LISTED_MAX = 1000
+
+Target = tuple[str, str]
+
+
+def posting_of(settings: Settings, resolve: Resolve | None = None) -> Posting:
+    """How this deployment posts to webhooks."""
+    return Posting(
+        allowed=read_networks(settings.webhook_allow_private),
+        timeout_seconds=settings.webhook_timeout_seconds,
+        resolve=resolve,
+    )
+
+
+class Relaying:
+    """The relays that this server holds, and the loop that takes more."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        store: Store,
+        feed: EventFeed,
+        measures: RelayMeasures,
+        settings: Settings,
+        *,
+        now: Callable[[], datetime],
+        resolve: Resolve | None = None,
+    ) -> None:
+        self.holder = f"server_{uuid4().hex}"
+        self._kernel = kernel
+        self._store = store
+        self._feed = feed
+        self._settings = settings
+        self._measures = measures
+        self._now = now
+        self._webhooks = WebhookParts(
+            store=store,
+            wakes=kernel.wakes,
+            posting=posting_of(settings, resolve),
+            backoff=Backoff(
+                base_seconds=settings.webhook_retry_base_seconds,
+                most_seconds=settings.webhook_retry_most_seconds,
+                attempts_max=settings.webhook_attempts_max,
+            ),
+            measures=measures,
+            secret=settings.secret,
+            gives_way=self._gives_way,
+            now=now,
+        )
+        self._running: dict[Target, asyncio.Task[None]] = {}
+        self._waiting = 0
+        self._task: asyncio.Task[None] | None = None
+        measures.follow(lambda: feed.position)
+        feed.is_relayed = lambda: bool(self._running)
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="relaying")
+
+    async def close(self) -> None:
+        """Release every relay, so that another server can take them at once."""
+        tasks = [*([self._task] if self._task else []), *self._running.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self) -> None:
+        tidied_at = 0.0
+        loop = asyncio.get_running_loop()
+        with self._kernel.wakes.subscribe(RELAYS_TOPIC) as heard:
+            while True:
+                try:
+                    await self._feed.start()
+                    await self.take_free()
+                    if loop.time() - tidied_at > _TIDY_SECONDS:
+                        tidied_at = loop.time()
+                        await self.tidy_once()
+                except (Fault, StoreDown) as fault:
+                    log.debug("relays wait for the store: %s", fault)
+                except Exception:
+                    log.exception("taking relays broke; trying again in %.1f s", _LOOK_SECONDS)
+                await heard.wait(_LOOK_SECONDS * random.uniform(0.75, 1.25))
+
+    async def take_free(self) -> None:
+        """Begin to relay for every target that nobody relays for."""
+        # By the store's time, at which they become free; this machine's clock may be behind it.
+        now = await self._kernel.run(TellTime())
+        free = await queries.free_relays(self._store, now, limit=RELAYS_MAX)
+        targets = [(relay.tenant, relay.id) for relay in free if relay.id != BROKER]
+        random.shuffle(targets)
+        if self._settings.nats_url:
+            targets.insert(0, (DEPLOYMENT, BROKER))
+        targets = [target for target in targets if target not in self._running]
+        room = max(0, RELAYS_MAX - len(self._running))
+        for target in targets[:room]:
+            task = asyncio.create_task(self._relay(target), name=f"relay-{target[1]}")
+            self._running[target] = task
+            task.add_done_callback(lambda _, ended=target: self._running.pop(ended, None))
+        self._waiting = len(targets[room:])
+
+    def _gives_way(self) -> bool:
+        """Whether a relay that can stop should, for one of those that there was no room for."""
+        if self._waiting == 0:
+            return False
+        self._waiting -= 1
+        return True
+
+    async def tidy_once(self) -> None:
+        """Forget events and deliveries that are old enough and that no relay needs."""
+        before = self._now() - timedelta(days=self._settings.event_days)
+        up_to = await self.settled_up_to(before)
+        forgotten = _TIDY_MAX
+        while forgotten == _TIDY_MAX:
+            keys = await outbox.forgettable(self._store, before=before, up_to=up_to, limit=_TIDY_MAX)
+            forgotten = await self._kernel.run(ForgetEvents(keys=keys)) if keys else 0
+        forgotten = _TIDY_MAX
+        while forgotten == _TIDY_MAX:
+            keys = await queries.old_deliveries(self._store, before=before, limit=_TIDY_MAX)
+            forgotten = await self._kernel.run(ForgetDeliveries(keys=keys)) if keys else 0
+
+    async def settled_up_to(self, before: datetime) -> int:
+        """The position that every relay has passed."""
+        relays = await queries.every_relay(self._store, limit=_RELAYS_LISTED_MAX)
+        needed = [relay.position for relay in relays if not self._is_abandoned(relay, before)]
+        return min(needed, default=await outbox.head(self._store))
+
+    def _is_abandoned(self, relay: Relay, before: datetime) -> bool:
+        """A broker that was configured once, and that nobody has relayed to for as long as events last."""
+        if relay.id != BROKER or self._settings.nats_url:
+            return False
+        return relay.held_until is None or relay.held_until < before
+
+    async def _relay(self, target: Target) -> None:
+        tenant, relay_id = target
+        try:
+            async with holding(
+                self._kernel,
+                tenant,
+                relay_id,
+                holder=self.holder,
+                lease_seconds=self._settings.relay_lease_seconds,
+            ) as held:
+                await _until_lost(held, self._loop_of(held))
+        except (RelayHeld, RelayLost, RelayGone) as refusal:
+            log.debug("%s: %s", relay_id, refusal)
+        except (Fault, Refusal, StoreDown) as fault:
+            log.info("relay %s stops for now: %s", relay_id, fault)
+        except Exception:
+            log.exception("relay %s broke; it is taken again", relay_id)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _loop_of(self, held: HeldRelay) -> WebhookRelay | BrokerRelay:
+        if held.relay.id != BROKER:
+            return WebhookRelay(self._webhooks, held)
+        settings = self._settings
+        target = BrokerTarget(
+            url=settings.nats_url, stream=settings.nats_stream, subject=settings.nats_subject
+        )
+        return BrokerRelay(
+            BrokerParts(
+                store=self._store,
+                wakes=self._kernel.wakes,
+                target=target,
+                measures=self._measures,
+                now=self._now,
+            ),
+            held,
+        )
+
+
+async def _until_lost(held: HeldRelay, relay: WebhookRelay | BrokerRelay) -> None:
+    """Run a relay's loop; stop it the moment that another server may have taken over."""
+    running = asyncio.create_task(relay.run())
+    losing = asyncio.create_task(held.lost.wait())
+    try:
+        await asyncio.wait({running, losing}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (running, losing):
+            task.cancel()
+        outcome, _ = await asyncio.gather(running, losing, return_exceptions=True)
+    if isinstance(outcome, Exception):
+        raise outcome

@@ -1,0 +1,181 @@
+"""Loops that keep things tidy. Any number of servers may run them at once; each pass is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import msgspec
+
+from interlock.kernel.command import Command
+from interlock.kernel.ids import TellTime
+from interlock.kernel.kernel import Kernel
+from interlock.kernel.record import micros
+from interlock.kernel.refusal import Fault, StoreUnavailable
+from interlock.kernel.storage import LockTimeout, Store, StoreDown
+from interlock.rooms.admission.endings import RECLAIM_MAX
+from interlock.rooms.admission.queries import tenants_with_expired_runs
+from interlock.rooms.admission.rules import ReclaimSlots
+from interlock.rooms.admission.tallies import ForgetTallies
+from interlock.rooms.audit.rules import NoteStoreState
+from interlock.rooms.effects.settlement import SweepOverdueEffects
+from interlock.rooms.grants.rules import SweepOverdueGrants
+from interlock.rooms.jobs.queries import count_dead
+from interlock.rooms.jobs.sweeps import OfferUnclaimed, SweepDueJobs, SweepLostLeases
+from interlock.rooms.leases.transfers import SweepOverdueLeases
+from interlock.rooms.policy.rules import ForgetFullBuckets
+from interlock.service.measures import Measures
+from interlock.service.settings import TENANT_DEFAULT
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+_PASS_MAX = 100
+_FEWER = 10
+_PRUNE_EVERY = 60
+_PRUNED_MAX = 1000
+
+
+class Sweeps:
+    """Runs each sweep again and again; a full pass is followed by the next at once."""
+
+    def __init__(self, kernel: Kernel, store: Store, measures: Measures, *, every_seconds: float) -> None:
+        self._kernel = kernel
+        self._store = store
+        self._measures = measures
+        self._every = every_seconds
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="sweeps")
+
+    async def close(self) -> None:
+        if self._task:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run(self) -> None:
+        turn = 0
+        while True:
+            # Spread the servers, so that they do not all sweep in step.
+            await asyncio.sleep(self._every * random.uniform(0.75, 1.25))
+            turn += 1
+            await self.sweep_once()
+            if turn % _PRUNE_EVERY == 0:
+                await self.forget_once()
+
+    async def sweep_once(self) -> None:
+        """One pass over everything that time changes. A sweep that breaks does not keep the others from it.
+
+        They begin together, so that one batch carries all of them: there are as many sweepers as programs on a file.
+        """
+        sweeps = (
+            self._settle_due_jobs,
+            self._reclaim_slots,
+            self._end_overdue_leases,
+            self._doubt_overdue_effects,
+            self._end_overdue_grants,
+            self._settle_lost_leases,
+            self._offer_unclaimed,
+            self._note_store_state,
+        )
+        await asyncio.gather(*map(self._surely, sweeps))
+        await self._surely(self._count_dead_letters)
+
+    async def forget_once(self) -> None:
+        """One pass over what nobody needs any more."""
+        for forget in (self._prune, self._forget_full_buckets, self._forget_tallies):
+            await self._surely(forget)
+
+    async def _surely(self, sweep: Callable[[], Awaitable[None]]) -> None:
+        name = getattr(sweep, "__name__", "a sweep").strip("_")
+        try:
+            await sweep()
+        except (Fault, StoreDown, LockTimeout) as fault:
+            log.debug("%s could not run: %s", name, fault)
+        except Exception:
+            log.exception("%s broke; it runs again in %.1f s", name, self._every)
+
+    async def _until_few(self, what: str, sweep: Command[int]) -> None:
+        """Run a sweep again as long as it finds as much as it may take at once."""
+        is_full, most = True, _PASS_MAX
+        while is_full:
+            count, most = await self._pass(sweep, most)
+            is_full = count == most
+            if count:
+                self._measures.swept.add(what, amount=count)
+
+    async def _pass(self, sweep: Command[T], most: int) -> tuple[T, int]:
+        """One pass over `most` records, or over as many fewer as the store can bear; and how many that may be."""
+        while True:
+            try:
+                return await self._kernel.run(msgspec.structs.replace(sweep, most=most)), most
+            except StoreUnavailable:
+                if most == 1:
+                    raise
+                # A hundred records of a megabyte each may be more than it manages in the time for a batch.
+                most = max(1, most // _FEWER)
+
+    async def _settle_due_jobs(self) -> None:
+        await self._until_few("due_jobs", SweepDueJobs(most=_PASS_MAX))
+
+    async def _note_store_state(self) -> None:
+        await self._kernel.run(NoteStoreState(tenant=TENANT_DEFAULT))
+
+    async def _prune(self) -> None:
+        gone = _PRUNED_MAX
+        while gone >= _PRUNED_MAX:
+            gone = await self._store.prune(rows_max=_PRUNED_MAX)
+            if gone:
+                self._measures.swept.add("forgotten_rows", amount=gone)
+
+    async def _forget_full_buckets(self) -> None:
+        await self._until_few("full_buckets", ForgetFullBuckets(most=_PASS_MAX))
+
+    async def _forget_tallies(self) -> None:
+        await self._until_few("old_tallies", ForgetTallies(most=_PASS_MAX))
+
+    async def _count_dead_letters(self) -> None:
+        self._measures.work.dead_letters = await count_dead(self._store)
+
+    async def _end_overdue_leases(self) -> None:
+        await self._until_few("overdue_leases", SweepOverdueLeases(most=_PASS_MAX))
+
+    async def _end_overdue_grants(self) -> None:
+        await self._until_few("overdue_grants", SweepOverdueGrants(most=_PASS_MAX))
+
+    async def _doubt_overdue_effects(self) -> None:
+        await self._until_few("overdue_effects", SweepOverdueEffects(most=_PASS_MAX))
+
+    async def _reclaim_slots(self) -> None:
+        # This machine's clock may be behind the store's, and what is due would be found as much later.
+        now = micros(await self._kernel.run(TellTime()))
+        for tenant in await tenants_with_expired_runs(self._store, now, limit=_PASS_MAX):
+            lost = RECLAIM_MAX
+            while lost == RECLAIM_MAX:
+                lost = await self._kernel.run(ReclaimSlots(tenant=tenant))
+                if lost:
+                    self._measures.swept.add("lost_runs", amount=lost)
+
+    async def _settle_lost_leases(self) -> None:
+        is_full, most = True, _PASS_MAX
+        while is_full:
+            swept, most = await self._pass(SweepLostLeases(), most)
+            is_full = swept.count == most
+            self._measures.work.lost.add(amount=swept.count)
+            self._measures.work.dead.add(amount=swept.dead)
+
+    async def _offer_unclaimed(self) -> None:
+        is_full, most = True, _PASS_MAX
+        while is_full:
+            swept, most = await self._pass(OfferUnclaimed(), most)
+            is_full = swept.count == most
+            self._measures.work.replayed.add(amount=swept.count)
+            for age in swept.ages_seconds:
+                self._measures.work.replay_age.observe(age)

@@ -1,0 +1,105 @@
+"""Threads for what waits: COMMIT for the disk, and reads that may take a while.
+
+They are daemon threads. Those of `concurrent.futures` take no more work once the main thread is through, and a program
+may have others that still call; these go on until the program's very end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from interlock.kernel.record import Params
+from interlock.kernel.storage import Row
+from interlock.store.catalogue import NamedSql
+from interlock.store.sqlite.batch import rows_of
+from interlock.store.sqlite.driver import Database, connect_durably
+
+T = TypeVar("T")
+
+
+class WorkerThreads:
+    """Up to `count` threads that take what is handed to them in its order. They start when there is work."""
+
+    def __init__(self, name: str, *, count: int = 1) -> None:
+        self._name = name
+        self._count = count
+        self._work: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """What `work` returns or raises. Whoever is cancelled meanwhile leaves only once it has ended."""
+        done = asyncio.wrap_future(self.submit(work))
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            await asyncio.wait([done])
+            raise
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Hand work over. Raises `RuntimeError` if there is no thread for it and none can be started."""
+        done: Future[T] = Future()
+        if len(self._threads) < self._count:
+            self._start()
+        self._work.put((done, work))
+        return done
+
+    def stop(self) -> None:
+        """Finish what was handed over, and end the threads. Work that comes later starts new ones."""
+        threads, self._threads = self._threads, []
+        for _ in threads:
+            self._work.put(None)
+        for thread in threads:
+            thread.join()
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def _serve(self) -> None:
+        while (handed := self._work.get()) is not None:
+            done, work = handed
+            try:
+                result = work()
+            except BaseException as error:  # noqa: BLE001 - whoever waits for it is told
+                done.set_exception(error)
+            else:
+                done.set_result(result)
+            del handed, done, work
+
+
+_THREADS = 2
+
+
+class QueryThreads:
+    """Plain reads for people, off the event loop, each thread with a connection of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._threads = WorkerThreads("sqlite-query", count=_THREADS)
+        self._own = threading.local()
+        self._opened: list[Database] = []
+
+    async def run(self, block: NamedSql, params: Params, bytes_max: int | None = None) -> list[Row]:
+        return await self._threads.run(partial(self._run, block, params, bytes_max))
+
+    def close(self) -> None:
+        """Finish, and close the connections; later reads open new ones."""
+        self._threads.stop()
+        for database in self._opened:
+            database.close()
+        self._opened.clear()
+
+    def _run(self, block: NamedSql, params: Params, bytes_max: int | None) -> list[Row]:
+        database: Database | None = getattr(self._own, "database", None)
+        if database is None:
+            database = self._own.database = connect_durably(self._path)
+            self._opened.append(database)
+        return rows_of(database, block, params, bytes_max)

@@ -1,0 +1,1 @@
+"""Every type that travels, once: the API fills them, the SDK and the command line read them."""
