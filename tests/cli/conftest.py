@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.task_folder import TASKS
 from tests.cli.terminal import POLICY, Terminal
-from tests.cli.yard import TASKS
 
 PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 

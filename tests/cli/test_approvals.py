@@ -7,7 +7,7 @@ import json
 import pytest
 
 from interlock import Interlock, Job
-from tests.cli.ageing import age
+from tests.cli.aged_store import age
 from tests.cli.terminal import POLICY, Terminal
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.task_folder import granted, marks
 from tests.cli.terminal import Terminal
 from tests.cli.test_lost_answers import losing
-from tests.cli.yard import granted, marks
 from tests.harness.server import InterlockServer
 
 

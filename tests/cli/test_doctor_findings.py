@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from interlock import Interlock
-from tests.cli.ageing import age
+from tests.cli.aged_store import age
 from tests.cli.terminal import POLICY, Said, Terminal
 from tests.harness.nats import NatsServer
 from tests.harness.server import InterlockServer

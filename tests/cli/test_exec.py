@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
+from tests.cli.task_folder import TASKS, effect_of, granted, marks, start, wait_for
 from tests.cli.terminal import Terminal
 from tests.cli.test_dispatch import IMPORTED
-from tests.cli.yard import TASKS, effect_of, granted, marks, start, wait_for
 from tests.harness.server import clean_env
 
 

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from tests.cli.task_folder import call
 from tests.cli.terminal import Said, Terminal
 from tests.cli.test_dispatch import IMPORTED
-from tests.cli.yard import call
 from tests.harness.server import InterlockServer, clean_env
 
 TASKS = """\

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from interlock.cli.execution.process import Signals
+from tests.cli.task_folder import effect_of, granted, marks, wait_for
 from tests.cli.terminal import HANG_SECONDS, Terminal
-from tests.cli.yard import effect_of, granted, marks, wait_for
 from tests.harness.server import InterlockServer, clean_env
 
 EXEC = [sys.executable, "-m", "interlock.cli.main", "exec"]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.task_folder import granted, marks
 from tests.cli.terminal import Terminal
-from tests.cli.yard import granted, marks
 from tests.harness.server import clean_env
 
 EXEC = [sys.executable, "-m", "interlock.cli.main", "exec"]

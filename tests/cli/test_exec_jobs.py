@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.task_folder import call, effect_of, marks
 from tests.cli.terminal import HANG_SECONDS, Terminal
-from tests.cli.yard import call, effect_of, marks
 from tests.harness.server import clean_env
 
 TASKS = """\

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.ageing import age
+from tests.cli.aged_store import age
+from tests.cli.task_folder import call, granted, marks
 from tests.cli.terminal import Terminal
-from tests.cli.yard import call, granted, marks
 from tests.harness.server import InterlockServer
 
 POLICY = """\

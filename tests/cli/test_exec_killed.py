@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from interlock.cli.execution import process as orphans
+from tests.cli.task_folder import effect_of, granted, wait_for
 from tests.cli.terminal import HANG_SECONDS, Terminal
-from tests.cli.yard import effect_of, granted, wait_for
 from tests.harness.server import clean_env
 
 EXEC = [sys.executable, "-m", "interlock.cli.main", "exec"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cli.task_folder import call, granted, marks
 from tests.cli.terminal import Terminal
-from tests.cli.yard import call, granted, marks
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.task_folder import call, effect_of, granted, marks, start, wait_for
 from tests.cli.terminal import Terminal
-from tests.cli.yard import call, effect_of, granted, marks, start, wait_for
 from tests.harness.server import InterlockServer, clean_env
 
 

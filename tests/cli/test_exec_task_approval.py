@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cli.task_folder import marks
 from tests.cli.terminal import Terminal
-from tests.cli.yard import marks
 
 TASKS = """\
 tasks:

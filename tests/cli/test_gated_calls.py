@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from interlock import Ambiguous, Interlock
-from tests.cli.ageing import age
+from tests.cli.aged_store import age
 from tests.cli.terminal import Terminal
 from tests.cli.test_doctor_findings import found, one, store_of
 

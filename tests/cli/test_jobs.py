@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.cli.ageing import age
+from tests.cli.aged_store import age
 from tests.cli.terminal import Terminal
 
 

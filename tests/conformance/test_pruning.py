@@ -8,8 +8,8 @@ from datetime import timedelta
 
 from interlock.kernel.idempotency import Once, Rendered
 from interlock.kernel.storage import LockTimeout
-from tests.conformance.places import Place, PostgresPlace, Server, serving
-from tests.kernel.counters import TENANT, Counter, Raise
+from tests.harness.store_places import Place, PostgresPlace, Server, serving
+from tests.kernel.counter_room import TENANT, Counter, Raise
 
 BATCHES = "SELECT id FROM batches"
 ANSWERS = "SELECT id FROM answers"

@@ -13,10 +13,10 @@ import pytest
 from interlock.kernel.idempotency import Once
 from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.refusal import LockBusy
-from tests.conformance.places import Place, PostgresPlace, Server, SqlitePlace, serving
 from tests.conformance.test_pruning import once
 from tests.harness.soak import dose
-from tests.kernel.counters import (
+from tests.harness.store_places import Place, PostgresPlace, Server, SqlitePlace, serving
+from tests.kernel.counter_room import (
     TENANT,
     Counter,
     Drop,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from interlock.kernel.record import Kind, Pick, micros
 from interlock.kernel.world import Deferred, World
 from tests.harness.soak import dose
-from tests.kernel.counters import CHORES, COUNTERS, TENANT, Chore, Counter, DueChores
-from tests.kernel.scripted import START
+from tests.kernel.counter_room import CHORES, COUNTERS, TENANT, Chore, Counter, DueChores
+from tests.kernel.scripted_store import START
 
 NOW = micros(START)
 NAMES = [f"c{number}" for number in range(6)]

@@ -9,8 +9,8 @@ import pytest
 
 from interlock import Interlock
 from tests.harness.server import InterlockServer
+from tests.sdk.approval_team import House
 from tests.sdk.gate_place import PLACES, Place, opened
-from tests.sdk.house import House
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import pytest
 
 from interlock import Conflict, Full, Interlock
 from interlock.sdk.retry import NO_RETRIES
-from tests.sdk.house import House
+from tests.sdk.approval_team import House
 
 HANG_SECONDS = 30
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from interlock import Conflict, NotDone
-from tests.sdk.house import House
+from tests.sdk.approval_team import House
 
 
 def test_a_block_that_is_entered_again_forgets_what_it_said_before(house: House) -> None:

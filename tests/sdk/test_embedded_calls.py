@@ -20,9 +20,9 @@ from interlock.api import jobs as job_routes
 from interlock.sdk import embedded
 from interlock.store.sqlite import SqliteStore
 from interlock.store.sqlite.driver import connect
-from tests.conformance.places import open_files_at
 from tests.harness.soak import dose
-from tests.sdk.house import House
+from tests.harness.store_places import open_files_at
+from tests.sdk.approval_team import House
 
 ALLOW = {"version": "v1", "default": "allow", "rules": []}
 HASH = "sha256:" + "0" * 64

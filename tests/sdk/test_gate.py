@@ -10,7 +10,7 @@ import pytest
 import interlock
 from interlock import Interlock, Job, NotJson
 from interlock.kernel.codec.canonical import canonical
-from tests.sdk.house import House
+from tests.sdk.approval_team import House
 
 
 def test_what_policy_allows_runs_without_asking(house: House) -> None:

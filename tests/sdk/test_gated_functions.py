@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from interlock import AsyncInterlock, Interlock, Job
-from tests.sdk.house import House
+from tests.sdk.approval_team import House
 
 
 def test_a_gated_function_keeps_name_doc_signature_and_kind(house: House) -> None:

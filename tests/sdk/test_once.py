@@ -21,7 +21,7 @@ from interlock import (
     Unknown,
 )
 from interlock.sdk.retry import NO_RETRIES
-from tests.sdk.house import House
+from tests.sdk.approval_team import House
 
 
 class Bank:

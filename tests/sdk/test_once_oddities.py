@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 
 from interlock import Ambiguous, Conflict, InvalidRequest, NotDone, NotFound
-from tests.sdk.house import House
+from tests.sdk.approval_team import House
 
 
 def test_a_result_that_the_service_refuses_is_committed_all_the_same(house: House) -> None:

@@ -12,8 +12,8 @@ from interlock.api.http import Request
 from interlock.kernel.refusal import OutcomeUnknown, Overloaded, StoreUnavailable
 from interlock.kernel.storage import StoreDown
 from interlock.service import keyring
-from tests.api.rooms.stage import Seen
-from tests.rules.admission.hall import Hall
+from tests.harness.in_process_api import Seen
+from tests.rules.admission.admission_client import Hall
 
 
 def locked(url: str) -> apsw.Connection:

@@ -11,9 +11,9 @@ from interlock.api import events as api_events
 from interlock.kernel.refusal import Overloaded
 from interlock.kernel.storage import StoreDown
 from interlock.rooms.events import queries
-from tests.api.events.caller import client_of
+from tests.api.events.api_client import client_of
 from tests.api.events.test_stream import take, told, until_live
-from tests.relays.rig import rigged
+from tests.service.relay_service import rigged
 
 TROUBLE = [StoreDown("gone"), Overloaded("every reading connection is busy", retry_after_seconds=1)]
 

@@ -6,8 +6,8 @@ import asyncio
 import json
 from typing import Any
 
-from tests.api.events.caller import Client, client_of
-from tests.relays.rig import rigged
+from tests.api.events.api_client import Client, client_of
+from tests.service.relay_service import rigged
 
 
 async def test_a_position_that_was_not_given_here_is_refused_in_pages_too(any_store: str) -> None:

@@ -14,10 +14,10 @@ from interlock.api.server import granian
 from interlock.service.logs import Log
 from interlock.service.metrics import Registry
 from interlock.service.settings import Settings
-from tests.api.events.caller import Client, client_of
-from tests.api.events.reading import parse
+from tests.api.events.api_client import Client, client_of
+from tests.api.events.event_stream import parse
 from tests.harness.processes import pick_port
-from tests.relays.rig import Rig, rigged
+from tests.service.relay_service import Rig, rigged
 
 PATIENCE = 60  # a hang guard
 BUFFER_BYTES = 4096

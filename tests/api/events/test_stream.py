@@ -13,9 +13,9 @@ from interlock.kernel.wakes import Wakes
 from interlock.service.event_feed import EventFeed
 from interlock.service.metrics import Registry
 from interlock.service.operator import revoke_key
-from tests.api.events.caller import client_of
-from tests.api.events.reading import Block
-from tests.relays.rig import Rig, rigged
+from tests.api.events.api_client import client_of
+from tests.api.events.event_stream import Block
+from tests.service.relay_service import Rig, rigged
 
 
 async def take(stream: AsyncIterator[Block], count: int) -> list[Block]:

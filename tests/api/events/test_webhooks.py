@@ -10,9 +10,9 @@ import pytest
 from interlock.rooms.events.model import WEBHOOKS_MAX
 from interlock.rooms.events.posting import signature
 from interlock.rooms.identity.model import Role
-from tests.api.events.caller import Client, client_of
-from tests.harness.receiver import Received, Receiver, Reply
-from tests.relays.rig import rigged
+from tests.api.events.api_client import Client, client_of
+from tests.harness.webhook_receiver import Received, Receiver, Reply
+from tests.service.relay_service import rigged
 
 ROOT = "/api/v1/webhooks"
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.api.rooms.stage import ASK, Stage, open_stage
+from tests.harness.in_process_api import ASK, Stage, open_stage
 
 UNRELATED = "  - {id: more, when: {topic: x}, decision: deny}\n"
 

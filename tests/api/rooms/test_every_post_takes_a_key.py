@@ -15,7 +15,7 @@ from interlock.kernel.command import Command
 from interlock.kernel.idempotency import KEPT_ANSWERS, KeptAnswer
 from interlock.kernel.record import Reads
 from interlock.kernel.world import World
-from tests.api.rooms.stage import ASK, Stage
+from tests.harness.in_process_api import ASK, Stage
 
 POSTS = {each.id: each.path for each in OPERATIONS if each.method == "POST" and not each.public}
 ROLES = "submit,work,review,operate,audit,admin"

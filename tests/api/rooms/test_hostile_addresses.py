@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.api.rooms.stage import ASK, Stage
+from tests.harness.in_process_api import ASK, Stage
 
 CURSORS = [
     "~",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.rooms.stage import ASK, Stage
+from tests.harness.in_process_api import ASK, Stage
 
 JOB = {"topic": "pay", "payload": {}}
 

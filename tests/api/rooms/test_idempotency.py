@@ -9,8 +9,8 @@ import pytest
 
 from interlock.store.sqlite import SqliteStore
 from interlock.store.urls import store_for
-from tests.api.rooms.stage import ASK, Stage, VirtualClock, open_stage
-from tests.harness.costly import COSTLY, TOO_MUCH
+from tests.harness.costly_expression import COSTLY, TOO_MUCH
+from tests.harness.in_process_api import ASK, Stage, VirtualClock, open_stage
 
 FRAGILE = """
 version: v1

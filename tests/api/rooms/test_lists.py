@@ -9,7 +9,7 @@ import pytest
 
 from interlock.kernel.pages import PAGE_BYTES_MAX
 from interlock.rooms.audit import queries
-from tests.api.rooms.stage import ASK, Stage
+from tests.harness.in_process_api import ASK, Stage
 
 
 async def pages(stage: Stage, path: str, limit: int) -> list[list[Any]]:

@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.api.rooms.stage import Stage
+from tests.harness.in_process_api import Stage
 
 POLICY = """
 version: v1

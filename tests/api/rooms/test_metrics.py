@@ -7,8 +7,8 @@ from typing import Any
 
 from interlock.kernel.storage import WriteConflict
 from interlock.kernel.world import Changes
-from tests.api.rooms.stage import ASK, Stage
-from tests.harness.costly import COSTLY, TOO_MUCH
+from tests.harness.costly_expression import COSTLY, TOO_MUCH
+from tests.harness.in_process_api import ASK, Stage
 
 RICH = (
     ASK

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.api.rooms.stage import Stage
+from tests.harness.in_process_api import Stage
 
 ACCEPTED = {
     "a space of French numbers": "Rechnung 12\u202f000",

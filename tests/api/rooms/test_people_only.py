@@ -9,9 +9,9 @@ from urllib.parse import quote
 import pytest
 
 from interlock.api.assembly import OPERATIONS
-from tests.api.rooms.stage import ASK, Stage, open_stage
 from tests.api.rooms.test_every_post_takes_a_key import BODIES, PUBLIC_KEY, ROLES
 from tests.api.workflows.test_workflows import set_up
+from tests.harness.in_process_api import ASK, Stage, open_stage
 
 CHANGES = {each.id: each for each in OPERATIONS if each.method != "GET" and not each.public}
 # A new operation belongs into one of these two sets: may something that is not a person do it?

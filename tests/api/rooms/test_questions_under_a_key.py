@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.api.rooms.stage import ASK, Stage
-from tests.harness.costly import COSTLY, TOO_MUCH
+from tests.harness.costly_expression import COSTLY, TOO_MUCH
+from tests.harness.in_process_api import ASK, Stage
 
 FRAGILE = """
 version: v1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.api.rooms.stage import ASK, Seen, Stage
+from tests.harness.in_process_api import ASK, Seen, Stage
 
 GLOB = {"topics": ["re*"]}
 

@@ -8,7 +8,7 @@ import pytest
 
 from interlock.api.assembly import OPERATIONS
 from interlock.api.operations import Operation
-from tests.api.rooms.stage import ASK, Seen, Stage
+from tests.harness.in_process_api import ASK, Seen, Stage
 
 EVERY_ROLE = "submit,work,review,operate,audit,admin"
 ABSENT = {

@@ -8,7 +8,7 @@ import apsw
 import asyncpg
 
 from interlock.store.urls import store_for
-from tests.api.rooms.stage import ASK, Stage, open_stage
+from tests.harness.in_process_api import ASK, Stage, open_stage
 
 PATHS = (
     "audit?limit=200",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from interlock.api.http import Request
-from tests.api.rooms.stage import ASK, Stage
+from tests.harness.in_process_api import ASK, Stage
 
 WORK = ASK + "  - {id: work, when: {topic: work}, decision: allow}\n"
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.api.rooms.stage import ASK, Seen, Stage
+from tests.harness.in_process_api import ASK, Seen, Stage
 
 SHORT = ASK.replace("decision: require_human", "decision: require_human\n    approval: {expires_in: 1s}")
 

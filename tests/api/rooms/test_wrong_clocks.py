@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.api.rooms.stage import ASK, Stage, VirtualClock, open_stage
+from tests.harness.in_process_api import ASK, Stage, VirtualClock, open_stage
 
 HOUR = 3600
 

@@ -13,8 +13,8 @@ from interlock.rooms.workflows.advance import AdvanceRun
 from interlock.rooms.workflows.model import Step, StepRun, StepState
 from interlock.rooms.workflows.rules import ready_steps
 from interlock.store.urls import store_for
-from tests.api.rooms.stage import Stage, open_stage
 from tests.api.workflows.test_workflows import ALLOW, STEPS, asked, set_up, states, work
+from tests.harness.in_process_api import Stage, open_stage
 
 TWO = [
     {"id": "draft", "topic": "report.draft"},

@@ -13,8 +13,8 @@ import pytest
 from interlock import Ambiguous, Interlock
 from interlock.sdk.retry import NO_RETRIES
 from interlock.sdk.shared_work import Effect
-from tests.crash.effects import payer
-from tests.crash.effects.remote import Remote
+from tests.crash.effects import payer_program
+from tests.crash.effects.counting_remote import Remote
 from tests.harness.server import InterlockServer, clean_env
 from tests.harness.soak import dose
 
@@ -26,13 +26,13 @@ class Payers:
     """A process that makes payers and reports how each of them ended."""
 
     def __init__(self, server: InterlockServer, key: str, port: int) -> None:
-        words = [sys.executable, "-m", "tests.crash.effects.payer", server.url, key, str(port)]
+        words = [sys.executable, "-m", "tests.crash.effects.payer_program", server.url, key, str(port)]
         self._process = subprocess.Popen(
             words,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            cwd=Path(payer.__file__).parents[3],
+            cwd=Path(payer_program.__file__).parents[3],
             env=clean_env(),
         )
 

@@ -20,8 +20,8 @@ import pytest
 
 from interlock import Ambiguous, Busy, Committed, Interlock, NotCommitted
 from interlock.sdk.shared_work import Effect
-from tests.crash.effects.remote import Remote
-from tests.crash.gate import payer
+from tests.crash.effects.counting_remote import Remote
+from tests.crash.gate import payer_program
 from tests.harness.server import InterlockServer, clean_env
 from tests.harness.soak import dose
 
@@ -35,11 +35,11 @@ class Payers:
 
     def __init__(self, place: str, key: str, port: int) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.gate.payer", place, key, str(port)],
+            [sys.executable, "-m", "tests.crash.gate.payer_program", place, key, str(port)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            cwd=Path(payer.__file__).parents[3],
+            cwd=Path(payer_program.__file__).parents[3],
             env=clean_env(),
         )
 
@@ -130,7 +130,7 @@ def test_a_call_frozen_past_its_lease_is_lost_and_pays_once(scene: Scene) -> Non
         [sys.executable, "-c", FROZEN, *_words(scene)],
         stdout=subprocess.PIPE,
         text=True,
-        cwd=Path(payer.__file__).parents[3],
+        cwd=Path(payer_program.__file__).parents[3],
         env=clean_env(),
     )
     assert payers.stdout

@@ -8,7 +8,7 @@ import pytest
 
 from tests.harness.postgres import PostgresServer
 from tests.harness.server import InterlockServer
-from tests.races.admission.gatehouse import Gatehouse
+from tests.races.admission.admission_servers import Gatehouse
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])

@@ -9,7 +9,7 @@ import pytest
 
 from tests.harness.load import Answer, tally
 from tests.harness.soak import dose
-from tests.races.admission.gatehouse import Gatehouse, Tenant, until
+from tests.races.admission.admission_servers import Gatehouse, Tenant, until
 
 FULL = (429, "max_concurrent_runs")
 

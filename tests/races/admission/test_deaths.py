@@ -15,7 +15,7 @@ from tests.harness.load import Answer, tally
 from tests.harness.postgres import PostgresServer
 from tests.harness.server import InterlockServer, clean_env
 from tests.harness.soak import dose
-from tests.races.admission.gatehouse import Gatehouse, Tenant, until
+from tests.races.admission.admission_servers import Gatehouse, Tenant, until
 
 ROOT = Path(__file__).parents[3]
 PROCESSES = 2
@@ -32,7 +32,7 @@ class Holders:
 
     async def start(self, house: Gatehouse, tenant: Tenant, clients: int, ttl: int) -> None:
         """Start so many clients and return once each of them holds a slot."""
-        command = [sys.executable, "-m", "tests.races.admission.holders"]
+        command = [sys.executable, "-m", "tests.races.admission.slot_holder_program"]
         command += [",".join(house.urls), tenant.bot_key, str(clients), str(ttl)]
         holder = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=clean_env())
         self._processes.append(holder)

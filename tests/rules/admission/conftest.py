@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.api.rooms.stage import open_stage
-from tests.rules.admission.hall import Hall
+from tests.harness.in_process_api import open_stage
+from tests.rules.admission.admission_client import Hall
 
 
 @pytest.fixture

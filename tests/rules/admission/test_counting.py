@@ -6,7 +6,7 @@ import pytest
 
 from interlock.rooms.admission.rules import EndRun
 from interlock.rooms.identity.refusals import NotFound
-from tests.rules.admission.hall import Hall
+from tests.rules.admission.admission_client import Hall
 
 
 async def test_a_workflow_admits_as_many_as_its_limit_says_and_no_more(hall: Hall) -> None:

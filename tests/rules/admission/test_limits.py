@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.rules.admission.hall import Hall
+from tests.rules.admission.admission_client import Hall
 
 
 async def test_ten_starts_at_a_limit_of_two_are_two_runs(hall: Hall) -> None:

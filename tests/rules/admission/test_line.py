@@ -6,7 +6,7 @@ import asyncio
 
 from interlock.rooms.admission.gates import LINE_MAX, TICKET_SECONDS
 from interlock.rooms.admission.model import GATES, place_topic
-from tests.rules.admission.hall import Hall, word
+from tests.rules.admission.admission_client import Hall, word
 
 
 async def test_slots_go_to_whoever_came_first(hall: Hall) -> None:

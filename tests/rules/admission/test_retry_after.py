@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from interlock.rooms.admission.gates import retry_after
 from interlock.rooms.admission.model import TENANT_SCOPE, Gate
-from tests.rules.admission.hall import Hall
+from tests.rules.admission.admission_client import Hall
 
 
 def gate(hold_seconds: float, limit: int) -> Gate:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.rules.admission.hall import Hall
+from tests.rules.admission.admission_client import Hall
 
 
 async def test_a_run_holds_its_slot_for_its_ttl_and_renewing_starts_it_again(hall: Hall) -> None:

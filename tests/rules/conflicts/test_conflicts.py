@@ -6,7 +6,7 @@ from pathlib import Path
 
 from interlock.rooms.conflicts.model import CARRIED_OUT, SAFEST, ConflictKind
 from interlock.rooms.conflicts.queries import prefix_of
-from tests.rules.effects.actors import Actors, lease_ref
+from tests.rules.effects.effect_client import Actors, lease_ref
 
 
 async def test_every_kind_has_a_next_step_and_a_prevention() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.effects.actors import Actors
+from tests.rules.effects.effect_client import Actors
 
 
 async def collide(actors: Actors) -> str:

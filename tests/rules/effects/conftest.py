@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.api.rooms.stage import open_stage
-from tests.rules.effects.actors import Actors
+from tests.harness.in_process_api import open_stage
+from tests.rules.effects.effect_client import Actors
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from interlock.rooms.effects.rules import BeginEffect
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.refusals import Forbidden
 from interlock.rooms.jobs.model import JOBS
-from tests.rules.effects.actors import Actors, lease_ref
+from tests.rules.effects.effect_client import Actors, lease_ref
 
 
 async def lose(actors: Actors, held: Any, how: str) -> None:

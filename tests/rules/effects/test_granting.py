@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.rules.effects.actors import Actors, lease_ref
+from tests.rules.effects.effect_client import Actors, lease_ref
 
 NEED = {"task": "refund", "args": {"cents": 500}}
 

@@ -14,8 +14,8 @@ import pytest
 from interlock.kernel.record import Reads
 from interlock.kernel.storage import Loaded, Transaction
 from interlock.store.memory import MemoryStore
-from tests.api.rooms.stage import VirtualClock, open_stage
-from tests.rules.effects.actors import Actors, lease_ref
+from tests.harness.in_process_api import VirtualClock, open_stage
+from tests.rules.effects.effect_client import Actors, lease_ref
 
 SHARED = {
     "conflict",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.effects.actors import Actors, lease_ref
+from tests.rules.effects.effect_client import Actors, lease_ref
 
 
 async def test_a_second_commit_changes_nothing(actors: Actors) -> None:

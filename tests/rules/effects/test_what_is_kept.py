@@ -11,7 +11,7 @@ from interlock.rooms.effects.model import downstream_key
 from interlock.rooms.effects.settlement import CommitEffect
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.refusals import Forbidden
-from tests.rules.effects.actors import Actors, lease_ref
+from tests.rules.effects.effect_client import Actors, lease_ref
 
 LATER = "2030-01-01T00:01:00Z"
 

@@ -13,7 +13,7 @@ from interlock.kernel.ids import new_id
 from interlock.rooms.grants.model import GRANTS, Grant, SpendLimit, signed_bytes
 from interlock.rooms.grants.pins import pins_of
 from interlock.rooms.grants.signatures import fingerprint_of
-from tests.api.rooms.stage import Seen, Stage, open_stage
+from tests.harness.in_process_api import Seen, Stage, open_stage
 
 
 class Granting:

@@ -11,7 +11,7 @@ from interlock.kernel.storage import Row
 from interlock.rooms.identity.refusals import Unauthenticated
 from interlock.service.keyring import Keyring
 from interlock.store.memory import MemoryStore
-from tests.api.rooms.stage import Stage, VirtualClock, open_stage
+from tests.harness.in_process_api import Stage, VirtualClock, open_stage
 
 
 class SlowStore(MemoryStore):

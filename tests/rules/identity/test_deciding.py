@@ -26,7 +26,7 @@ from interlock.rooms.identity.rules import (
     SetPrincipal,
     caller_reads,
 )
-from tests.api.rooms.stage import Stage
+from tests.harness.in_process_api import Stage
 
 TENANT = "default"
 

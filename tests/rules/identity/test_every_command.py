@@ -17,7 +17,7 @@ from interlock.kernel.command import Command
 from interlock.kernel.refusal import Refusal
 from interlock.rooms.identity.model import Caller
 from interlock.store.catalogue import ROOMS
-from tests.api.rooms.stage import ASK, open_stage
+from tests.harness.in_process_api import ASK, open_stage
 
 # Whoever has the ticket, which nobody else was told, gives up the place that it stands for.
 BY_TICKET = {"LeaveLine", "LeaveLeaseLine"}

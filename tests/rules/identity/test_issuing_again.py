@@ -12,7 +12,7 @@ from interlock.api.embedded import open_embedded
 from interlock.api.http import Request
 from interlock.store.sqlite import SqliteStore
 from interlock.store.urls import store_for
-from tests.api.rooms.stage import Seen, Stage, open_stage
+from tests.harness.in_process_api import Seen, Stage, open_stage
 
 EVE = {"kind": "person", "roles": ["review"]}
 

@@ -12,7 +12,7 @@ from interlock.service.operator import bootstrap
 from interlock.service.service import Service
 from interlock.service.settings import settings_from
 from interlock.store.sqlite import SqliteStore
-from tests.api.rooms.stage import ASK, Stage, open_stage
+from tests.harness.in_process_api import ASK, Stage, open_stage
 
 
 def public_id(key: str) -> str:

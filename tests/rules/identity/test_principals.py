@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.api.rooms.stage import Stage
+from tests.harness.in_process_api import Stage
 
 
 async def test_a_new_key_replaces_the_roles_and_keeps_groups_that_are_not_named(stage: Stage) -> None:

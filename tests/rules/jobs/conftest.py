@@ -1,4 +1,4 @@
-"""The stage these tests play on."""
+"""The shift these tests work."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.api.rooms.stage import Stage, open_stage
+from tests.harness.in_process_api import open_stage
+from tests.rules.jobs.job_client import Shift
 
 
 @pytest.fixture
-async def stage() -> AsyncIterator[Stage]:
-    """A service on an empty memory store with a virtual clock."""
-    async with open_stage() as opened:
-        yield opened
+async def shift() -> AsyncIterator[Shift]:
+    """A service on an empty memory store with a virtual clock, and people and workers on it."""
+    async with open_stage() as stage:
+        yield await Shift(stage).open()

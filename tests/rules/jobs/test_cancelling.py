@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.api.rooms.stage import ASK, Seen, Stage
+from tests.harness.in_process_api import ASK, Seen, Stage
 
 
 async def cancel(stage: Stage, job: str, key: str) -> Seen:

@@ -7,8 +7,8 @@ import hashlib
 import pytest
 import rfc8785
 
-from tests.api.rooms.stage import ASK, Stage
-from tests.harness.costly import COSTLY, TOO_MUCH
+from tests.harness.costly_expression import COSTLY, TOO_MUCH
+from tests.harness.in_process_api import ASK, Stage
 
 THROTTLED = """
 version: v1

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.api.rooms.stage import open_stage
-from tests.rules.leases.yard import Yard
+from tests.harness.in_process_api import open_stage
+from tests.rules.leases.lease_client import Yard
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from interlock.rooms.leases.model import LEASES
-from tests.rules.leases.yard import Yard
+from tests.rules.leases.lease_client import Yard
 
 REVIEW = {"reason": "waiting_on_review"}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.rules.leases.yard import Yard
+from tests.rules.leases.lease_client import Yard
 
 
 async def test_a_free_resource_is_had_at_once(yard: Yard) -> None:

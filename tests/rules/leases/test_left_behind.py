@@ -10,7 +10,7 @@ from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.leases.endings import LeaveLeaseLine
 from interlock.rooms.leases.rules import RenewLease
-from tests.rules.leases.yard import Yard
+from tests.rules.leases.lease_client import Yard
 
 
 async def told(yard: Yard, resource: str) -> list[tuple[str, str, str]]:

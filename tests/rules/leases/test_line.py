@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.rooms.leases.lines import overlaps
-from tests.rules.leases.yard import Yard
+from tests.rules.leases.lease_client import Yard
 
 
 async def test_waiters_are_served_in_the_order_they_came(yard: Yard) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from interlock.rooms.policy.language import Rate, Throttle
 from interlock.rooms.policy.rate_limits import TOKEN, BucketLevel, Empty, Taken, take
-from tests.rules.policy.documents import rates
+from tests.rules.policy.policy_strategies import rates
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from interlock.rooms.policy.evaluation import Budget, SnapshotAltered, compile_policy, compiled, evaluate
 from interlock.rooms.policy.language import PolicyDocument, canonical_policy, snapshot_id
 from interlock.rooms.policy.parser import Syntax, parse_policy
-from tests.rules.policy.documents import documents, requests
+from tests.rules.policy.policy_strategies import documents, requests
 
 
 @given(documents(), st.sampled_from(["json", "yaml", "auto"]))

@@ -9,7 +9,7 @@ from interlock.rooms.policy.cases import Case, CaseResult, Expectation, parse_ca
 from interlock.rooms.policy.evaluation import Actor, PolicyInput, compile_policy
 from interlock.rooms.policy.language import Decision
 from interlock.rooms.policy.parser import parse_policy
-from tests.harness.costly import COSTLY, TOO_MUCH
+from tests.harness.costly_expression import COSTLY, TOO_MUCH
 from tests.rules.policy.test_contract_example import EXAMPLE
 
 CASES = """\

@@ -23,7 +23,7 @@ from interlock.rooms.policy.expressions import compile_expression
 from interlock.rooms.policy.facts import Extent
 from interlock.rooms.policy.language import ApprovalRequirement, Decision, PolicyDocument
 from interlock.rooms.policy.parser import parse_policy
-from tests.rules.policy.documents import documents, requests
+from tests.rules.policy.policy_strategies import documents, requests
 
 AGENT = Actor(id="agent-7", kind="agent", owner="ann")
 

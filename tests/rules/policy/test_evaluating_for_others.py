@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.rooms.stage import Stage
+from tests.harness.in_process_api import Stage
 
 POLICY = """
 version: v1

@@ -6,7 +6,7 @@ import asyncio
 
 from interlock.rooms.policy.model import BUCKETS
 from interlock.rooms.policy.rules import ForgetFullBuckets
-from tests.api.rooms.stage import Stage
+from tests.harness.in_process_api import Stage
 from tests.harness.soak import dose
 
 MAIL = """

@@ -8,7 +8,7 @@ import gc
 import pytest
 
 from interlock.rooms.policy.evaluation import CompiledPolicy
-from tests.api.rooms.stage import ASK, Stage
+from tests.harness.in_process_api import ASK, Stage
 
 RULES = 400
 SERVED_MIN = 10

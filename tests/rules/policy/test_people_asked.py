@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.rooms.stage import Seen, Stage
+from tests.harness.in_process_api import Seen, Stage
 
 RULES = """
 version: v1

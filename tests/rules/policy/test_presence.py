@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from interlock.rooms.policy.evaluation import Actor, Budget, PolicyInput, compile_policy, evaluate
 from interlock.rooms.policy.expressions import compile_expression
 from interlock.rooms.policy.parser import check_policy, parse_policy
-from tests.api.rooms.stage import Stage
+from tests.harness.in_process_api import Stage
 
 
 def warned(expression: str) -> list[str]:

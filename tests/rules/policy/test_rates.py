@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from interlock.rooms.policy.language import Rate, finest, parse_rate
-from tests.rules.policy.documents import rates
+from tests.rules.policy.policy_strategies import rates
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from interlock.rooms.jobs.queries import list_jobs
 from interlock.rooms.policy.parser import parse_policy
 from interlock.rooms.policy.refusals import SimulationTooLong
 from interlock.rooms.policy.simulation import Simulated, simulate
-from tests.api.rooms.stage import ASK, Stage
+from tests.harness.in_process_api import ASK, Stage
 
 CANDIDATE = parse_policy("version: v1\ndefault: allow\nrules: []\n")
 

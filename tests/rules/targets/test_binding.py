@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.rules.effects.actors import Actors
+from tests.rules.effects.effect_client import Actors
 
 
 async def test_an_approval_on_an_old_version_is_refused_with_the_conflict(actors: Actors) -> None:

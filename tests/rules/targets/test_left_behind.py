@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.rules.effects.actors import Actors
+from tests.rules.effects.effect_client import Actors
 
 BOUND = {"key": "doc:1", "version": "v1"}
 
