@@ -179,3 +179,26 @@ def open_files_at(path: Path) -> list[str]:
         with contextlib.suppress(FileNotFoundError):
             found.append(str(descriptor.readlink()))
     return sorted(name for name in found if name.startswith(str(path)))
+
+
+@contextlib.asynccontextmanager
+async def two_servers(
+    place: Place, limits: KernelLimits | None = None
+) -> AsyncGenerator[tuple[Server, Server]]:
+    async with serving(place.store(), limits) as one, serving(place.store(), limits) as other:
+        yield one, other
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.topics: list[frozenset[str] | None] = []
+        self._event = asyncio.Event()
+
+    def __call__(self, topics: frozenset[str] | None) -> None:
+        self.topics.append(topics)
+        self._event.set()
+
+    async def next(self) -> None:
+        async with asyncio.timeout(30):
+            await self._event.wait()
+        self._event.clear()

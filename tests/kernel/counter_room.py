@@ -6,12 +6,13 @@ Its kinds borrow the tables of real rooms, so that it runs on every store as it 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from interlock.kernel.command import Command
+from interlock.kernel.idempotency import Once, Rendered
 from interlock.kernel.record import Kind, Pick, Reads, Record, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
@@ -263,3 +264,14 @@ class CountDue(Command[int], frozen=True, kw_only=True):
 
     def decide(self, world: World) -> int:
         return len(world.pick(DueChores(limit=self.most, own=False)))
+
+
+def once(key: str, *, hours: float) -> Once[Counter]:
+    return Once(
+        inner=Raise(name="a"),
+        tenant=TENANT,
+        answer_id=key,
+        request_digest="d",
+        keep_for=timedelta(hours=hours),
+        render=lambda counter: Rendered(200, str(counter.count).encode()),
+    )

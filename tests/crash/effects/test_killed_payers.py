@@ -87,7 +87,7 @@ def test_a_payer_killed_at_any_statement_charges_at_most_once(
             _settle(agent, person, remote, name)
         others = [name for name in killed if name not in ambiguous]
         for name in others:
-            agent.once(name, payer.charge, remote.port, 100)
+            agent.once(name, payer_program.charge, remote.port, 100)
     assert set(remote.charges.values()) == {1}
     assert len(remote.charges) == len(killed) + 1
 
@@ -130,15 +130,15 @@ def _every_effect(person: Interlock) -> Iterator[Effect]:
 def _settle(agent: Interlock, person: Interlock, remote: Remote, name: str) -> None:
     """Refused until somebody says what happened; then replayed, or tried exactly once more."""
     with pytest.raises(Ambiguous, match="resolve"):
-        agent.once(name, payer.charge, remote.port, 100)
+        agent.once(name, payer_program.charge, remote.port, 100)
     key = person.get_effect(name).downstream_key
     happened = remote.charges[key]
     assert happened <= 1
     if happened:
         person.resolve_effect(name, "committed", evidence="the remote side has it", result={"said": "found"})
-        assert agent.once(name, payer.charge, remote.port, 100) == {"said": "found"}
+        assert agent.once(name, payer_program.charge, remote.port, 100) == {"said": "found"}
     else:
         person.resolve_effect(name, "not_committed", evidence="the remote side knows nothing of it")
-        first = agent.once(name, payer.charge, remote.port, 100)
-        assert agent.once(name, payer.charge, remote.port, 100) == first
+        first = agent.once(name, payer_program.charge, remote.port, 100)
+        assert agent.once(name, payer_program.charge, remote.port, 100) == first
     assert remote.charges[key] == 1

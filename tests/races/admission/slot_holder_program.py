@@ -1,4 +1,6 @@
-"""Many clients in one process, each holding a slot until it is killed: `python -m tests.races.admission.slot_holder_program`.
+"""Many clients in one process, each holding a slot until it is killed.
+
+    python -m tests.races.admission.slot_holder_program
 
 Prints one line once all of them hold, then holds for ever.
 """

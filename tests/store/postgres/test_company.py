@@ -12,9 +12,8 @@ import pytest
 from interlock.kernel.record import NOTHING
 from interlock.kernel.storage import Transaction, WriteConflict
 from interlock.kernel.world import Changes
-from tests.conformance.test_two_servers import Heard
 from tests.harness.postgres_proxy import PostgresProxy
-from tests.harness.store_places import PostgresPlace, Server, serving
+from tests.harness.store_places import Heard, PostgresPlace, Server, serving, two_servers
 from tests.kernel.counter_room import COUNTERS, TENANT, Counter, Raise, counter_topic
 
 
@@ -95,3 +94,37 @@ async def test_a_server_that_cannot_listen_does_not_take_itself_for_alone(proxy:
         while not store._hints._others_listen:
             await asyncio.sleep(0.02)
         proxy.accept()
+
+
+async def test_postgres_says_which_topics_were_woken_or_that_there_were_too_many(
+    postgres_place: PostgresPlace,
+) -> None:
+    async with two_servers(postgres_place) as (one, other):
+        heard = Heard()
+        await other.store.listen(heard)
+        await heard.next()
+        await one.outcomes(Raise(name="a"), Raise(name="b"), Raise(name="c", limit=0))
+        await heard.next()
+        assert heard.topics[-1] == {counter_topic("a"), counter_topic("b")}
+        before = len(heard.topics)
+        many = [f"{n:0100d}" for n in range(100)]
+        await one.outcomes(*(Raise(name=name) for name in many))
+        while frozenset[str]().union(*filter(None, heard.topics[before:])) < {*map(counter_topic, many)}:
+            await heard.next()
+        assert None not in heard.topics[before:]
+        await one.outcomes(*(Raise(name=f"{n:02000d}") for n in range(100)))
+        while heard.topics[-1] is not None:
+            await heard.next()
+
+
+async def test_a_listener_that_is_cut_off_comes_back_and_says_so(postgres_place: PostgresPlace) -> None:
+    async with serving(postgres_place.store()) as server:
+        heard = Heard()
+        await server.store.listen(heard)
+        await heard.next()
+        await postgres_place.rows(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND query LIKE '%pg_locks%' AND pid <> pg_backend_pid()"
+        )
+        await heard.next()
+        assert heard.topics == [None, None]

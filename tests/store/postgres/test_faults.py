@@ -13,11 +13,10 @@ from interlock.kernel.record import Reads
 from interlock.kernel.refusal import CommandFailed, OutcomeUnknown, StoreUnavailable
 from interlock.kernel.storage import StoreDown
 from interlock.kernel.world import World
-from tests.conformance.test_pruning import once
 from tests.harness.postgres import PostgresServer
 from tests.harness.postgres_proxy import PostgresProxy
 from tests.harness.store_places import PostgresPlace, Server, serving
-from tests.kernel.counter_room import COUNTERS, TENANT, Counter, Raise
+from tests.kernel.counter_room import COUNTERS, TENANT, Counter, Raise, once
 from tests.store.postgres.reloaded_settings import until_commits_wait, until_in_force
 
 PATIENT = KernelLimits(acquire_seconds=20, answer_seconds=60)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
 
+from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.record import NOTHING, Key, Reads
 from interlock.kernel.refusal import LockBusy, Unreadable
 from interlock.kernel.storage import Loaded, Transaction
 from interlock.kernel.world import Changes
 from interlock.store.postgres import statements as sql
 from interlock.store.postgres.connections import Deadline
-from tests.conformance.test_two_servers import SHORT, holding
 from tests.harness.store_places import PostgresPlace, serving
 from tests.kernel.counter_room import (
     CHORES,
@@ -27,7 +28,9 @@ from tests.kernel.counter_room import (
     Plan,
     Raise,
     Take,
+    once,
 )
+from tests.store.postgres.lock_holder import SHORT, holding
 
 SOMETHING = Changes([(CHORES, Chore(tenant=TENANT, id="b", version=1))], [], [], frozenset())
 
@@ -146,3 +149,90 @@ async def test_the_clock_is_read_once_the_locks_are_there_and_not_when_the_trans
         loaded = await writer.session.fetch(sql.load(()).sql)
         began = await writer.session.fetchval("SELECT (EXTRACT(EPOCH FROM now()) * 1000000)::bigint")
         assert loaded[-1][0] - began >= 50_000
+
+
+async def test_a_row_that_a_client_holds_keeps_only_its_own_commands_waiting(
+    postgres_place: PostgresPlace,
+) -> None:
+    async with serving(postgres_place.store(), SHORT) as server:
+        await server.outcomes(Raise(name="held"), Raise(name="free"))
+        lock = "SELECT 1 FROM principals WHERE id = 'held' FOR UPDATE"
+        async with holding(postgres_place, lock):
+            held, free, seen = await server.outcomes(
+                Raise(name="held"), Raise(name="free"), Look(name="held")
+            )
+            assert isinstance(held, LockBusy)
+            assert (free.count, seen) == (2, 1)
+        assert (await server.kernel.run(Raise(name="held"))).count == 2
+
+
+async def test_whoever_only_sees_a_row_that_a_client_holds_goes_on(postgres_place: PostgresPlace) -> None:
+    async with serving(postgres_place.store(), SHORT) as server:
+        await server.kernel.run(Raise(name="held"))
+        async with holding(postgres_place, "SELECT 1 FROM principals FOR UPDATE"):
+            held, seen = await server.outcomes(Raise(name="held"), Look(name="held"))
+            assert isinstance(held, LockBusy)
+            assert seen == 1
+
+
+async def test_a_row_that_is_let_go_in_time_is_waited_for(postgres_place: PostgresPlace) -> None:
+    async with serving(postgres_place.store()) as server:
+        await server.kernel.run(Raise(name="held"))
+        async with holding(postgres_place, "SELECT 1 FROM principals FOR UPDATE"):
+            waiting = asyncio.create_task(server.kernel.run(Raise(name="held")))
+            await asyncio.sleep(0.3)
+            assert not waiting.done()
+        assert (await waiting).count == 2
+
+
+async def test_a_new_key_that_a_client_is_inserting_keeps_only_its_own_command_waiting(
+    postgres_place: PostgresPlace,
+) -> None:
+    async with serving(postgres_place.store(), KernelLimits(acquire_seconds=1.5)) as server:
+        insert = (
+            "INSERT INTO principals (tenant, id, version, body, kind) "
+            f'VALUES (\'{TENANT}\', \'taken\', 1, \'{{"tenant":"{TENANT}","id":"taken","version":1}}\', \'c\')'
+        )
+        async with holding(postgres_place, insert) as client:
+            waiting = asyncio.create_task(server.kernel.run(Raise(name="taken")))
+            others = await server.outcomes(*(Raise(name=f"c{n}") for n in range(7)))
+            assert [other.count for other in others] == [1] * 7
+            assert not waiting.done()
+            await client.execute("COMMIT")
+            assert (await waiting).count == 1
+        assert (await server.kernel.run(Raise(name="taken"))).version == 3
+
+
+async def test_a_new_key_that_is_never_decided_on_ends_in_lock_busy(postgres_place: PostgresPlace) -> None:
+    async with serving(postgres_place.store(), SHORT) as server:
+        insert = (
+            "INSERT INTO principals (tenant, id, version, body, kind) "
+            f"VALUES ('{TENANT}', 'taken', 1, '{{}}', 'c')"
+        )
+        async with holding(postgres_place, insert):
+            with pytest.raises(LockBusy):
+                await server.kernel.run(Raise(name="taken"))
+
+
+async def test_a_locked_table_ends_in_lock_busy(postgres_place: PostgresPlace) -> None:
+    async with serving(postgres_place.store(), SHORT) as server:
+        async with holding(postgres_place, "LOCK TABLE principals IN ACCESS EXCLUSIVE MODE"):
+            with pytest.raises(LockBusy):
+                await server.kernel.run(Raise(name="a"))
+        assert (await server.kernel.run(Raise(name="a"))).count == 1
+
+
+async def test_an_answer_that_is_given_anew_while_it_is_pruned_stays(postgres_place: PostgresPlace) -> None:
+    """Its key was used again just as it expired; forgetting it would let the request run twice."""
+    async with serving(postgres_place.store()) as server:
+        await server.kernel.run(once("key", hours=0.1))
+        await postgres_place.age(0.5)
+        client = await postgres_place.connect()
+        await client.execute("BEGIN")
+        await client.execute("UPDATE answers SET expires_at = expires_at + 3600000000")
+        pruning = asyncio.create_task(server.store.prune())
+        await asyncio.sleep(0.02)
+        await client.execute("COMMIT")
+        await asyncio.gather(pruning, return_exceptions=True)
+        await client.close()
+        assert await postgres_place.rows("SELECT id FROM answers") == [("key",)]

@@ -6,9 +6,8 @@ import asyncio
 
 import pytest
 
-from tests.conformance.test_pruning import once
 from tests.harness.store_places import PostgresPlace, serving
-from tests.kernel.counter_room import Raise
+from tests.kernel.counter_room import Raise, once
 
 OTHERS = "pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 

@@ -13,12 +13,12 @@ import pytest
 from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.refusal import LockBusy, StoreUnavailable
 from interlock.kernel.storage import StoreDown
-from tests.conformance.test_two_servers import SHORT, Heard, holding
 from tests.harness.load import fire, post, tally
 from tests.harness.pgbouncer import Pgbouncer
 from tests.harness.server import InterlockServer, clean_env
-from tests.harness.store_places import PostgresPlace, serving
+from tests.harness.store_places import Heard, PostgresPlace, serving
 from tests.kernel.counter_room import Raise, counter_topic
+from tests.store.postgres.lock_holder import SHORT, holding
 
 CLEAR = r"pooler .* pool_mode = session .* without the pooler"
 HANG_SECONDS = 60

@@ -10,9 +10,9 @@ from interlock.kernel.command import Command
 from interlock.kernel.record import Key, Reads
 from interlock.kernel.refusal import CommandFailed
 from interlock.kernel.world import World
-from tests.conformance.test_two_servers import holding
 from tests.harness.store_places import PostgresPlace, serving
 from tests.kernel.counter_room import COUNTERS, TENANT, Counter, Point, Raise
+from tests.store.postgres.lock_holder import holding
 
 
 class Glimpse(Command[int | None], frozen=True, kw_only=True):

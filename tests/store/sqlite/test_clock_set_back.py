@@ -10,7 +10,7 @@ from interlock.kernel.record import Reads
 from interlock.kernel.world import World
 from interlock.store.clock import utc_now
 from tests.harness.store_places import Server, SqlitePlace, serving
-from tests.kernel.counter_room import COUNTERS, TENANT, Counter
+from tests.kernel.counter_room import COUNTERS, TENANT, Counter, once
 
 
 class WhatTime(Command[datetime], frozen=True, kw_only=True):
@@ -57,3 +57,15 @@ async def test_a_clock_that_was_set_back_a_little_is_caught_up_with(sqlite_place
         (caught_up,) = await times(server, 1)
 
     assert ahead[0] < behind[0] < caught_up <= utc_now()
+
+
+async def test_a_server_with_a_slow_clock_never_decides_before_the_others(sqlite_place: SqlitePlace) -> None:
+    fast = sqlite_place.store()
+    await sqlite_place.age(1)
+    async with serving(fast) as ahead:
+        await ahead.kernel.run(once("key", hours=24))
+        await sqlite_place.age(-1)
+        async with serving(sqlite_place.store()) as behind:
+            await behind.kernel.run(once("other", hours=24))
+    rows = await sqlite_place.rows("SELECT expires_at FROM answers ORDER BY id")
+    assert rows[1][0] >= rows[0][0]

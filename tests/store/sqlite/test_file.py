@@ -19,9 +19,8 @@ from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.refusal import LockBusy, OutcomeUnknown, StoreUnavailable
 from interlock.kernel.storage import NotAStore, StoreDown
 from interlock.store.sqlite import SqliteStore
-from tests.conformance.test_pruning import once
 from tests.harness.store_places import SqlitePlace, serving
-from tests.kernel.counter_room import TENANT, Counter, Raise
+from tests.kernel.counter_room import TENANT, Counter, Raise, once
 
 SHORT = KernelLimits(acquire_seconds=0.4)
 

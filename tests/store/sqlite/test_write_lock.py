@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import apsw
 import pytest
 
 from interlock.kernel.ids import new_id
@@ -20,10 +21,11 @@ from interlock.store.sqlite import SqliteStore, write_lock
 from interlock.store.sqlite.driver import BUSY, Database, connect_durably, try_to_begin
 from interlock.store.sqlite.place import make_private
 from tests.harness.store_places import Server, SqlitePlace, serving
-from tests.kernel.counter_room import Raise
+from tests.kernel.counter_room import TENANT, Raise
 
 HANG_SECONDS = 30
 PATIENT = KernelLimits(acquire_seconds=HANG_SECONDS)
+SHORT = KernelLimits(acquire_seconds=0.4)
 
 
 @asynccontextmanager
@@ -181,3 +183,33 @@ def test_the_lock_is_asked_for_without_waiting_in_sqlite_and_reads_may_wait_agai
     assert (first, begin) == (0, "BEGIN IMMEDIATE")
     assert isinstance(last, int)
     assert last > 0
+
+
+async def test_a_locked_file_ends_in_lock_busy_and_is_waited_for_within_the_budget(
+    sqlite_place: SqlitePlace,
+) -> None:
+    async with serving(sqlite_place.store(), SHORT) as server:
+        other = apsw.Connection(str(sqlite_place.path))
+        other.execute("BEGIN IMMEDIATE")
+        busy, also_busy = await server.outcomes(Raise(name="a"), Raise(name="b"))
+        assert isinstance(busy, LockBusy)
+        assert isinstance(also_busy, LockBusy)
+        waiting = asyncio.create_task(server.kernel.run(Raise(name="a"), acquire_seconds=10))
+        await asyncio.sleep(0.3)
+        other.execute("ROLLBACK")
+        other.close()
+        assert (await waiting).count == 1
+
+
+async def test_a_locked_file_can_still_be_read(sqlite_place: SqlitePlace) -> None:
+    async with serving(sqlite_place.store(), SHORT) as server:
+        await server.kernel.run(Raise(name="a"))
+        other = apsw.Connection(str(sqlite_place.path))
+        other.execute("BEGIN IMMEDIATE")
+        assert await server.counts("a") == [1]
+        rows = await server.store.query(
+            "identity.list_principals", {"tenant": TENANT, "after": "", "limit": 5}
+        )
+        assert len(rows) == 1
+        await server.store.ping(1.0)
+        other.close()
