@@ -18,7 +18,7 @@ from interlock.service.fair_turns import FairTurns
 from interlock.service.metrics import Registry
 
 HANG_SECONDS = 60
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture

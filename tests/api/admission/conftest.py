@@ -8,7 +8,7 @@ import pytest
 
 from interlock.store.urls import store_for
 from tests.harness.in_process_api import open_stage
-from tests.rules.admission.admission_client import Hall
+from tests.rooms.admission.admission_client import Hall
 
 
 @pytest.fixture

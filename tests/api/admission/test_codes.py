@@ -13,7 +13,7 @@ from interlock.kernel.refusal import OutcomeUnknown, Overloaded, StoreUnavailabl
 from interlock.kernel.storage import StoreDown
 from interlock.service import keyring
 from tests.harness.in_process_api import Seen
-from tests.rules.admission.admission_client import Hall
+from tests.rooms.admission.admission_client import Hall
 
 
 def locked(url: str) -> apsw.Connection:

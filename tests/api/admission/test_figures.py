@@ -10,7 +10,7 @@ from interlock.kernel.refusal import StoreUnavailable
 from interlock.service.measures import AdmissionStats
 from interlock.service.metrics import SERIES_MAX, Registry
 from tests.harness.in_process_api import Seen
-from tests.rules.admission.admission_client import Hall
+from tests.rooms.admission.admission_client import Hall
 
 
 async def test_stats_and_metrics_count_each_outcome_by_tenant_and_workflow(hall: Hall) -> None:

@@ -13,7 +13,7 @@ from tests.harness.in_process_api import Stage
 from tests.harness.postgres import PostgresServer
 from tests.harness.processes import pick_port
 from tests.harness.server import InterlockServer
-from tests.rules.admission.admission_client import Hall
+from tests.rooms.admission.admission_client import Hall
 
 
 async def start_as_acme(stage: Stage) -> None:

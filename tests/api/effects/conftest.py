@@ -10,7 +10,7 @@ import pytest
 from interlock.store.urls import store_for
 from tests.harness.in_process_api import open_stage
 from tests.harness.postgres import PostgresServer
-from tests.rules.effects.effect_client import Actors
+from tests.rooms.effects.effect_client import Actors
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

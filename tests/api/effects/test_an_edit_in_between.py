@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.rules.effects.effect_client import Actors, lease_ref
+from tests.rooms.effects.effect_client import Actors, lease_ref
 
 
 async def test_a_persons_edit_reaches_the_holder_the_approval_and_the_effect(everywhere: Actors) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.rules.effects.effect_client import Actors, lease_ref
+from tests.rooms.effects.effect_client import Actors, lease_ref
 
 
 @pytest.mark.parametrize("named", [{"key": "doc:1", "version": "v2"}, {"key": "doc:2", "version": "any"}])

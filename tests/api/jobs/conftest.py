@@ -8,7 +8,7 @@ import pytest
 
 from interlock.store.urls import store_for
 from tests.harness.in_process_api import open_stage
-from tests.rules.jobs.job_client import Shift
+from tests.rooms.jobs.job_client import Shift
 
 
 @pytest.fixture

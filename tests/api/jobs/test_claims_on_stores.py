@@ -6,7 +6,7 @@ import asyncio
 import random
 
 from tests.harness.soak import dose
-from tests.rules.jobs.job_client import Shift
+from tests.rooms.jobs.job_client import Shift
 
 
 async def test_priorities_topics_and_turns_are_the_same_on_every_store(durable_shift: Shift) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from interlock.api.http import Request
-from tests.rules.jobs.job_client import Shift
+from tests.rooms.jobs.job_client import Shift
 
 
 async def test_a_worker_that_goes_away_while_it_waits_is_given_no_job(shift: Shift) -> None:

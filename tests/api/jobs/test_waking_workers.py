@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from interlock.api import workers as claims
-from tests.rules.jobs.job_client import Shift
+from tests.rooms.jobs.job_client import Shift
 
 HANG_SECONDS = 60
 WORKERS = 100

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from interlock import PermitInvalid, verify_permit
 from interlock.rooms.permits.model import DEPLOYMENT, KEY_RINGS, RING_ID
 from tests.harness.in_process_api import open_stage
-from tests.rules.jobs.job_client import Shift
+from tests.rooms.jobs.job_client import Shift
 
 BEGIN = 1_893_456_000  # 2030-01-01, when the virtual clock starts
 

@@ -11,7 +11,7 @@ from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.refusals import Forbidden
 from interlock.rooms.permits.model import KeyRing
 from interlock.rooms.permits.rules import EnsureKey, NewKey, RotateKeys
-from tests.rules.jobs.job_client import Shift
+from tests.rooms.jobs.job_client import Shift
 
 
 def made(kid: str) -> NewKey:

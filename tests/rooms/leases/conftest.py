@@ -1,0 +1,17 @@
+"""The yard these tests play in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.harness.in_process_api import open_stage
+from tests.rooms.leases.lease_client import Yard
+
+
+@pytest.fixture
+async def yard() -> AsyncIterator[Yard]:
+    """A service on an empty memory store with a virtual clock, and three agents who want the same things."""
+    async with open_stage() as stage:
+        yield await Yard(stage).open()
