@@ -30,42 +30,42 @@ tasks:
 """
 
 
-def granted(yard: Terminal, task: str, *words: str) -> Any:
+def granted(task_terminal: Terminal, task: str, *words: str) -> Any:
     """Issue a grant; returns it."""
-    said = yard("grant", task, *words, "--json")
+    said = task_terminal("grant", task, *words, "--json")
     assert said.code == 0, said.err
     return said.json
 
 
-def marks(yard: Terminal) -> list[str]:
+def marks(task_terminal: Terminal) -> list[str]:
     """What the commands have left behind."""
-    path = yard.folder / "marks"
+    path = task_terminal.folder / "marks"
     return path.read_text().splitlines() if path.exists() else []
 
 
-def start(yard: Terminal, task: str) -> subprocess.Popen[bytes]:
+def start(task_terminal: Terminal, task: str) -> subprocess.Popen[bytes]:
     """Run a task in a process of its own, without waiting for it."""
     words = [sys.executable, "-m", "interlock.cli.main", "exec", task]
-    return subprocess.Popen(words, cwd=yard.folder, env=clean_env(), stdin=subprocess.DEVNULL)
+    return subprocess.Popen(words, cwd=task_terminal.folder, env=clean_env(), stdin=subprocess.DEVNULL)
 
 
-def wait_for(yard: Terminal, mark: str) -> None:
+def wait_for(task_terminal: Terminal, mark: str) -> None:
     """Return once a command has left this mark."""
     deadline = time.monotonic() + 120
-    while mark not in marks(yard):
+    while mark not in marks(task_terminal):
         assert time.monotonic() < deadline, "the command did not start"
         time.sleep(0.02)
 
 
-def effect_of(yard: Terminal, execution: str) -> Any:
+def effect_of(task_terminal: Terminal, execution: str) -> Any:
     """The record of what an execution did."""
-    return call(yard, "GET", f"effects/exec:{execution}")
+    return call(task_terminal, "GET", f"effects/exec:{execution}")
 
 
-def call(yard: Terminal, method: Literal["GET", "POST"], path: str, body: Any = None) -> Any:
+def call(task_terminal: Terminal, method: Literal["GET", "POST"], path: str, body: Any = None) -> Any:
     """One call on the folder's store."""
     from interlock import Interlock
 
-    store = f"sqlite:///{Path(yard.folder) / '.interlock' / 'interlock.db'}"
+    store = f"sqlite:///{Path(task_terminal.folder) / '.interlock' / 'interlock.db'}"
     with Interlock(store=store) as client:
         return client.call(method, *path.split("/"), body=json.loads(json.dumps(body)) if body else None)

@@ -20,7 +20,7 @@ rules:
 """
 
 
-class House:
+class ApprovalTeam:
     """A store with a policy, somebody who asks (`il`, `ail`) and people who decide."""
 
     def __init__(self, path: Path) -> None:

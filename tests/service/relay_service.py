@@ -61,7 +61,7 @@ class Tell(Command[int], frozen=True, kw_only=True):
         return n
 
 
-class Rig:
+class RelayService:
     """An open service, and what tests do with it."""
 
     def __init__(self, service: Service, relaying: Relaying) -> None:
@@ -135,13 +135,13 @@ async def rigged(
     feeding: bool = True,
     resolve: Resolve | None = None,
     **settings: object,
-) -> AsyncGenerator[Rig]:
+) -> AsyncGenerator[RelayService]:
     """A service on `store` that relays; loopback may be reached unless the settings say otherwise."""
     chosen: dict[str, object] = {"webhook_allow_private": LOOPBACK, "webhook_retry_base_seconds": 0.02}
     configured = Settings(store=store, **(chosen | settings))  # type: ignore[arg-type]
     service = Service(store_for(store), configured)
     await service.open(sweeping=False)
-    rig = Rig(
+    relay_service = RelayService(
         service,
         Relaying(
             service.kernel,
@@ -156,11 +156,11 @@ async def rigged(
     if feeding:
         await service.feed.start()
     if feeding and relaying:
-        rig.relaying.start()
+        relay_service.relaying.start()
     try:
-        yield rig
+        yield relay_service
     finally:
-        await rig.relaying.close()
+        await relay_service.relaying.close()
         await service.close()
 
 

@@ -47,8 +47,8 @@ async def until_stored(server: NatsServer, count: int, *, seconds: float = 60) -
 
 
 async def test_every_event_is_copied_in_order_under_its_own_id(sqlite_url: str, nats: NatsServer) -> None:
-    async with rigged(sqlite_url, nats_url=nats.url) as rig:
-        count = await rig.tell_all(subjects=10, times=10)
+    async with rigged(sqlite_url, nats_url=nats.url) as relay_service:
+        count = await relay_service.tell_all(subjects=10, times=10)
         events = await until_stored(nats, count)
         copies = await stored(nats)
     assert len(events) == count, "something was copied twice"
@@ -57,13 +57,13 @@ async def test_every_event_is_copied_in_order_under_its_own_id(sqlite_url: str, 
 
 
 async def test_a_dead_broker_delays_events_and_loses_none(sqlite_url: str, nats: NatsServer) -> None:
-    async with rigged(sqlite_url, nats_url=nats.url) as rig:
-        await rig.tell("a", times=3)
+    async with rigged(sqlite_url, nats_url=nats.url) as relay_service:
+        await relay_service.tell("a", times=3)
         await until_stored(nats, 3)
         nats.kill()
-        await rig.tell("a", times=5)
+        await relay_service.tell("a", times=5)
         async with asyncio.timeout(30):
-            while not (await rig.relay(BROKER, DEPLOYMENT)).error:
+            while not (await relay_service.relay(BROKER, DEPLOYMENT)).error:
                 await asyncio.sleep(0.05)
         nats.start()
         events = await until_stored(nats, 8)
@@ -71,8 +71,8 @@ async def test_a_dead_broker_delays_events_and_loses_none(sqlite_url: str, nats:
 
 
 async def test_a_wiped_broker_gets_everything_again(sqlite_url: str, nats: NatsServer) -> None:
-    async with rigged(sqlite_url, nats_url=nats.url) as rig:
-        await rig.tell("a", times=10)
+    async with rigged(sqlite_url, nats_url=nats.url) as relay_service:
+        await relay_service.tell("a", times=10)
         await until_stored(nats, 10)
         nats.kill()
         nats.wipe()
@@ -84,8 +84,8 @@ async def test_a_wiped_broker_gets_everything_again(sqlite_url: str, nats: NatsS
 async def test_a_broker_wiped_while_no_server_ran_gets_everything_again(
     sqlite_url: str, nats: NatsServer
 ) -> None:
-    async with rigged(sqlite_url, nats_url=nats.url) as rig:
-        await rig.tell("a", times=5)
+    async with rigged(sqlite_url, nats_url=nats.url) as relay_service:
+        await relay_service.tell("a", times=5)
         await until_stored(nats, 5)
     nats.kill()
     nats.wipe()
@@ -98,14 +98,14 @@ async def test_a_broker_wiped_while_no_server_ran_gets_everything_again(
 async def test_a_stream_made_anew_by_somebody_else_gets_everything_again(
     sqlite_url: str, nats: NatsServer
 ) -> None:
-    async with rigged(sqlite_url, nats_url=nats.url) as rig:
-        await rig.tell("a", times=5)
+    async with rigged(sqlite_url, nats_url=nats.url) as relay_service:
+        await relay_service.tell("a", times=5)
         await until_stored(nats, 5)
         client = await nats_client.connect(nats.url)
         await client.jetstream().delete_stream("INTERLOCK")
         await client.jetstream().add_stream(name="INTERLOCK", subjects=["interlock.events.>"])
         await client.close()
-        await rig.tell("a", times=2)
+        await relay_service.tell("a", times=2)
         events = await until_stored(nats, 7)
     assert orders(events) == {"a": list(range(1, 8))}
 
@@ -113,14 +113,14 @@ async def test_a_stream_made_anew_by_somebody_else_gets_everything_again(
 async def test_a_stream_that_lost_only_its_end_gets_only_its_end_again(
     sqlite_url: str, nats: NatsServer
 ) -> None:
-    async with rigged(sqlite_url, nats_url=nats.url) as rig:
-        await rig.tell("a", times=5)
+    async with rigged(sqlite_url, nats_url=nats.url) as relay_service:
+        await relay_service.tell("a", times=5)
         await until_stored(nats, 5)
     nats.kill()
     nats.set_aside()
     nats.start()
-    async with rigged(sqlite_url, nats_url=nats.url) as rig:
-        await rig.tell("a", times=5)
+    async with rigged(sqlite_url, nats_url=nats.url) as relay_service:
+        await relay_service.tell("a", times=5)
         await until_stored(nats, 10)
     # As after a power failure of a broker that had not written its last messages yet.
     nats.kill()
@@ -135,9 +135,9 @@ async def test_killed_and_wiped_during_load_the_broker_ends_with_every_event_in_
     store_url: str, nats: NatsServer
 ) -> None:
     rounds = dose(3)
-    async with rigged(store_url, nats_url=nats.url) as rig:
+    async with rigged(store_url, nats_url=nats.url) as relay_service:
         for turn in range(rounds):
-            load = asyncio.create_task(rig.tell_all(subjects=20, times=10))
+            load = asyncio.create_task(relay_service.tell_all(subjects=20, times=10))
             await asyncio.sleep(0.3)
             nats.kill()
             if turn % 2 == 0:
@@ -146,17 +146,17 @@ async def test_killed_and_wiped_during_load_the_broker_ends_with_every_event_in_
             nats.start()
             await load
         events = await until_stored(nats, 200 * rounds)
-        committed = {placed.event.id for placed in await rig.placed()}
+        committed = {placed.event.id for placed in await relay_service.placed()}
     assert {event["id"] for event in events} == committed
     told = list(range(1, 10 * rounds + 1))
     assert orders(events) == {f"story-{n}": told for n in range(20)}
 
 
 async def test_waves_never_hold_two_events_of_one_subject(sqlite_url: str) -> None:
-    async with rigged(sqlite_url, relaying=False) as rig:
+    async with rigged(sqlite_url, relaying=False) as relay_service:
         for subject in ("a", "b", "a", "c", "c", "b"):
-            await rig.tell(subject)
-        cut = waves(await rig.until_placed(6))
+            await relay_service.tell(subject)
+        cut = waves(await relay_service.until_placed(6))
     assert [[placed.event.subject for placed in wave] for wave in cut] == [["a", "b"], ["a", "c"], ["c", "b"]]
 
 

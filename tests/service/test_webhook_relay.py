@@ -25,9 +25,9 @@ from tests.service.relay_service import SECRET, TENANT, orders, rigged
 
 async def test_every_event_arrives_in_the_order_of_its_subject(store_url: str, receive: Receive) -> None:
     receiver = await receive()
-    async with rigged(store_url) as rig:
-        await rig.add_webhook(receiver.url)
-        count = await rig.tell_all(subjects=20, times=10)
+    async with rigged(store_url) as relay_service:
+        await relay_service.add_webhook(receiver.url)
+        count = await relay_service.tell_all(subjects=20, times=10)
         await receiver.until_taken(count)
     assert orders(receiver.events()) == {f"story-{n}": list(range(1, 11)) for n in range(20)}
 
@@ -37,11 +37,11 @@ async def test_more_webhooks_than_a_server_attends_at_once_take_turns(
 ) -> None:
     monkeypatch.setattr(relays, "RELAYS_MAX", 2)
     receivers = [await receive() for _ in range(6)]
-    async with rigged(store_url) as rig:
+    async with rigged(store_url) as relay_service:
         for receiver in receivers:
-            await rig.add_webhook(receiver.url)
+            await relay_service.add_webhook(receiver.url)
         for told in range(1, 3):
-            await rig.tell("a")
+            await relay_service.tell("a")
             for receiver in receivers:
                 await receiver.until_taken(told)
 
@@ -52,13 +52,13 @@ async def test_a_webhook_that_is_always_busy_gives_way_in_the_end(
     monkeypatch.setattr(relays, "RELAYS_MAX", 1)
     monkeypatch.setattr(webhook_relay, "_TURN_SECONDS", 0.2)
     busy, patient = await receive(), await receive()
-    async with rigged(sqlite_url) as rig:
-        await rig.add_webhook(busy.url)
-        await rig.tell("a")
+    async with rigged(sqlite_url) as relay_service:
+        await relay_service.add_webhook(busy.url)
+        await relay_service.tell("a")
         await busy.until_taken(1)
-        await rig.add_webhook(patient.url)
+        await relay_service.add_webhook(patient.url)
         async with asyncio.TaskGroup() as group:
-            talking = group.create_task(rig.tell("a", times=100_000))
+            talking = group.create_task(relay_service.tell("a", times=100_000))
             await patient.until_taken(1)
             talking.cancel()
 
@@ -70,12 +70,12 @@ async def test_a_relay_is_taken_over_also_where_this_machines_clock_is_behind_th
     async with serving(ahead) as early:
         await early.kernel.run(EnsureLocalPerson(tenant=TENANT, name="local:early"))
     receiver = await receive()
-    async with rigged(sqlite_url, relaying=False) as rig:
-        webhook = await rig.add_webhook(receiver.url)
+    async with rigged(sqlite_url, relaying=False) as relay_service:
+        webhook = await relay_service.add_webhook(receiver.url)
         lapsed = TakeRelay(tenant=TENANT, relay_id=webhook.id, holder="dead", lease=timedelta(0))
-        await rig.service.kernel.run(lapsed)
-        rig.relaying.start()
-        await rig.tell("a")
+        await relay_service.service.kernel.run(lapsed)
+        relay_service.relaying.start()
+        await relay_service.tell("a")
         await receiver.until_taken(1)
 
 
@@ -83,9 +83,9 @@ async def test_a_request_carries_a_signature_that_its_receiver_can_check(
     sqlite_url: str, receive: Receive
 ) -> None:
     receiver = await receive()
-    async with rigged(sqlite_url) as rig:
-        await rig.add_webhook(receiver.url)
-        await rig.tell("a")
+    async with rigged(sqlite_url) as relay_service:
+        await relay_service.add_webhook(receiver.url)
+        await relay_service.tell("a")
         await receiver.until_taken(1)
     request = receiver.taken[0]
     sent = f"{request.headers['webhook-id']}.{request.headers['webhook-timestamp']}.".encode() + request.body
@@ -98,9 +98,9 @@ async def test_a_request_carries_a_signature_that_its_receiver_can_check(
 
 async def test_an_event_is_a_cloud_event(sqlite_url: str, receive: Receive) -> None:
     receiver = await receive()
-    async with rigged(sqlite_url) as rig:
-        await rig.add_webhook(receiver.url)
-        await rig.tell("a")
+    async with rigged(sqlite_url) as relay_service:
+        await relay_service.add_webhook(receiver.url)
+        await relay_service.tell("a")
         await receiver.until_taken(1)
     event = receiver.taken[0].event
     assert event | {"id": "", "time": ""} == {
@@ -120,11 +120,11 @@ async def test_only_wanted_types_and_only_the_tenants_own_events_arrive(
     sqlite_url: str, receive: Receive
 ) -> None:
     receiver = await receive()
-    async with rigged(sqlite_url) as rig:
-        await rig.add_webhook(receiver.url, types=("story.*",))
-        await rig.tell("a", type="other.told")
-        await rig.tell("a", tenant="elsewhere")
-        await rig.tell("b")
+    async with rigged(sqlite_url) as relay_service:
+        await relay_service.add_webhook(receiver.url, types=("story.*",))
+        await relay_service.tell("a", type="other.told")
+        await relay_service.tell("a", tenant="elsewhere")
+        await relay_service.tell("b")
         await receiver.until_taken(1)
     assert [event["subject"] for event in receiver.events()] == ["b"]
 
@@ -140,10 +140,10 @@ async def test_an_event_that_fails_holds_back_its_own_subject_only(sqlite_url: s
         return Reply()
 
     receiver = await receive(behave)
-    async with rigged(sqlite_url, webhook_retry_base_seconds=0.2) as rig:
-        await rig.add_webhook(receiver.url)
-        await rig.tell("sick", times=3)
-        await rig.tell_all(subjects=5, times=4)
+    async with rigged(sqlite_url, webhook_retry_base_seconds=0.2) as relay_service:
+        await relay_service.add_webhook(receiver.url)
+        await relay_service.tell("sick", times=3)
+        await relay_service.tell_all(subjects=5, times=4)
         await receiver.until_taken(23)
     assert orders(receiver.events())["sick"] == [1, 2, 3]
     first_sick = next(n for n, event in enumerate(receiver.events()) if event["subject"] == "sick")
@@ -156,12 +156,14 @@ async def test_what_is_never_taken_becomes_a_dead_letter_and_what_is_behind_it_g
     receiver = await receive(
         lambda request: Reply(status=500) if request.event["data"]["n"] == 1 else Reply()
     )
-    async with rigged(store_url, webhook_attempts_max=3) as rig:
-        webhook = await rig.add_webhook(receiver.url)
-        await rig.tell("a", times=3)
+    async with rigged(store_url, webhook_attempts_max=3) as relay_service:
+        webhook = await relay_service.add_webhook(receiver.url)
+        await relay_service.tell("a", times=3)
         await receiver.until_taken(2)
         await receiver.until(lambda: len(receiver.taken) >= 2)
-        dead = await queries.deliveries(rig.service.store, TENANT, webhook.id, DeliveryState.DEAD, limit=10)
+        dead = await queries.deliveries(
+            relay_service.service.store, TENANT, webhook.id, DeliveryState.DEAD, limit=10
+        )
     assert [(letter.subject, letter.attempts, letter.error) for letter in dead] == [
         ("a", 3, "it answered 500")
     ]
@@ -174,12 +176,12 @@ async def test_an_outage_of_the_receiver_loses_nothing_and_keeps_the_order(
     receiver = await receive()
     port = receiver.port
     await receiver.stop()
-    async with rigged(store_url, webhook_retry_most_seconds=0.5) as rig:
-        webhook = await rig.add_webhook(receiver.url)
-        count = await rig.tell_all(subjects=10, times=10)
-        await rig.until_placed(count)
+    async with rigged(store_url, webhook_retry_most_seconds=0.5) as relay_service:
+        webhook = await relay_service.add_webhook(receiver.url)
+        count = await relay_service.tell_all(subjects=10, times=10)
+        await relay_service.until_placed(count)
         async with asyncio.timeout(60):
-            while (await rig.relay(webhook.id)).failures < 4:
+            while (await relay_service.relay(webhook.id)).failures < 4:
                 await asyncio.sleep(0.02)
         await receiver.start(port=port)
         await receiver.until_taken(count)
@@ -189,10 +191,10 @@ async def test_an_outage_of_the_receiver_loses_nothing_and_keeps_the_order(
 async def test_a_failing_webhook_does_not_delay_another(sqlite_url: str, receive: Receive) -> None:
     stuck = await receive(lambda _: Reply(delay_seconds=30))
     well = await receive()
-    async with rigged(sqlite_url, webhook_timeout_seconds=20) as rig:
-        await rig.add_webhook(stuck.url)
-        await rig.add_webhook(well.url)
-        count = await rig.tell_all(subjects=10, times=5)
+    async with rigged(sqlite_url, webhook_timeout_seconds=20) as relay_service:
+        await relay_service.add_webhook(stuck.url)
+        await relay_service.add_webhook(well.url)
+        count = await relay_service.tell_all(subjects=10, times=5)
         await well.until_taken(count)
     assert not stuck.taken
 
@@ -203,13 +205,13 @@ async def test_a_removed_webhook_gets_nothing_more(sqlite_url: str, receive: Rec
 
     receiver = await receive()
     other = await receive()
-    async with rigged(sqlite_url) as rig:
-        webhook = await rig.add_webhook(receiver.url)
-        await rig.add_webhook(other.url)
-        await rig.tell("a")
+    async with rigged(sqlite_url) as relay_service:
+        webhook = await relay_service.add_webhook(receiver.url)
+        await relay_service.add_webhook(other.url)
+        await relay_service.tell("a")
         await receiver.until_taken(1)
         by = Caller(tenant=TENANT, principal="local:test")
-        await rig.service.kernel.run(RemoveWebhook(webhook_id=webhook.id, by=by))
-        await rig.tell("a", times=5)
+        await relay_service.service.kernel.run(RemoveWebhook(webhook_id=webhook.id, by=by))
+        await relay_service.tell("a", times=5)
         await other.until_taken(6)
     assert len(receiver.received) == 1

@@ -10,16 +10,16 @@ from interlock.api.http import Request, Response
 from interlock.rooms.identity.model import EVERY_ROLE, PrincipalKind, Role
 from interlock.service.operator import issue_key
 from tests.api.events.event_stream import Block, blocks
-from tests.service.relay_service import Rig
+from tests.service.relay_service import RelayService
 
 
 class Client:
     """Calls the API without a socket."""
 
-    def __init__(self, rig: Rig, key: str, key_id: str) -> None:
+    def __init__(self, relay_service: RelayService, key: str, key_id: str) -> None:
         self.key_id = key_id
         self.key = key
-        self._app = rig.app
+        self._app = relay_service.app
 
     async def get(self, path: str, query: str = "", **headers: str) -> Response:
         """One GET."""
@@ -53,8 +53,12 @@ class Client:
 
 
 async def client_of(
-    rig: Rig, name: str = "reader", *, tenant: str = "default", roles: tuple[Role, ...] = EVERY_ROLE
+    relay_service: RelayService,
+    name: str = "reader",
+    *,
+    tenant: str = "default",
+    roles: tuple[Role, ...] = EVERY_ROLE,
 ) -> Client:
     """Somebody with a fresh key."""
-    made = await issue_key(rig.service, name, kind=PrincipalKind.PERSON, roles=roles, tenant=tenant)
-    return Client(rig, made.key, made.key_id)
+    made = await issue_key(relay_service.service, name, kind=PrincipalKind.PERSON, roles=roles, tenant=tenant)
+    return Client(relay_service, made.key, made.key_id)

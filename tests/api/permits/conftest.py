@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.api.jobs.conftest import durable_shift, shift
+from tests.api.jobs.conftest import client, durable_client
 
-__all__ = ["durable_shift", "shift"]
+__all__ = ["client", "durable_client"]

@@ -32,7 +32,7 @@ class Tenant(NamedTuple):
     bot_key: str
 
 
-class Gatehouse:
+class AdmissionServers:
     """Servers on one store. Calls go to all of them in turn."""
 
     def __init__(self, store: str, servers: Sequence[InterlockServer]) -> None:

@@ -16,7 +16,7 @@ from interlock import Interlock
 from tests.harness.server import InterlockServer
 from tests.harness.soak import dose
 from tests.races.jobs.job_ledger import Ledger, unfinished
-from tests.races.jobs.worker_processes import Crew
+from tests.races.jobs.worker_processes import WorkerProcesses
 from tests.races.jobs.worker_program import LEASE_SECONDS
 
 POLICY = """
@@ -30,11 +30,11 @@ SETTINGS = {"INTERLOCK_RETRY_BASE_SECONDS": "0.2", "INTERLOCK_RETRY_MOST_SECONDS
 
 
 class Campaign:
-    """Two servers, a crew, and somebody who breaks things."""
+    """Two servers, some workers, and somebody who breaks things."""
 
-    def __init__(self, servers: list[InterlockServer], crew: Crew, seed: int) -> None:
+    def __init__(self, servers: list[InterlockServer], workers: WorkerProcesses, seed: int) -> None:
         self.servers = servers
-        self.crew = crew
+        self.workers = workers
         self.faults: Counter[str] = Counter()
         self._chance = random.Random(seed)
         self._frozen: list[tuple[float, Callable[[], None]]] = []
@@ -45,7 +45,7 @@ class Campaign:
         while not is_over():
             assert time.monotonic() < deadline, "the campaign does not end"
             self._thaw(time.monotonic())
-            self.faults["worker died of poison"] += self.crew.replace_the_dead()
+            self.faults["worker died of poison"] += self.workers.replace_the_dead()
             self._break_something()
             time.sleep(self._chance.uniform(0.1, 0.5))
         self._thaw(float("inf"))
@@ -55,16 +55,16 @@ class Campaign:
             ["worker killed", "worker frozen", "server killed", "server frozen", "nothing"], [4, 4, 1, 1, 3]
         )[0]
         until = time.monotonic() + LEASE_SECONDS * self._chance.uniform(1.1, 1.6)
-        hand, server = self._chance.choice(self.crew.hands), self._chance.choice(self.servers)
+        worker, server = self._chance.choice(self.workers.processes), self._chance.choice(self.servers)
         if kind.endswith("frozen") and len(self._frozen) > 2:
             return
         match kind:
             case "worker killed":
-                hand.kill()
-                hand.start()
-            case "worker frozen" if hand.alive:
-                hand.send(signal.SIGSTOP)
-                self._frozen.append((until, lambda: hand.send(signal.SIGCONT) if hand.alive else None))
+                worker.kill()
+                worker.start()
+            case "worker frozen" if worker.alive:
+                worker.send(signal.SIGSTOP)
+                self._frozen.append((until, lambda: worker.send(signal.SIGCONT) if worker.alive else None))
             case "server killed":
                 server.kill()
                 server.start(ready=False)
@@ -90,29 +90,29 @@ def test_every_job_ends_exactly_once_whatever_happens_to_workers_and_servers(
 ) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     servers = [serve(postgres_url, policy=tmp_path / "policy.yaml", env=SETTINGS) for _ in range(2)]
-    # A third, left in peace, to submit through and to ask; the crew never talks to it.
+    # A third, left in peace, to submit through and to ask; the workers never talk to it.
     calm = serve(postgres_url, env=SETTINGS)
     bot_key = calm.create_key("bot", kind="agent", roles="submit").key
     bot = leaving.enter_context(Interlock(calm.url, bot_key))
     eye = leaving.enter_context(Interlock(calm.url, calm.create_key("eye", roles="audit").key))
-    crew = Crew(calm.create_key("hands", kind="worker", roles="work").key)
+    workers = WorkerProcesses(calm.create_key("processes", kind="worker", roles="work").key)
     count = dose(120)
     submit_all(bot, [{"poison": True}] * POISON + [{"n": n} for n in range(count)])
 
-    campaign = Campaign(servers, crew, seed=count)
+    campaign = Campaign(servers, workers, seed=count)
     started = time.monotonic()
     try:
         for n in range(8 if dose(1) > 1 else 6):
-            crew.hire(("careful", "careless")[n % 2], servers[n % 4 // 2].url)
-        campaign.play_until(lambda: is_all_over(bot, eye, crew))
+            workers.hire(("careful", "careless")[n % 2], servers[n % 4 // 2].url)
+        campaign.play_until(lambda: is_all_over(bot, eye, workers))
     finally:
-        crew.close()
+        workers.close()
 
     ledger = Ledger(eye)
     report(ledger, campaign, time.monotonic() - started)
     ledger.check()
-    assert crew.counts()["stale"] > 0, "no stale fence came, so none was seen to be refused"
-    check_journals(ledger, crew)
+    assert workers.counts()["stale"] > 0, "no stale fence came, so none was seen to be refused"
+    check_journals(ledger, workers)
     poisoned = [job for job in ledger.jobs.values() if "poison" in job["payload"]]
     assert [job["state"] for job in poisoned] == ["FAILED"] * POISON
 
@@ -122,24 +122,24 @@ def submit_all(bot: Interlock, payloads: list[dict[str, Any]]) -> None:
         list(pool.map(lambda p: bot.submit("work.any", p, max_attempts=3 if "poison" in p else 12), payloads))
 
 
-def is_all_over(bot: Interlock, eye: Interlock, crew: Crew) -> bool:
+def is_all_over(bot: Interlock, eye: Interlock, workers: WorkerProcesses) -> bool:
     """Every job has ended and a stale fence has come; chance alone decides when, so there is work until then."""
     if unfinished(eye):
         return False
-    if not crew.counts()["stale"]:
+    if not workers.counts()["stale"]:
         submit_all(bot, [{"more": n} for n in range(20)])
         return False
     return True
 
 
-def check_journals(ledger: Ledger, crew: Crew) -> None:
+def check_journals(ledger: Ledger, workers: WorkerProcesses) -> None:
     """What workers were told agrees with what the service kept: one accepted end a job, no stale one."""
-    accepted = {(job, fence) for what, job, fence in crew.lines() if what == "done"}
+    accepted = {(job, fence) for what, job, fence in workers.lines() if what == "done"}
     assert len({job for job, _ in accepted}) == len(accepted)
     for job, fence in accepted:
         assert ledger.jobs[job]["state"] == "SUCCEEDED"
         assert ledger.jobs[job]["result"] == fence, "somebody who had lost the job ended it"
-    for what, job, fence in crew.lines():
+    for what, job, fence in workers.lines():
         if what == "stale":
             assert (job, fence) not in accepted
 
@@ -149,4 +149,4 @@ def report(ledger: Ledger, campaign: Campaign, seconds: float) -> None:
     attempts = ledger.count("claim")
     print(f"\n{len(ledger.jobs)} jobs in {seconds:.1f} s: {dict(ledger.states())}")
     print(f"attempts {attempts}, leases lost {ledger.count('lose')}, stale writes refused {ledger.stale()}")
-    print(f"faults {dict(campaign.faults)}; journals {dict(campaign.crew.counts())}")
+    print(f"faults {dict(campaign.faults)}; journals {dict(campaign.workers.counts())}")

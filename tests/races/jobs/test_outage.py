@@ -15,7 +15,7 @@ from interlock import Interlock
 from tests.harness.server import InterlockServer
 from tests.harness.soak import dose
 from tests.races.jobs.job_ledger import Ledger, unfinished
-from tests.races.jobs.worker_processes import Crew
+from tests.races.jobs.worker_processes import WorkerProcesses
 
 POLICY = """
 version: v1
@@ -39,7 +39,7 @@ def test_work_approved_during_a_workers_outage_is_all_done_once(
     bot_key = server.create_key("bot", kind="agent", roles="submit").key
     bot = leaving.enter_context(Interlock(server.url, bot_key))
     ada = leaving.enter_context(Interlock(server.url, server.create_key("ada", roles="review,audit").key))
-    worker = server.create_key("hands", kind="worker", roles="work").key
+    worker = server.create_key("processes", kind="worker", roles="work").key
     with ThreadPoolExecutor(8) as pool:
         jobs = list(pool.map(lambda n: bot.submit("work.pay", {"n": n}, max_attempts=20).id, range(dose(40))))
         list(pool.map(ada.approve, jobs))
@@ -47,19 +47,19 @@ def test_work_approved_during_a_workers_outage_is_all_done_once(
     server.kill()
     server.start()
     server.restart()
-    crew = Crew(worker)
+    workers = WorkerProcesses(worker)
     try:
         for kind in ("careful", "careless"):
-            crew.hire(kind, server.url)
+            workers.hire(kind, server.url)
         deadline = time.monotonic() + HANG_SECONDS
         while unfinished(ada) and time.monotonic() < deadline:
             time.sleep(0.2)
     finally:
-        crew.close()
+        workers.close()
 
     ledger = Ledger(ada)
     ledger.check()
-    assert ledger.states() == {"SUCCEEDED": len(jobs)}, crew.logs()
-    accepted = Counter(job for what, job, _ in crew.lines() if what == "done")
+    assert ledger.states() == {"SUCCEEDED": len(jobs)}, workers.logs()
+    accepted = Counter(job for what, job, _ in workers.lines() if what == "done")
     assert max(accepted.values()) == 1
     assert ledger.count("complete") == len(jobs)

@@ -1,4 +1,4 @@
-"""A crew of worker processes: started, killed, frozen and replaced by a test."""
+"""Worker processes: started, killed, frozen and replaced by a test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.races.jobs.worker_program import POISONED
 ROOT = Path(__file__).parents[3]
 
 
-class Hand:
+class WorkerProcess:
     """One worker process."""
 
     def __init__(self, kind: str, url: str, key: str, journal: Path) -> None:
@@ -68,35 +68,35 @@ class Hand:
         return self._log.read_text(errors="replace")[-3000:]
 
 
-class Crew:
+class WorkerProcesses:
     """Hands with one key, and the journals they leave."""
 
     def __init__(self, key: str) -> None:
         self._key = key
-        self._folder = Path(tempfile.mkdtemp(prefix="interlock-crew-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="interlock-workers-"))
         reaper().remove(self._folder)
-        self.hands: list[Hand] = []
+        self.processes: list[WorkerProcess] = []
 
-    def hire(self, kind: str, url: str) -> Hand:
-        journal = self._folder / f"{len(self.hands)}.journal"
-        self.hands.append(Hand(kind, url, self._key, journal))
-        return self.hands[-1]
+    def hire(self, kind: str, url: str) -> WorkerProcess:
+        journal = self._folder / f"{len(self.processes)}.journal"
+        self.processes.append(WorkerProcess(kind, url, self._key, journal))
+        return self.processes[-1]
 
     def replace_the_dead(self) -> int:
         """Start again whoever ended (poison kills its worker); returns how many there were."""
-        dead = [hand for hand in self.hands if not hand.alive]
-        for hand in dead:
-            # A crew whose members fall over by themselves would prove nothing.
-            assert hand.process.returncode == POISONED, (
-                f"{hand.kind} died of {hand.process.returncode}: {hand.log()}"
+        dead = [worker for worker in self.processes if not worker.alive]
+        for worker in dead:
+            # Workers that fall over by themselves would prove nothing.
+            assert worker.process.returncode == POISONED, (
+                f"{worker.kind} died of {worker.process.returncode}: {worker.log()}"
             )
-            hand.kill()
-            hand.start()
+            worker.kill()
+            worker.start()
         return len(dead)
 
     def close(self) -> None:
-        for hand in self.hands:
-            hand.kill()
+        for worker in self.processes:
+            worker.kill()
 
     def lines(self) -> Iterator[tuple[str, str, int]]:
         """Everything that any of them wrote down: what, job, fence."""
@@ -111,4 +111,6 @@ class Crew:
         return Counter(what for what, _, _ in self.lines())
 
     def logs(self) -> str:
-        return "\n".join(f"--- {hand.kind} {hand.process.pid}\n{hand.log()}" for hand in self.hands)
+        return "\n".join(
+            f"--- {worker.kind} {worker.process.pid}\n{worker.log()}" for worker in self.processes
+        )

@@ -15,7 +15,7 @@ from interlock.rooms.identity.model import Caller
 from tests.harness.in_process_api import Seen, Stage
 
 
-class Hall:
+class AdmissionClient:
     """A stage, an operator (`stage.admin`), and an agent who starts runs."""
 
     def __init__(self, stage: Stage) -> None:
@@ -23,7 +23,7 @@ class Hall:
         self.bot = ""
         self.caller = Caller(tenant="default", principal="bot")
 
-    async def open(self) -> Hall:
+    async def open(self) -> AdmissionClient:
         self.bot = await self.stage.agent()
         return self
 

@@ -1,4 +1,4 @@
-"""The hall these tests wait in."""
+"""A client on an empty store in memory."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.harness.in_process_api import open_stage
-from tests.rooms.admission.admission_client import Hall
+from tests.rooms.admission.admission_client import AdmissionClient
 
 
 @pytest.fixture
-async def hall() -> AsyncIterator[Hall]:
+async def client() -> AsyncIterator[AdmissionClient]:
     """A service on an empty memory store with a virtual clock, an operator and an agent who starts runs."""
     async with open_stage() as stage:
-        yield await Hall(stage).open()
+        yield await AdmissionClient(stage).open()

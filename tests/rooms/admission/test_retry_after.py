@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from interlock.rooms.admission.gates import retry_after
 from interlock.rooms.admission.model import TENANT_SCOPE, Gate
-from tests.rooms.admission.admission_client import Hall
+from tests.rooms.admission.admission_client import AdmissionClient
 
 
 def gate(hold_seconds: float, limit: int) -> Gate:
@@ -31,14 +31,14 @@ def test_a_wait_is_bounded_on_both_sides() -> None:
     assert 60 <= retry_after(gate(3600, 1), 500, "x") <= 90
 
 
-async def test_the_hold_time_follows_what_runs_really_take(hall: Hall) -> None:
-    await hall.limit(1)
+async def test_the_hold_time_follows_what_runs_really_take(client: AdmissionClient) -> None:
+    await client.limit(1)
     for _ in range(20):
-        run = await hall.start(ttl_seconds=600)
-        hall.stage.clock.advance(40)
-        await hall.end(run)
-    assert round((await hall.gate()).hold_seconds) == 40
-    await hall.start(ttl_seconds=600)
-    full = await hall.ask()
+        run = await client.start(ttl_seconds=600)
+        client.stage.clock.advance(40)
+        await client.end(run)
+    assert round((await client.gate()).hold_seconds) == 40
+    await client.start(ttl_seconds=600)
+    full = await client.ask()
     assert 40_000 <= full.document["retry_after_ms"] <= 60_000
     assert int(full.headers["retry-after"]) * 1000 >= full.document["retry_after_ms"]

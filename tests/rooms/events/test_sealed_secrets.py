@@ -18,7 +18,7 @@ from interlock.rooms.events.posting import signature
 from interlock.rooms.events.sealing import kept_secret, open_secret, signing_secrets
 from tests.api.events.api_client import Client, client_of
 from tests.harness.webhook_receiver import Receiver
-from tests.service.relay_service import SECRET, Rig, rigged
+from tests.service.relay_service import SECRET, RelayService, rigged
 
 ROOT = "/api/v1/webhooks"
 AT = datetime(2026, 5, 1, tzinfo=UTC)
@@ -33,7 +33,9 @@ async def receiving() -> AsyncIterator[Receiver]:
         await receiver.stop()
 
 
-async def ask(rig: Rig, client: Client, path: str, body: Any, key: str) -> tuple[dict[str, Any], bool]:
+async def ask(
+    relay_service: RelayService, client: Client, path: str, body: Any, key: str
+) -> tuple[dict[str, Any], bool]:
     """One POST under an idempotency key: the answer, and whether it is a replay."""
     headers = {
         "authorization": f"Bearer {client.key}",
@@ -41,28 +43,30 @@ async def ask(rig: Rig, client: Client, path: str, body: Any, key: str) -> tuple
         "idempotency-key": key,
     }
     content = json.dumps(body).encode() if body is not None else b""
-    response = await rig.app.respond(
+    response = await relay_service.app.respond(
         Request(method="POST", path=path, query="", headers=headers, body=content)
     )
     assert response.status in (200, 201), response.body
     return json.loads(response.body), response.header("idempotency-replayed") == "true"
 
 
-async def everything_stored(rig: Rig) -> str:
+async def everything_stored(relay_service: RelayService) -> str:
     """What a thief of the database would find of webhooks and of answers."""
-    listed = await rig.service.store.query("events.tenant_webhooks", {"tenant": "default", "limit": 100})
+    listed = await relay_service.service.store.query(
+        "events.tenant_webhooks", {"tenant": "default", "limit": 100}
+    )
     return " ".join(str(row) for row in listed)
 
 
 async def test_with_a_secret_of_the_deployment_what_is_stored_is_sealed_and_still_signs(
     sqlite_url: str,
 ) -> None:
-    async with receiving() as receiver, rigged(sqlite_url, secret="of the deployment") as rig:
-        client = await client_of(rig)
+    async with receiving() as receiver, rigged(sqlite_url, secret="of the deployment") as relay_service:
+        client = await client_of(relay_service)
         _, made = await client.call("POST", ROOT, {"url": receiver.url})
-        stored = await everything_stored(rig)
+        stored = await everything_stored(relay_service)
         _, tried = await client.call("POST", f"{ROOT}/{made['id']}/test")
-        await rig.tell("a")
+        await relay_service.tell("a")
         await receiver.until_taken(2)
     assert "whsec_" in made["secret"]
     assert "sealed_" in stored
@@ -76,10 +80,10 @@ async def test_with_a_secret_of_the_deployment_what_is_stored_is_sealed_and_stil
 
 async def test_under_another_secret_nothing_is_sent_and_the_relay_says_why(sqlite_url: str) -> None:
     async with receiving() as receiver:
-        async with rigged(sqlite_url, relaying=False, secret="the first") as rig:
-            _, made = await (await client_of(rig)).call("POST", ROOT, {"url": receiver.url})
-        async with rigged(sqlite_url, relaying=False, secret="another") as rig:
-            client = await client_of(rig, "other")
+        async with rigged(sqlite_url, relaying=False, secret="the first") as relay_service:
+            _, made = await (await client_of(relay_service)).call("POST", ROOT, {"url": receiver.url})
+        async with rigged(sqlite_url, relaying=False, secret="another") as relay_service:
+            client = await client_of(relay_service, "other")
             _, tried = await client.call("POST", f"{ROOT}/{made['id']}/test")
             await client.call("POST", f"{ROOT}/{made['id']}/rotate")
             _, again = await client.call("POST", f"{ROOT}/{made['id']}/test")
@@ -94,15 +98,15 @@ async def test_a_repeat_is_shown_the_same_secret_although_no_answer_keeps_it(
     sqlite_url: str, secret: str
 ) -> None:
     body = {"url": "https://example.com/hook"}
-    async with rigged(sqlite_url, relaying=False, secret=secret) as rig:
-        client = await client_of(rig)
-        first = await ask(rig, client, ROOT, body, "add-1")
-        again = await ask(rig, client, ROOT, body, "add-1")
+    async with rigged(sqlite_url, relaying=False, secret=secret) as relay_service:
+        client = await client_of(relay_service)
+        first = await ask(relay_service, client, ROOT, body, "add-1")
+        again = await ask(relay_service, client, ROOT, body, "add-1")
         path = f"{ROOT}/{first[0]['id']}/rotate"
-        rotated = await ask(rig, client, path, None, "rotate-1")
-        rotated_again = await ask(rig, client, path, None, "rotate-1")
-        late = await ask(rig, client, ROOT, body, "add-1")
-        answers = await kept_answers(rig)
+        rotated = await ask(relay_service, client, path, None, "rotate-1")
+        rotated_again = await ask(relay_service, client, path, None, "rotate-1")
+        late = await ask(relay_service, client, ROOT, body, "add-1")
+        answers = await kept_answers(relay_service)
     assert (first[1], again[1]) == (False, True)
     assert again[0] == first[0]
     assert rotated_again[0] == rotated[0]
@@ -138,11 +142,11 @@ def test_after_a_rotation_a_lost_secret_no_longer_matters() -> None:
     assert signing_secrets(webhook, AT, "new") == (SECRET,)
 
 
-async def kept_answers(rig: Rig) -> list[str]:
+async def kept_answers(relay_service: RelayService) -> list[str]:
     """The bodies of every answer that is kept for repeats."""
     from interlock.store.sqlite.driver import connect
 
-    database = connect(rig.service.settings.store.removeprefix("sqlite:///"))
+    database = connect(relay_service.service.settings.store.removeprefix("sqlite:///"))
     try:
         return [str(row[0]) for row in database.execute(f"SELECT body FROM {KEPT_ANSWERS.table}").fetchall()]
     finally:

@@ -14,7 +14,7 @@ from interlock.kernel.storage import Store
 from interlock.rooms.events import queries
 from interlock.rooms.events.model import Placed
 from tests.harness.soak import dose
-from tests.service.relay_service import TENANT, Rig, Tell, rigged
+from tests.service.relay_service import TENANT, RelayService, Tell, rigged
 
 # Of now: a relay forgets events that are older than they are kept for.
 INSERT = (
@@ -44,17 +44,17 @@ async def insert_event(connection: asyncpg.Connection, event_id: str) -> None:
 
 
 async def test_an_event_that_commits_late_is_not_skipped(postgres_url: str) -> None:
-    async with rigged(postgres_url) as rig:
+    async with rigged(postgres_url) as relay_service:
         async with open_transaction(postgres_url) as late:
             await insert_event(late, "evt_late")
-            await rig.tell("early")
-            seen = await rig.until_placed(1)
+            await relay_service.tell("early")
+            seen = await relay_service.until_placed(1)
             assert [placed.event.subject for placed in seen] == ["early"]
-            await passed_on(rig, seen[-1].position)
-            reader = rig.service.feed.join(TENANT)
+            await passed_on(relay_service, seen[-1].position)
+            reader = relay_service.service.feed.join(TENANT)
             await late.execute("COMMIT")
-        await rig.tell("after")
-        await rig.until_placed(3)
+        await relay_service.tell("after")
+        await relay_service.until_placed(3)
         got = await taken(reader, 2)
         seqs = await seqs_by_position(postgres_url)
     assert [placed.event.subject for placed in got] == ["evt_late", "after"]
@@ -62,23 +62,23 @@ async def test_an_event_that_commits_late_is_not_skipped(postgres_url: str) -> N
 
 
 async def test_positions_have_no_gaps_although_transactions_roll_back(postgres_url: str) -> None:
-    async with rigged(postgres_url) as rig:
-        await rig.tell("a", times=3)
+    async with rigged(postgres_url) as relay_service:
+        await relay_service.tell("a", times=3)
         async with open_transaction(postgres_url) as doomed:
             await insert_event(doomed, "evt_doomed")
             await doomed.execute("ROLLBACK")
-        await rig.tell("b", times=3)
-        found = await rig.until_placed(6)
+        await relay_service.tell("b", times=3)
+        found = await relay_service.until_placed(6)
     assert [placed.position for placed in found] == [1, 2, 3, 4, 5, 6]
     assert {placed.event.subject for placed in found} == {"a", "b"}
 
 
 async def test_a_command_that_breaks_after_announcing_leaves_no_event(store_url: str) -> None:
-    async with rigged(store_url) as rig:
+    async with rigged(store_url) as relay_service:
         with pytest.raises(CommandFailed):
-            await rig.service.kernel.run(Tell(subject="broken", fails=True))
-        await rig.tell("fine")
-        found = await rig.until_placed(1)
+            await relay_service.service.kernel.run(Tell(subject="broken", fails=True))
+        await relay_service.tell("fine")
+        found = await relay_service.until_placed(1)
     assert [placed.event.subject for placed in found] == ["fine"]
 
 
@@ -98,14 +98,14 @@ async def test_two_servers_give_each_event_one_position_in_the_order_of_its_subj
 async def test_while_one_server_gives_positions_another_neither_waits_nor_gives_any(
     postgres_url: str,
 ) -> None:
-    async with rigged(postgres_url, feeding=False) as rig:
-        await rig.tell("story", times=3)
+    async with rigged(postgres_url, feeding=False) as relay_service:
+        await relay_service.tell("story", times=3)
         async with open_transaction(postgres_url) as first:
             given = await first.fetchval("SELECT sequence_events(2)")
-            meanwhile = await queries.sequence(rig.service.store)
+            meanwhile = await queries.sequence(relay_service.service.store)
             await first.execute("COMMIT")
-        after = await queries.sequence(rig.service.store)
-        found = await rig.placed()
+        after = await queries.sequence(relay_service.service.store)
+        found = await relay_service.placed()
     assert (given, meanwhile, after) == (2, queries.BUSY, 1)
     assert [(placed.position, placed.event.data["n"]) for placed in found] == [(1, 1), (2, 2), (3, 3)]
 
@@ -117,38 +117,38 @@ async def test_events_of_before_the_feed_began_get_positions_too(postgres_url: s
         for n in range(3):
             await insert_event(raw, f"evt_{n}")
         await raw.execute("COMMIT")
-    async with rigged(postgres_url) as rig:
-        assert len(await rig.until_placed(3)) == 3
+    async with rigged(postgres_url) as relay_service:
+        assert len(await relay_service.until_placed(3)) == 3
 
 
 async def test_the_head_stays_when_every_event_is_forgotten(store_url: str) -> None:
-    async with rigged(store_url, relaying=False) as rig:
-        await rig.tell("a", times=3)
-        await rig.until_placed(3)
-        await forget_all(rig)
-        await rig.tell("b")
-        found = await rig.until_placed(1)
-        assert await queries.head(rig.service.store) == 4
+    async with rigged(store_url, relaying=False) as relay_service:
+        await relay_service.tell("a", times=3)
+        await relay_service.until_placed(3)
+        await forget_all(relay_service)
+        await relay_service.tell("b")
+        found = await relay_service.until_placed(1)
+        assert await queries.head(relay_service.service.store) == 4
     assert [(placed.position, placed.event.subject) for placed in found] == [(4, "b")]
 
 
-async def forget_all(rig: Rig) -> None:
+async def forget_all(relay_service: RelayService) -> None:
     from interlock.rooms.events.model import EVENTS
     from interlock.rooms.events.rules import ForgetEvents
 
-    keys = tuple(EVENTS.key_of(placed.event) for placed in await rig.placed())
-    await rig.service.kernel.run(ForgetEvents(keys=keys))
+    keys = tuple(EVENTS.key_of(placed.event) for placed in await relay_service.placed())
+    await relay_service.service.kernel.run(ForgetEvents(keys=keys))
 
 
-async def tell_alternately(one: Rig, two: Rig, subject: str, times: int) -> None:
+async def tell_alternately(one: RelayService, two: RelayService, subject: str, times: int) -> None:
     for n in range(times):
         await (one, two)[n % 2].tell(subject)
 
 
-async def passed_on(rig: Rig, position: int) -> None:
+async def passed_on(relay_service: RelayService, position: int) -> None:
     """Return once the feed has seen this position: who joins now gets only what comes after."""
     async with asyncio.timeout(30):
-        while rig.service.feed.position < position:
+        while relay_service.service.feed.position < position:
             await asyncio.sleep(0.005)
 
 
@@ -179,12 +179,12 @@ async def test_whoever_catches_up_waits_for_one_pass_and_not_for_those_who_go_on
     sequence = queries.sequence
 
     async def noted(store: Store) -> int:
-        await rig.tell("meanwhile")
+        await relay_service.tell("meanwhile")
         passes.append(await sequence(store))
         return passes[-1]
 
-    async with rigged(postgres_url, relaying=False, feeding=False) as rig:
-        await rig.tell("before", times=3)
+    async with rigged(postgres_url, relaying=False, feeding=False) as relay_service:
+        await relay_service.tell("before", times=3)
         monkeypatch.setattr(queries, "sequence", noted)
-        await rig.service.feed.catch_up()
+        await relay_service.service.feed.catch_up()
     assert passes == [4]

@@ -218,16 +218,16 @@ async def test_a_webhook_whose_name_turns_to_loopback_forges_no_request_and_lose
 ) -> None:
     inside, public = await receive(), await Receiver().start()
     names = Names(["127.0.0.1"])  # loopback, which this server may not reach
-    async with rigged(sqlite_url, resolve=names, webhook_allow_private="") as rig:
-        webhook = await rig.add_webhook(f"https://rebound.test:{inside.port}/hook")
-        await rig.tell("a", times=3)
+    async with rigged(sqlite_url, resolve=names, webhook_allow_private="") as relay_service:
+        webhook = await relay_service.add_webhook(f"https://rebound.test:{inside.port}/hook")
+        await relay_service.tell("a", times=3)
         async with asyncio.timeout(30):
-            while (await rig.relay(webhook.id)).failures < 2:
+            while (await relay_service.relay(webhook.id)).failures < 2:
                 await asyncio.sleep(0.02)
     assert inside.connections == 0
     # The operator allows the network: everything that was held back arrives.
-    async with rigged(sqlite_url, resolve=Names(["127.0.0.1"])) as rig:
-        await rig.add_webhook(f"http://fine.test:{public.port}/hook")
+    async with rigged(sqlite_url, resolve=Names(["127.0.0.1"])) as relay_service:
+        await relay_service.add_webhook(f"http://fine.test:{public.port}/hook")
         await public.until_taken(3)
     await public.stop()
     assert [event["data"]["n"] for event in public.events()] == [1, 2, 3]

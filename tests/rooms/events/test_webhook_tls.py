@@ -109,11 +109,11 @@ async def test_a_relay_trusts_what_the_machine_trusts_and_waits_for_the_right_ce
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
     await receiver.start(ssl=authority.server("other.test")[0])
-    async with rigged(sqlite_url, resolve=at_loopback) as rig:
-        webhook = await rig.add_webhook(f"https://{NAME}:{receiver.port}/hook")
-        await rig.tell("a", times=2)
+    async with rigged(sqlite_url, resolve=at_loopback) as relay_service:
+        webhook = await relay_service.add_webhook(f"https://{NAME}:{receiver.port}/hook")
+        await relay_service.tell("a", times=2)
         async with asyncio.timeout(30):
-            while not (refused := await rig.relay(webhook.id)).failures:
+            while not (refused := await relay_service.relay(webhook.id)).failures:
                 await asyncio.sleep(0.02)
         await receiver.stop()
         impostor = list(receiver.received)

@@ -15,14 +15,14 @@ rules:
 """
 
 
-class Shift:
+class JobClient:
     """A stage, somebody who submits, somebody who approves, and two workers."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.bot = self.ada = self.worker = self.other = ""
 
-    async def open(self, policy: str = WORKABLE) -> Shift:
+    async def open(self, policy: str = WORKABLE) -> JobClient:
         await self.stage.policy(policy)
         self.bot = await self.stage.agent()
         self.ada = await self.stage.person("ada")

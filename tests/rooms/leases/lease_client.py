@@ -14,7 +14,7 @@ from tests.harness.in_process_api import Seen, Stage
 NAMES = ("ann", "bob", "cyd")
 
 
-class Yard:
+class LeaseClient:
     """A stage and the keys of `ann`, `bob` and `cyd`."""
 
     def __init__(self, stage: Stage) -> None:
@@ -22,7 +22,7 @@ class Yard:
         self.keys: dict[str, str] = {}
         self._numbers = iter(range(1_000_000))
 
-    async def open(self) -> Yard:
+    async def open(self) -> LeaseClient:
         for name in NAMES:
             self.keys[name] = await self.stage.agent(name, "submit")
         return self

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from tests.rooms.leases.lease_client import Yard
+from tests.rooms.leases.lease_client import LeaseClient
 
 
-async def test_a_free_resource_is_had_at_once(yard: Yard) -> None:
-    lease = await yard.take("repo:a", purpose="fix the tests")
+async def test_a_free_resource_is_had_at_once(client: LeaseClient) -> None:
+    lease = await client.take("repo:a", purpose="fix the tests")
     assert lease["state"] == "claimed"
     assert lease["owner"] == "ann"
     assert lease["predecessor"] is None
 
 
-async def test_a_refusal_names_the_holder_and_when_to_come_back(yard: Yard) -> None:
-    held = await yard.take("repo:a", purpose="fix the tests")
-    refused = await yard.refused("repo:a")
+async def test_a_refusal_names_the_holder_and_when_to_come_back(client: LeaseClient) -> None:
+    held = await client.take("repo:a", purpose="fix the tests")
+    refused = await client.refused("repo:a")
     assert refused["holder"]["principal"] == "ann"
     assert refused["holder"]["purpose"] == "fix the tests"
     assert refused["holder"]["expires_at"] == held["expires_at"]
@@ -26,20 +26,20 @@ async def test_a_refusal_names_the_holder_and_when_to_come_back(yard: Yard) -> N
     assert 59_000 <= refused["retry_after_ms"] <= 60_000
 
 
-async def test_an_owner_does_not_get_it_twice_either(yard: Yard) -> None:
-    await yard.take("repo:a")
-    await yard.refused("repo:a", by="ann")
+async def test_an_owner_does_not_get_it_twice_either(client: LeaseClient) -> None:
+    await client.take("repo:a")
+    await client.refused("repo:a", by="ann")
 
 
-async def test_sharing_shuts_out_exclusive_owners_only(yard: Yard) -> None:
-    first = await yard.take("repo:a", mode="shared")
-    second = await yard.take("repo:a", by="bob", mode="shared")
-    await yard.refused("repo:a", by="cyd")
-    await yard.do("release", first)
-    await yard.refused("repo:a", by="cyd")
-    await yard.do("release", second, by="bob")
-    await yard.take("repo:a", by="cyd")
-    await yard.refused("repo:a", by="ann", mode="shared")
+async def test_sharing_shuts_out_exclusive_owners_only(client: LeaseClient) -> None:
+    first = await client.take("repo:a", mode="shared")
+    second = await client.take("repo:a", by="bob", mode="shared")
+    await client.refused("repo:a", by="cyd")
+    await client.do("release", first)
+    await client.refused("repo:a", by="cyd")
+    await client.do("release", second, by="bob")
+    await client.take("repo:a", by="cyd")
+    await client.refused("repo:a", by="ann", mode="shared")
 
 
 @pytest.mark.parametrize(
@@ -63,184 +63,186 @@ async def test_sharing_shuts_out_exclusive_owners_only(yard: Yard) -> None:
         ("r/**", "s", False),
     ],
 )
-async def test_a_prefix_covers_what_lies_under_it(yard: Yard, held: str, wanted: str, clash: bool) -> None:
-    await yard.take(held)
+async def test_a_prefix_covers_what_lies_under_it(
+    client: LeaseClient, held: str, wanted: str, clash: bool
+) -> None:
+    await client.take(held)
     if clash:
-        await yard.refused(wanted)
+        await client.refused(wanted)
     else:
-        await yard.take(wanted, by="bob")
+        await client.take(wanted, by="bob")
 
 
-async def test_prefixes_can_be_shared_with_what_is_shared_under_them(yard: Yard) -> None:
-    await yard.take("r/a", mode="shared")
-    await yard.take("r/**", by="bob", mode="shared")
-    await yard.refused("r/b", by="cyd")
-    await yard.take("r/b", by="cyd", mode="shared")
+async def test_prefixes_can_be_shared_with_what_is_shared_under_them(client: LeaseClient) -> None:
+    await client.take("r/a", mode="shared")
+    await client.take("r/**", by="bob", mode="shared")
+    await client.refused("r/b", by="cyd")
+    await client.take("r/b", by="cyd", mode="shared")
 
 
-async def test_many_shared_leases_under_a_prefix_hide_no_exclusive_one(yard: Yard) -> None:
-    await yard.take("r/zz", ttl_seconds=10)
+async def test_many_shared_leases_under_a_prefix_hide_no_exclusive_one(client: LeaseClient) -> None:
+    await client.take("r/zz", ttl_seconds=10)
     for number in range(60):
-        await yard.take(f"r/{number:02}", by="bob", mode="shared")
-    refused = await yard.refused("r/**", by="cyd", mode="shared")
+        await client.take(f"r/{number:02}", by="bob", mode="shared")
+    refused = await client.refused("r/**", by="cyd", mode="shared")
     assert refused["holder"]["principal"] == "ann"
 
 
-async def test_many_overdue_leases_under_a_prefix_hide_no_live_one(yard: Yard) -> None:
+async def test_many_overdue_leases_under_a_prefix_hide_no_live_one(client: LeaseClient) -> None:
     for number in range(110):
-        await yard.take(f"r/{number:02}", ttl_seconds=10)
-    yard.advance(11)
-    live = await yard.take("r/zz", by="bob")
-    refused = await yard.refused("r/**", by="cyd")
+        await client.take(f"r/{number:02}", ttl_seconds=10)
+    client.advance(11)
+    live = await client.take("r/zz", by="bob")
+    refused = await client.refused("r/**", by="cyd")
     assert refused["holder"]["lease_id"] == live["lease_id"]
-    await yard.do("release", live, by="bob")
-    await yard.refused("r/**", by="cyd")  # more than one decision ends them all
-    await yard.take("r/**", by="cyd")
+    await client.do("release", live, by="bob")
+    await client.refused("r/**", by="cyd")  # more than one decision ends them all
+    await client.take("r/**", by="cyd")
 
 
-async def test_a_lease_is_over_by_the_clock_alone(yard: Yard) -> None:
-    lost = await yard.take("repo:a", ttl_seconds=10)
-    yard.advance(10)
-    await yard.take("repo:a", by="bob")
-    assert (await yard.call("renew", lost)).word == "fence_stale"
-    assert (await yard.read(lost))["state"] == "stale"
+async def test_a_lease_is_over_by_the_clock_alone(client: LeaseClient) -> None:
+    lost = await client.take("repo:a", ttl_seconds=10)
+    client.advance(10)
+    await client.take("repo:a", by="bob")
+    assert (await client.call("renew", lost)).word == "fence_stale"
+    assert (await client.read(lost))["state"] == "stale"
 
 
-async def test_a_lease_a_moment_before_its_end_is_still_held(yard: Yard) -> None:
-    held = await yard.take("repo:a", ttl_seconds=10)
-    yard.advance(9.999)
-    await yard.refused("repo:a")
-    await yard.do("renew", held)
+async def test_a_lease_a_moment_before_its_end_is_still_held(client: LeaseClient) -> None:
+    held = await client.take("repo:a", ttl_seconds=10)
+    client.advance(9.999)
+    await client.refused("repo:a")
+    await client.do("renew", held)
 
 
-async def test_the_sweep_ends_what_nobody_asked_for(yard: Yard) -> None:
-    lost = await yard.take("repo:a", ttl_seconds=10)
-    yard.advance(12)
-    await yard.stage.sweep()
-    assert "lease.stale" in await yard.stage.events(lost["lease_id"])
-    assert ("lease_expire", "done") in await yard.stage.audit("repo:a")
+async def test_the_sweep_ends_what_nobody_asked_for(client: LeaseClient) -> None:
+    lost = await client.take("repo:a", ttl_seconds=10)
+    client.advance(12)
+    await client.stage.sweep()
+    assert "lease.stale" in await client.stage.events(lost["lease_id"])
+    assert ("lease_expire", "done") in await client.stage.audit("repo:a")
 
 
-async def test_releasing_twice_changes_nothing(yard: Yard) -> None:
-    lease = await yard.take("repo:a")
-    first = await yard.do("release", lease)
-    later = await yard.take("repo:a", by="bob")
-    assert await yard.do("release", lease) == first
-    assert (await yard.do("check", later, by="bob"))["current"]
+async def test_releasing_twice_changes_nothing(client: LeaseClient) -> None:
+    lease = await client.take("repo:a")
+    first = await client.do("release", lease)
+    later = await client.take("repo:a", by="bob")
+    assert await client.do("release", lease) == first
+    assert (await client.do("check", later, by="bob"))["current"]
 
 
 @pytest.mark.parametrize("verb", ["release", "handoff"])
 async def test_a_lease_that_was_given_up_is_good_for_nothing_although_its_time_is_not_up(
-    yard: Yard, verb: str
+    client: LeaseClient, verb: str
 ) -> None:
-    lease = await yard.take("r")
-    await yard.do(verb, lease)
-    assert not (await yard.do("check", lease))["current"]
+    lease = await client.take("r")
+    await client.do(verb, lease)
+    assert not (await client.do("check", lease))["current"]
     late: dict[str, dict[str, Any]] = {
         "renew": {}, "checkpoint": {"done": 1}, "suspend": {"reason": "paused_by_policy"}
     }  # fmt: skip
     for write, fields in late.items():
-        assert (await yard.call(write, lease, **fields)).word == "fence_stale"
+        assert (await client.call(write, lease, **fields)).word == "fence_stale"
     begin = {"request_hash": "sha256:one", "lease": {"id": lease["lease_id"], "fence": lease["fence"]}}
-    seen = await yard.stage.call("POST", "effects/a/begin", yard.keys["ann"], begin)
+    seen = await client.stage.call("POST", "effects/a/begin", client.keys["ann"], begin)
     assert (seen.status, seen.word) == (409, "fence_stale")
 
 
 @pytest.mark.parametrize("by", [-1, 1])
 async def test_a_fence_that_is_not_the_leases_own_is_good_for_nothing_even_in_its_owners_hand(
-    yard: Yard, by: int
+    client: LeaseClient, by: int
 ) -> None:
-    lease = await yard.take("r")
+    lease = await client.take("r")
     guessed = {**lease, "fence": lease["fence"] + by}
-    assert not (await yard.do("check", guessed))["current"]
+    assert not (await client.do("check", guessed))["current"]
     for verb in ("renew", "release", "handoff"):
-        assert (await yard.call(verb, guessed)).word == "fence_stale"
-    assert (await yard.do("check", lease))["current"]
+        assert (await client.call(verb, guessed)).word == "fence_stale"
+    assert (await client.do("check", lease))["current"]
 
 
-async def test_releasing_what_one_has_handed_on_changes_nothing(yard: Yard) -> None:
-    lease = await yard.take("r")
-    await yard.do("handoff", lease, to="bob")
-    assert (await yard.do("release", lease))["state"] == "handed_off"
-    await yard.refused("r", by="cyd")
-    assert (await yard.call("release", lease, by="bob")).word == "fence_stale"
-    conflicts = (await yard.stage.get("conflicts"))["items"]
+async def test_releasing_what_one_has_handed_on_changes_nothing(client: LeaseClient) -> None:
+    lease = await client.take("r")
+    await client.do("handoff", lease, to="bob")
+    assert (await client.do("release", lease))["state"] == "handed_off"
+    await client.refused("r", by="cyd")
+    assert (await client.call("release", lease, by="bob")).word == "fence_stale"
+    conflicts = (await client.stage.get("conflicts"))["items"]
     assert [side["actor"] for each in conflicts for side in each["competing"]] == ["ann", "bob"]
 
 
-async def test_nobody_else_is_told_that_a_released_lease_was_theirs(yard: Yard) -> None:
-    lease = await yard.take("repo:a")
-    await yard.do("release", lease)
-    assert (await yard.call("release", lease, by="bob")).word == "fence_stale"
+async def test_nobody_else_is_told_that_a_released_lease_was_theirs(client: LeaseClient) -> None:
+    lease = await client.take("repo:a")
+    await client.do("release", lease)
+    assert (await client.call("release", lease, by="bob")).word == "fence_stale"
 
 
 @pytest.mark.parametrize("verb", ["renew", "release", "handoff", "resume"])
-async def test_somebody_elses_lease_cannot_be_used(yard: Yard, verb: str) -> None:
-    lease = await yard.take("repo:a")
-    assert (await yard.call(verb, lease, by="bob")).word == "fence_stale"
-    assert (await yard.do("check", lease))["current"]
+async def test_somebody_elses_lease_cannot_be_used(client: LeaseClient, verb: str) -> None:
+    lease = await client.take("repo:a")
+    assert (await client.call(verb, lease, by="bob")).word == "fence_stale"
+    assert (await client.do("check", lease))["current"]
 
 
-async def test_another_session_of_the_same_owner_does_not_own_the_lease(yard: Yard) -> None:
-    lease = await yard.take("repo:a", session="left")
-    await yard.refused("repo:a", by="ann", session="right")
+async def test_another_session_of_the_same_owner_does_not_own_the_lease(client: LeaseClient) -> None:
+    lease = await client.take("repo:a", session="left")
+    await client.refused("repo:a", by="ann", session="right")
     for session in ({}, {"session": "right"}):
         verbs: tuple[tuple[str, dict[str, Any]], ...] = (
             ("renew", {}), ("checkpoint", {"done": 1}), ("release", {}), ("handoff", {}),
         )  # fmt: skip
         for verb, fields in verbs:
-            assert (await yard.call(verb, lease, **session, **fields)).word == "fence_stale"
-    await yard.do("renew", lease, session="left")
-    await yard.do("release", lease, session="left")
+            assert (await client.call(verb, lease, **session, **fields)).word == "fence_stale"
+    await client.do("renew", lease, session="left")
+    await client.do("release", lease, session="left")
 
 
-async def test_fences_grow_over_a_whole_tree(yard: Yard) -> None:
+async def test_fences_grow_over_a_whole_tree(client: LeaseClient) -> None:
     """A sink that guards one file sees the fences of leases on it and of leases on everything around it."""
     fences: list[int] = []
     for resource in ("r/a/b", "r/**", "r/a/**", "r/a/b", "r/c", "r", "r/**"):
-        lease = await yard.take(resource)
+        lease = await client.take(resource)
         fences.append(lease["fence"])
-        await yard.do("release", lease)
+        await client.do("release", lease)
     assert fences == sorted(set(fences))
 
 
-async def test_a_stale_fence_leaves_a_conflict_and_repeats_are_counted_into_it(yard: Yard) -> None:
-    lost = await yard.take("repo:a", ttl_seconds=1)
-    yard.advance(2)
-    await yard.take("repo:a", by="bob")
-    seen = [await yard.call(verb, lost) for verb in ("renew", "renew", "release")]
+async def test_a_stale_fence_leaves_a_conflict_and_repeats_are_counted_into_it(client: LeaseClient) -> None:
+    lost = await client.take("repo:a", ttl_seconds=1)
+    client.advance(2)
+    await client.take("repo:a", by="bob")
+    seen = [await client.call(verb, lost) for verb in ("renew", "renew", "release")]
     assert {each.word for each in seen} == {"fence_stale"}
     assert len({each.document["conflict_id"] for each in seen}) == 1
-    page = await yard.stage.get("conflicts?state=open")
+    page = await client.stage.get("conflicts?state=open")
     assert [found["kind"] for found in page["items"]] == ["stale_fence"]
 
 
 @pytest.mark.parametrize("resource", ["r/**/b", "r:**", "**"])
-async def test_a_resource_whose_wildcard_means_nothing_is_refused(yard: Yard, resource: str) -> None:
-    seen = await yard.ask(resource)
+async def test_a_resource_whose_wildcard_means_nothing_is_refused(client: LeaseClient, resource: str) -> None:
+    seen = await client.ask(resource)
     assert (seen.status, seen.word) == (400, "invalid_request")
     assert "at the end" in seen.document["detail"]
 
 
 @pytest.mark.parametrize("resource", ["r\n", "r\nb", "\n", "r\u0000"])
-async def test_a_resource_is_one_line(yard: Yard, resource: str) -> None:
-    assert (await yard.ask(resource)).status == 400
+async def test_a_resource_is_one_line(client: LeaseClient, resource: str) -> None:
+    assert (await client.ask(resource)).status == 400
 
 
-async def test_a_resource_has_a_bounded_depth(yard: Yard) -> None:
-    await yard.take("/".join("abcdefghijklmnop"))
-    assert (await yard.ask("/".join("abcdefghijklmnopq"))).status == 400
+async def test_a_resource_has_a_bounded_depth(client: LeaseClient) -> None:
+    await client.take("/".join("abcdefghijklmnop"))
+    assert (await client.ask("/".join("abcdefghijklmnopq"))).status == 400
 
 
-async def test_a_shared_resource_has_a_bounded_number_of_holders(yard: Yard) -> None:
+async def test_a_shared_resource_has_a_bounded_number_of_holders(client: LeaseClient) -> None:
     for _ in range(256):
-        await yard.take("repo:a", mode="shared")
-    refused = await yard.refused("repo:a", mode="shared")
+        await client.take("repo:a", mode="shared")
+    refused = await client.refused("repo:a", mode="shared")
     assert "256" in refused["detail"]
 
 
-async def test_another_tenants_lease_is_absent(yard: Yard) -> None:
-    lease = await yard.take("repo:a")
-    yard.keys["eve"] = await yard.stage.agent("eve", tenant="other")
-    assert (await yard.call("renew", lease, by="eve")).status == 404
-    await yard.take("repo:a", by="eve")
+async def test_another_tenants_lease_is_absent(client: LeaseClient) -> None:
+    lease = await client.take("repo:a")
+    client.keys["eve"] = await client.stage.agent("eve", tenant="other")
+    assert (await client.call("renew", lease, by="eve")).status == 404
+    await client.take("repo:a", by="eve")
