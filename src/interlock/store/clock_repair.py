@@ -1,6 +1,6 @@
 """Setting a SQLite store's clock back after it was ahead, and with it what was dated meanwhile.
 
-Time in a store never goes back by itself (decision 0027). Once one wrong reading is in it, only somebody who knows
+Time in a store never goes back by itself (decision 0040). Once one wrong reading is in it, only somebody who knows
 which clock was wrong can say so. Then every time from the leap on is moved back by as much as the store is ahead, so
 that whatever had ten seconds left still has ten seconds left. Not moved are times from before the leap, the audit
 trail, ids and fences: what was said was said, and order goes by numbers that only grow.
