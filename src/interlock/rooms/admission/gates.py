@@ -1,7 +1,7 @@
-"""Gates: counting the runs that hold slots, and the line of those who wait.
+"""Gates: count the runs that hold slots, and keep the queue of waiting callers.
 
-Every start and every end of a tenant owns the tenant's gate, so counts and places are decided one after the
-other, whichever server asks. The tenant's gate keeps the line; the workflows' gates only count.
+Every start and every end of a run owns the tenant's gate, so counts and queue places are decided one after the other,
+whichever server asks. The tenant's gate keeps the queue; the gates of workflows only count.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The uses of a grant: taken, spent and written down."""
+"""The uses of a grant: taking one, and its audit entry and event."""
 
 from __future__ import annotations
 

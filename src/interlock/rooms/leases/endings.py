@@ -1,4 +1,4 @@
-"""How leases end, and what becomes of those that waited for them."""
+"""How leases end, and what then happens to the callers that wait for them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What an owner does with a lease while it lasts: renew, suspend, resume; and `check` for sinks.
+"""What an owner does with a lease: renew, suspend, resume; and `check` for sinks.
 
-A stale fence is refused in the transaction that would have written. The shell names the lease's resource, which
-it has read; it is checked against the lease.
+A stale fence is refused in the transaction that would have written. The API names the lease's resource, which it has
+read before; the command checks it against the lease.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Define workflows, start runs of them, and take them back."""
+"""Define workflows, start runs of them, and cancel them."""
 
 from __future__ import annotations
 
