@@ -1,4 +1,4 @@
-"""Requests and responses as plain values, made alike by a server and by an embedded client."""
+"""Requests and responses as plain values, made by a server or by an embedded client."""
 
 from __future__ import annotations
 
