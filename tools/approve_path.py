@@ -1,7 +1,7 @@
-"""Writes the way of an approve into docs/ARCHITECTURE.md: the files that one such request passes through on SQLite.
+"""Writes into docs/ARCHITECTURE.md which files one approve over HTTP on SQLite passes through.
 
-The request is really made, to the ASGI application on a temporary store, and the interpreter is asked which functions
-of ours it calls. What runs by itself (sweeps, relays, the watch over deadlines) is left out.
+The request is really sent: to granian on a temporary store, as `interlock serve` runs it. The interpreter reports which
+of our functions are called meanwhile. Background work (sweeps, relays, the check of budgets) is left out.
 """
 
 from __future__ import annotations
@@ -12,20 +12,21 @@ import json
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from interlock.api.asgi import InterlockApp, Message
+from interlock.api.asgi import InterlockApp
+from interlock.api.server import granian
 from interlock.kernel.kernel import Kernel
 from interlock.rooms.identity.model import EVERY_ROLE, PrincipalKind
 from interlock.rooms.policy.parser import parse_policy
 from interlock.rooms.policy.rules import ActivatePolicy
 from interlock.service.logs import Log
 from interlock.service.operator import issue_key
-from interlock.service.service import open_service
+from interlock.service.service import Service, open_service
 from interlock.service.settings import TENANT_DEFAULT, settings_from
 
 ROOT = Path(__file__).parents[1]
@@ -39,7 +40,8 @@ version: v1
 rules:
   - {id: ask-for-payments, when: {topic: finance.pay}, decision: require_human}
 """
-# It runs by itself, for no request in particular.
+_START_SECONDS = 30.0
+# It runs by itself, not for a request.
 _WATCH = Kernel._reap.__code__  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
@@ -50,7 +52,7 @@ def main() -> None:
 
 
 def render() -> str:
-    """The page as it stands, with the list of files of today between its markers."""
+    """The page with the current list of files between its markers."""
     files, with_key = asyncio.run(files_of_an_approve())
     before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
@@ -76,32 +78,49 @@ async def files_of_an_approve() -> tuple[list[str], list[str]]:
     """
     calls = Calls()
     with tempfile.TemporaryDirectory() as folder, calls.watched():
-        settings = settings_from({}, store=f"sqlite:///{folder}/store.db", relay=False)
+        socket = f"{folder}/socket"
+        settings = settings_from({}, store=f"sqlite:///{folder}/store.db", uds=socket, relay=False)
         async with open_service(settings, sweeping=False, relaying=True) as service:
             await service.kernel.run(ActivatePolicy.of(parse_policy(POLICY), POLICY, tenant=TENANT_DEFAULT))
             agent = await issue_key(service, "payer", kind=PrincipalKind.AGENT, roles=EVERY_ROLE)
             person = await issue_key(service, "mia", kind=PrincipalKind.PERSON, roles=EVERY_ROLE)
             app = InterlockApp(settings, Log(level="error"))
-            with app.answering(service):
-                # The first fills caches and imports what is imported late; it is not counted.
-                await _approve(app, calls, agent.key, person.key, key="first")
-                plain = await _approve(app, calls, agent.key, person.key)
-                with_key = await _approve(app, calls, agent.key, person.key, key="second")
+            async with _served(app, service):
+                # The first call fills caches and imports modules; it is not counted.
+                await _approve(socket, calls, agent.key, person.key, key="first")
+                plain = await _approve(socket, calls, agent.key, person.key)
+                with_key = await _approve(socket, calls, agent.key, person.key, key="second")
     return plain, with_key
 
 
+@asynccontextmanager
+async def _served(app: InterlockApp, service: Service) -> AsyncGenerator[None]:
+    """The application behind the server that `interlock serve` uses."""
+    server = granian(app, service.settings)
+    with app.answering(service):
+        serving = asyncio.create_task(server.serve())
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                while not Path(service.settings.uds).exists():  # noqa: ASYNC110, ASYNC240 (a tool with one caller)
+                    await asyncio.sleep(0.01)
+            yield
+        finally:
+            server.stop()
+            await serving
+
+
 async def _approve(
-    app: InterlockApp, calls: Calls, agent: str, person: str, *, key: str | None = None
+    socket: str, calls: Calls, agent: str, person: str, *, key: str | None = None
 ) -> list[str]:
-    """Submit a job that waits for a person and approve it; returns what the approve passed through."""
-    job = await _post(app, agent, "jobs", {"topic": "finance.pay", "payload": {"cents": 1}})
+    """Submit a job that waits for a person, and approve it. Returns the files that the approve passed through."""
+    job = await _post(socket, agent, "jobs", {"topic": "finance.pay", "payload": {"cents": 1}})
     with calls.recorded() as files:
-        await _post(app, person, f"approvals/{job['id']}/approve", {"job_hash": job["job_hash"]}, key=key)
+        await _post(socket, person, f"approvals/{job['id']}/approve", {"job_hash": job["job_hash"]}, key=key)
     return files
 
 
 class Calls:
-    """Which files of ours had a function called, on any thread that was started while this watched."""
+    """Records which of our files had a function called, on this thread and on threads that start meanwhile."""
 
     def __init__(self) -> None:
         self._files: list[str] | None = None
@@ -146,37 +165,32 @@ def _is_under(frame: FrameType | None, code: CodeType) -> bool:
 
 
 async def _post(
-    app: InterlockApp, who: str, path: str, body: dict[str, Any], *, key: str | None = None
+    socket: str, who: str, path: str, body: dict[str, Any], *, key: str | None = None
 ) -> dict[str, Any]:
-    """One POST, handed to the application as a server would."""
-    sent: list[Message] = []
+    """One POST over HTTP/1.1, on a connection of its own."""
     content = json.dumps(body).encode()
     headers = {
         "host": "localhost",
         "authorization": f"Bearer {who}",
         "content-type": "application/json",
         "content-length": str(len(content)),
+        "connection": "close",
         **({"idempotency-key": key} if key else {}),
     }
-    scope: dict[str, Any] = {
-        "type": "http",
-        "http_version": "1.1",
-        "method": "POST",
-        "path": f"/api/v1/{path}",
-        "query_string": b"",
-        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-    }
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": content}
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    await app(scope, receive, send)
-    if sent[0]["status"] >= 300:
-        raise RuntimeError(f"{path}: {sent}")
-    return json.loads(b"".join(message["body"] for message in sent[1:]))
+    lines = [
+        f"POST /api/v1/{path} HTTP/1.1",
+        *(f"{name}: {value}" for name, value in headers.items()),
+        "",
+        "",
+    ]
+    reader, writer = await asyncio.open_unix_connection(socket)
+    writer.write("\r\n".join(lines).encode() + content)
+    answer = await reader.read()
+    writer.close()
+    head, _, answered = answer.partition(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/1.1 2"):
+        raise RuntimeError(f"{path}: {answer.decode()}")
+    return json.loads(answered)
 
 
 def _purpose(file: str) -> str:
