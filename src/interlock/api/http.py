@@ -28,7 +28,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     query: str = ""
     headers: Mapping[str, str] = _NO_HEADERS
     body: bytes = b""
-    # Returns when the client has gone away: a long poll need not outlive the one who asked.
+    # Returns when the client has gone away: a long poll need not outlive its client.
     gone: Callable[[], Awaitable[None]] | None = None
     read: Callable[[], Awaitable[bytes]] | None = None
     root: str = ""

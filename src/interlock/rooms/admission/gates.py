@@ -62,7 +62,7 @@ def free_slot(world: World, tenant: str, workflow: str, held_seconds: float) -> 
 
 
 def wake_next(world: World, tenant: str) -> None:
-    """Tell those who may be next, and nobody else: of each workflow in line as many as there is room for.
+    """Wake only the callers that may be next: of each waiting workflow, as many as it has free slots.
 
     Whether a workflow has room itself is theirs to find out; a place that nobody comes back for costs the ones
     behind it until it lapses.

@@ -76,7 +76,7 @@ class Gate(Record, frozen=True, kw_only=True):
     line: tuple[Ticket, ...] = ()
 
     def waiting_at(self, now: datetime) -> tuple[Ticket, ...]:
-        """The line without those who stopped coming back."""
+        """The queue without callers that stopped asking."""
         return tuple(ticket for ticket in self.line if ticket.waits_at(now))
 
     @property

@@ -132,7 +132,7 @@ class StartRun(Command[Run], frozen=True, kw_only=True):
         return caller_reads(self.caller) | Reads(own=gates, picks=(expired(tenant),))
 
     def more(self, world: World) -> Reads:
-        """The gates of workflows whose slots might be taken back, and of those who stand in line."""
+        """The gates of workflows whose slots might be taken back, and of the waiting callers."""
         tenant = self.caller.tenant
         line = {ticket.workflow for ticket in gate_of(world, tenant, TENANT_SCOPE).line}
         see = tuple(GATES.key(tenant, workflow_scope(workflow)) for workflow in sorted(line))

@@ -171,7 +171,7 @@ def people_able(
 
 
 def _agreeing(world: World, job: Job, approval: Approval) -> Iterator[tuple[Vote, frozenset[str]]]:
-    """The votes of those who may still decide, each with all the voter's names."""
+    """The votes of people who may still decide, each with all the voter's names."""
     for vote in approval.votes:
         voter = world.get(PRINCIPALS, job.tenant, vote.principal)
         if voter is None:

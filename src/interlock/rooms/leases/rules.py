@@ -59,7 +59,7 @@ class OwnLease(Command[T], frozen=True, kw_only=True):
     session: str = ""
 
     def reads(self) -> Reads:
-        # The node is only looked at, for what to say: an owner must not wait for those who want its lease.
+        # The node is only read, for the message: an owner must not wait for callers that want its lease.
         tenant = self.caller.tenant
         node, terms = NODES.key(tenant, path_of(self.resource)[0]), TERMS.key(tenant, TERMS_ID)
         own = (LEASES.key(tenant, self.lease_id),)
