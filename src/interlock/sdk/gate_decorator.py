@@ -1,4 +1,4 @@
-"""Puts a gate around a function and keeps its kind: plain, async, method."""
+"""Puts a gate around a function and keeps its kind: plain, generator, coroutine or async generator."""
 
 from __future__ import annotations
 

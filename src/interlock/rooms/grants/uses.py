@@ -1,4 +1,4 @@
-"""The uses of a grant: taking one, and its audit entry and event."""
+"""The uses of a grant: whether it fits an action, taking one use, and the audit entries about it."""
 
 from __future__ import annotations
 

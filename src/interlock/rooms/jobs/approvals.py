@@ -1,4 +1,4 @@
-"""Decisions of people: approve and reject, and the expiry of a request.
+"""Decisions of people: approve and reject. An expired request is refused.
 
 An approval is bound to what the reviewer saw. The stored request must still match its hash, and the hash that the
 reviewer names must be the stored one (naming it is required once the request was edited). The policy must be the one

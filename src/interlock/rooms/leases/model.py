@@ -5,7 +5,7 @@ Each path has a node, a record that every acquisition on it or under it owns, so
 The node of a path's first part, its top, also keeps what the whole tree shares: the highest fence, and one queue, so
 that a caller who wants the whole tree and one who wants a single file are served in order of arrival.
 
-A new fence is the largest of the store's clock in microseconds, the last fence plus one, and the store's epoch. So
+A new fence is greater than the last one and than the store's floor, and at least its clock in microseconds. So
 fences grow even if the store is restored to an older state and nobody notices: nobody acquires a million times a
 second.
 """
