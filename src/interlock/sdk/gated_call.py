@@ -1,8 +1,8 @@
-"""One gated call while it runs: its job is held, `current` tells the function of it, and how it ended is recorded.
+"""One gated call while it runs: holds its job, sets `current` for the function, and records how it ended.
 
-What the function returned or raised is the caller's and reaches the caller. That the service could not be reached
-to record it is logged, and leaves the call in doubt once the lease has run out. If the hold was lost, the result
-is refused and the caller gets `Ambiguous`, as every repeat will: somebody may have been told that it is in doubt.
+The caller always gets what the function returned or raised. If the service could not be reached to record it, that is
+logged, and the call becomes ambiguous once the lease has expired. If the hold was lost, the result is refused and the
+caller gets `Ambiguous`, like every repeat: somebody may have been told already that the outcome is unknown.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Holding something leased (a slot, a resource) for the length of a block, renewed in the background.
+"""Holds a lease (a slot, a resource) for the length of a block, and renews it in the background.
 
-The holder counts from when its last good request was *sent*, so it stops believing in the lease before the server
-does. A block whose lease is lost goes on, because Python cannot be stopped from outside; `held.lost` tells, and
-whatever it would write under the old fence is refused.
+The holder counts from when its last successful request was *sent*, so it stops relying on the lease before the server
+does. A block whose lease is lost goes on, because Python cannot stop it from outside; `held.lost` says so, and its
+writes under the old fence are refused.
 """
 
 from __future__ import annotations

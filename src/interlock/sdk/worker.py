@@ -1,4 +1,4 @@
-"""Workers people write: functions that are given approved jobs, one at a time each.
+"""Workers: functions that are given approved jobs, one at a time each.
 
     worker = Worker("https://interlock.example.com", key=…)
 
@@ -6,11 +6,11 @@
     def pay(work: Work) -> dict[str, str]:
         return {"receipt": bank.pay(work.payload, permit=work.permit)}
 
-    worker.run()                      # until SIGTERM or Ctrl-C; what was begun is finished
+    worker.run()                      # until SIGTERM or Ctrl-C; jobs that were begun are finished
 
-A handler's result completes the job. `Retryable` and `Final` say how it failed; any other error counts as
-retryable. Leases are renewed meanwhile. A worker that loses a job says nothing more about it: whatever it
-tried would be refused, and somebody else has the job.
+A handler's result completes the job. `Retryable` and `Final` say how it failed; any other error counts as retryable.
+Leases are renewed meanwhile. A worker that loses a job reports nothing more about it: any report would be refused,
+and another worker may have the job.
 """
 
 from __future__ import annotations

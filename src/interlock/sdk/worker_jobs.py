@@ -1,7 +1,7 @@
-"""A job in the hands of a worker, as its handler sees it; and the hold on it that is kept meanwhile.
+"""A job that a worker holds, as its handler sees it, and the renewal of its lease.
 
-Whether the job is still ours is judged by our own clock, from the moment the last successful renewal was
-*sent*: the service counted from some later moment, so we stop before anybody else can begin.
+Whether the job is still held is judged by our own clock, from the moment the last successful renewal was *sent*: the
+service counted from a later moment, so we stop before another worker can begin.
 """
 
 from __future__ import annotations

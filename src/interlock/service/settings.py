@@ -1,4 +1,4 @@
-"""Every setting of a server, with its default, its meaning, its environment variable and its name in a file."""
+"""Every setting of a server: its default, its meaning, its environment variable and its name in a file."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""A command that the policy allows at once, on the embedded store itself: submit, take, run once, say how it ended.
+"""A command that the policy allows at once, on the embedded store: submit, claim, run once, record how it ended.
 
-The same commands as the service's, without the service. Whatever is not plainly allowed is left to it.
+It uses the same kernel commands as the service, without the service. Anything that is not plainly allowed goes
+through the service.
 """
 
 from __future__ import annotations

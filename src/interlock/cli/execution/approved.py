@@ -1,4 +1,4 @@
-"""Running a command under a granted approval: ask, wait, take the job, run it once, say how it ended."""
+"""Runs a command under an approval: submit, wait, claim the job, run it once, record how it ended."""
 
 from __future__ import annotations
 
