@@ -1,18 +1,18 @@
 """Holding something leased (a slot, a resource) for the length of a block, renewed in the background.
 
-The holder counts from when its last good request was *sent*, so it stops believing in the lease before the server
-does. A block whose lease is lost goes on, because Python cannot be stopped from outside; `held.lost` tells, and
-whatever it would write under the old fence is refused.
+When to renew and when it is lost is decided in `kernel/hold.py`. A block whose lease is lost goes on, because Python
+cannot be stopped from outside; `held.lost` tells, and whatever it would write under the old fence is refused.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
-import threading
 import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
+from interlock.kernel.hold import HoldState, RenewalThread, keep
 from interlock.sdk.flow import Flow, settled, taken
 from interlock.sdk.lease_models import Lease
 from interlock.sdk.models import Run
@@ -125,10 +125,6 @@ RunFlow = Callable[[Flow[Any]], Any]
 RunFlowAsync = Callable[[Flow[Any]], Coroutine[Any, Any, Any]]
 Renew: TypeAlias = Callable[[T], Flow[T]]
 
-_RENEWALS_PER_LIFETIME = 3
-_TRIES_PER_LIFETIME, _REST_SECONDS_MOST = 10, 1.0
-_JOIN_SECONDS = 5.0
-
 
 class Held(Generic[T]):
     """What is held: `now` is its latest state, `fence` proves it to whoever asks.
@@ -139,10 +135,8 @@ class Held(Generic[T]):
     def __init__(self, first: T, ttl_seconds: float, sent_at: float) -> None:
         self.now = first
         # A tenant may grant less than was asked for; what was granted counts.
-        self._ttl_seconds = min(ttl_seconds, getattr(first, "ttl_seconds", ttl_seconds))
-        self._sent_at = sent_at
-        self._refused: InterlockError | None = None
-        self._has_failed = False
+        granted = min(ttl_seconds, getattr(first, "ttl_seconds", ttl_seconds))
+        self.hold = HoldState(granted, sent_at, is_final=is_final, clock=_own_clock)
 
     def __getattr__(self, name: str) -> Any:
         """A field of the latest state."""
@@ -159,39 +153,12 @@ class Held(Generic[T]):
     @property
     def lost(self) -> bool:
         """Whether it was refused, or its time has passed without a renewal."""
-        return self._refused is not None or time.monotonic() >= self._sent_at + self._ttl_seconds
-
-    def renewed(self, latest: T, sent_at: float) -> None:
-        """Take in a good renewal."""
-        self.now, self._sent_at, self._has_failed = latest, sent_at, False
-
-    def note(self, why: InterlockError) -> None:
-        """Take in a call that ended badly: a final no means that it is somebody else's now."""
-        self._has_failed = True
-        if _is_final(why):
-            self._refused = why
+        return self.hold.is_lost
 
     def check_not_refused(self) -> None:
         """Raise why it was refused, if it was."""
-        if self._refused is not None:
-            raise self._refused
-
-    @property
-    def renewal_seconds(self) -> float:
-        """How long to wait between two renewals."""
-        return self._ttl_seconds / _RENEWALS_PER_LIFETIME
-
-    @property
-    def rest_seconds(self) -> float:
-        """How long to wait now: after one that failed not long, for the service may be back before the time is up."""
-        if self._has_failed:
-            return min(self._ttl_seconds / _TRIES_PER_LIFETIME, _REST_SECONDS_MOST)
-        return self.renewal_seconds
-
-    @property
-    def is_due(self) -> bool:
-        """Whether acquiring took so long (in line, or over retries) that only a renewal tells since when it is held."""
-        return time.monotonic() >= self._sent_at + self.renewal_seconds
+        if self.hold.refusal is not None:
+            raise self.hold.refusal
 
 
 class Renewals(Generic[T]):
@@ -199,32 +166,22 @@ class Renewals(Generic[T]):
 
     def __init__(self, run: RunFlow, held: Held[T], renew: Renew[T]) -> None:
         self._run, self._held, self._renew = run, held, renew
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._renew_on, name="interlock-hold", daemon=True)
+        self._thread = RenewalThread(held.hold, self._renew_now)
 
     def start(self) -> None:
         """Begin. What took long to acquire is renewed at once; raises if it is lost already."""
-        if self._held.is_due:
-            self._renew_once()
+        if self._held.hold.is_due:
+            with contextlib.suppress(InterlockError), self._held.hold.renewal():
+                self._renew_now()
             self._held.check_not_refused()
         self._thread.start()
 
     def stop(self) -> None:
-        """Renew no more. One that is still trying is not waited for long; its answer no longer matters."""
-        self._over.set()
-        if self._thread.is_alive():
-            self._thread.join(_JOIN_SECONDS)
+        """Renew no more."""
+        self._thread.stop()
 
-    def _renew_on(self) -> None:
-        while not self._over.wait(self._held.rest_seconds) and not self._held.lost:
-            self._renew_once()
-
-    def _renew_once(self) -> None:
-        sent_at = time.monotonic()
-        try:
-            self._held.renewed(self._run(self._renew(self._held.now)), sent_at)
-        except InterlockError as why:
-            self._held.note(why)
+    def _renew_now(self) -> None:
+        self._held.now = self._run(self._renew(self._held.now))
 
 
 class AsyncRenewals(Generic[T]):
@@ -238,29 +195,19 @@ class AsyncRenewals(Generic[T]):
         """Begin. What took long to acquire is renewed at once; raises if it is lost already."""
         import asyncio  # whoever is here has it; a blocking client starts without it
 
-        if self._held.is_due:
-            await self._renew_once()
+        if self._held.hold.is_due:
+            with contextlib.suppress(InterlockError), self._held.hold.renewal():
+                await self._renew_now()
             self._held.check_not_refused()
-        self._task = asyncio.create_task(self._renew_on())
+        self._task = asyncio.create_task(keep(self._held.hold, self._renew_now))
 
     def stop(self) -> None:
         """Renew no more."""
         if self._task:
             self._task.cancel()
 
-    async def _renew_on(self) -> None:
-        import asyncio
-
-        while not self._held.lost:
-            await asyncio.sleep(self._held.rest_seconds)
-            await self._renew_once()
-
-    async def _renew_once(self) -> None:
-        sent_at = time.monotonic()
-        try:
-            self._held.renewed(await self._run(self._renew(self._held.now)), sent_at)
-        except InterlockError as why:
-            self._held.note(why)
+    async def _renew_now(self) -> None:
+        self._held.now = await self._run(self._renew(self._held.now))
 
 
 class Hold(Generic[T]):
@@ -290,7 +237,7 @@ class Hold(Generic[T]):
             try:
                 self._run(self._verbs.give_back(self._held.now, error))
             except InterlockError as why:
-                self._held.note(why)
+                self._held.hold.failed(why)
 
 
 class AsyncHold(Generic[T]):
@@ -325,14 +272,19 @@ class AsyncHold(Generic[T]):
             try:
                 await self._give_back(self._held.now, error)
             except InterlockError as why:
-                self._held.note(why)
+                self._held.hold.failed(why)
 
     async def _give_back(self, latest: T, error: BaseException | None) -> None:
         await self._run(settled(self._verbs.give_back(latest, error)))
 
 
-def _is_final(why: InterlockError) -> bool:
-    """Whether trying again is pointless: the service answered, and said no."""
-    from interlock.sdk.outcomes import Ambiguous, Busy, Full, Unavailable, UnexpectedAnswer
+def is_final(why: Exception) -> bool:
+    """Whether the service refused a renewal for good. To call it invalid (a checkpoint) says nothing of the hold."""
+    from interlock.sdk.outcomes import Ambiguous, Busy, Full, InvalidRequest, Unavailable, UnexpectedAnswer
 
-    return not (why.is_foreign or isinstance(why, Ambiguous | Busy | Full | Unavailable | UnexpectedAnswer))
+    passing = Ambiguous | Busy | Full | InvalidRequest | Unavailable | UnexpectedAnswer
+    return isinstance(why, InterlockError) and not (why.is_foreign or isinstance(why, passing))
+
+
+def _own_clock() -> float:
+    return time.monotonic()
