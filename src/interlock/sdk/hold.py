@@ -6,23 +6,26 @@ cannot be stopped from outside; `held.lost` tells, and whatever it would write u
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from interlock.kernel.hold import HoldState, RenewalThread, keep
+from interlock.kernel.hold import HoldState, RenewalTask, RenewalThread
 from interlock.sdk.flow import Flow, settled, taken
 from interlock.sdk.lease_models import Lease
 from interlock.sdk.models import Run
 from interlock.sdk.operations import admission, leases
-from interlock.sdk.outcomes import InterlockError
+from interlock.sdk.outcomes import (
+    Ambiguous,
+    Busy,
+    Full,
+    InterlockError,
+    InvalidRequest,
+    Unavailable,
+    UnexpectedAnswer,
+)
 from interlock.sdk.session import Session
-
-if TYPE_CHECKING:
-    import asyncio
-
 
 T = TypeVar("T")
 
@@ -122,7 +125,7 @@ def lease(
 
 
 RunFlow = Callable[[Flow[Any]], Any]
-RunFlowAsync = Callable[[Flow[Any]], Coroutine[Any, Any, Any]]
+RunFlowAsync = Callable[[Flow[Any]], Awaitable[Any]]
 Renew: TypeAlias = Callable[[T], Flow[T]]
 
 
@@ -136,7 +139,7 @@ class Held(Generic[T]):
         self.now = first
         # A tenant may grant less than was asked for; what was granted counts.
         granted = min(ttl_seconds, getattr(first, "ttl_seconds", ttl_seconds))
-        self.hold = HoldState(granted, sent_at, is_final=is_final, clock=_own_clock)
+        self.hold = HoldState(granted, sent_at, is_final=is_final)
 
     def __getattr__(self, name: str) -> Any:
         """A field of the latest state."""
@@ -155,59 +158,23 @@ class Held(Generic[T]):
         """Whether it was refused, or its time has passed without a renewal."""
         return self.hold.is_lost
 
-    def check_not_refused(self) -> None:
-        """Raise why it was refused, if it was."""
-        if self.hold.refusal is not None:
-            raise self.hold.refusal
+
+def renewals(run: RunFlow, held: Held[T], renew: Renew[T]) -> RenewalThread:
+    """Renews what is held from a thread."""
+
+    def renew_now() -> None:
+        held.now = run(renew(held.now))
+
+    return RenewalThread(held.hold, renew_now)
 
 
-class Renewals(Generic[T]):
-    """Renews what is held from a thread, until it is lost or `stop` is called."""
+def renewals_in_loop(run: RunFlowAsync, held: Held[T], renew: Renew[T]) -> RenewalTask:
+    """Renews what is held from a task."""
 
-    def __init__(self, run: RunFlow, held: Held[T], renew: Renew[T]) -> None:
-        self._run, self._held, self._renew = run, held, renew
-        self._thread = RenewalThread(held.hold, self._renew_now)
+    async def renew_now() -> None:
+        held.now = await run(renew(held.now))
 
-    def start(self) -> None:
-        """Begin. What took long to acquire is renewed at once; raises if it is lost already."""
-        if self._held.hold.is_due:
-            with contextlib.suppress(InterlockError), self._held.hold.renewal():
-                self._renew_now()
-            self._held.check_not_refused()
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Renew no more."""
-        self._thread.stop()
-
-    def _renew_now(self) -> None:
-        self._held.now = self._run(self._renew(self._held.now))
-
-
-class AsyncRenewals(Generic[T]):
-    """Renews what is held from a task, until it is lost or `stop` is called."""
-
-    def __init__(self, run: RunFlowAsync, held: Held[T], renew: Renew[T]) -> None:
-        self._run, self._held, self._renew = run, held, renew
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """Begin. What took long to acquire is renewed at once; raises if it is lost already."""
-        import asyncio  # whoever is here has it; a blocking client starts without it
-
-        if self._held.hold.is_due:
-            with contextlib.suppress(InterlockError), self._held.hold.renewal():
-                await self._renew_now()
-            self._held.check_not_refused()
-        self._task = asyncio.create_task(keep(self._held.hold, self._renew_now))
-
-    def stop(self) -> None:
-        """Renew no more."""
-        if self._task:
-            self._task.cancel()
-
-    async def _renew_now(self) -> None:
-        self._held.now = await self._run(self._renew(self._held.now))
+    return RenewalTask(held.hold, renew_now)
 
 
 class Hold(Generic[T]):
@@ -216,14 +183,14 @@ class Hold(Generic[T]):
     def __init__(self, run: RunFlow, verbs: Verbs[T]) -> None:
         self._run = run
         self._verbs = verbs
-        self._renewals: Renewals[T] | None = None
+        self._renewals: RenewalThread | None = None
         self._held: Held[T] | None = None
 
     def __enter__(self) -> Held[T]:
         """Acquire it, or raise why not."""
         sent_at = time.monotonic()
         self._held = held = Held(self._run(self._verbs.acquired()), self._verbs.ttl_seconds, sent_at)
-        self._renewals = Renewals(self._run, held, self._verbs.renew)
+        self._renewals = renewals(self._run, held, self._verbs.renew)
         self._renewals.start()
         return held
 
@@ -246,7 +213,7 @@ class AsyncHold(Generic[T]):
     def __init__(self, run: RunFlowAsync, verbs: Verbs[T]) -> None:
         self._run = run
         self._verbs = verbs
-        self._renewals: AsyncRenewals[T] | None = None
+        self._renewals: RenewalTask | None = None
         self._held: Held[T] | None = None
 
     async def __aenter__(self) -> Held[T]:
@@ -256,7 +223,7 @@ class AsyncHold(Generic[T]):
         sent_at = time.monotonic()
         first = await self._run(self._verbs.acquired())
         self._held = held = Held(first, self._verbs.ttl_seconds, sent_at)
-        self._renewals = AsyncRenewals(self._run, held, self._verbs.renew)
+        self._renewals = renewals_in_loop(self._run, held, self._verbs.renew)
         try:
             await self._renewals.start()
         except asyncio.CancelledError as cancelled:
@@ -280,11 +247,5 @@ class AsyncHold(Generic[T]):
 
 def is_final(why: Exception) -> bool:
     """Whether the service refused a renewal for good. To call it invalid (a checkpoint) says nothing of the hold."""
-    from interlock.sdk.outcomes import Ambiguous, Busy, Full, InvalidRequest, Unavailable, UnexpectedAnswer
-
     passing = Ambiguous | Busy | Full | InvalidRequest | Unavailable | UnexpectedAnswer
     return isinstance(why, InterlockError) and not (why.is_foreign or isinstance(why, passing))
-
-
-def _own_clock() -> float:
-    return time.monotonic()

@@ -40,11 +40,18 @@ if TYPE_CHECKING:
     from interlock.sdk.models import HeldJob, Job
 
 
-RENEW_SHARE = 1 / 3
-
-
 class Lost(threading.Event):
-    """True once it is set: `if work.lost:` must not be taken for a question and always be answered with yes."""
+    """True once it is set: `if work.lost:` must not be taken for a question and always be answered with yes.
+
+    Whoever asks learns it by the clock, also in a process that was stopped and whose event loop could not tell yet.
+    """
+
+    def __init__(self, is_lost: Callable[[], bool]) -> None:
+        super().__init__()
+        self._is_lost = is_lost
+
+    def is_set(self) -> bool:
+        return self._is_lost() or super().is_set()
 
     def __bool__(self) -> bool:
         return self.is_set()
@@ -56,8 +63,8 @@ class Hold:
     def __init__(self, client: AsyncInterlock, job: HeldJob, *, sent_at: float, lease_seconds: int) -> None:
         self.job = job
         self.permit = job.permit
-        self.lost = Lost()
         self._client = client
+        self.lost = Lost(lambda: self._state.is_lost)
         self._state = HoldState(lease_seconds, sent_at, is_final=is_final, on_lost=self.lost.set)
         self._turn = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
@@ -70,42 +77,44 @@ class Hold:
     async def is_ours(self) -> bool:
         """Whether the job may be begun. A claim that took longer than the lease says nothing; a renewal does."""
         state = self._state
-        if state.is_lost:
+        if state.seconds_left <= 0:
             with contextlib.suppress(InterlockError, TimeoutError), state.renewal():
                 async with asyncio.timeout(state.lease_seconds):
-                    await self._send_renewal(None)
-            state.tell_if_lost()
+                    await self._renew(None)
         return not state.is_lost
 
     async def keep(self) -> None:
         """Renew again and again; return once the job is lost or settled."""
-        await keep(self._state, lambda: self._send_renewal(None))
+        await keep(self._state, lambda: self._renew(None))
 
     async def renew(self, checkpoint: Any) -> None:
         """Renew once. Raises `LeaseLost` if the job is not ours any more."""
-        state = self._state
-        try:
-            if not state.is_over:
+        state, why = self._state, None
+        if not state.is_over:
+            try:
                 with state.renewal():
                     async with asyncio.timeout(state.seconds_left):
-                        await self._send_renewal(checkpoint)
-        except (InterlockError, TimeoutError):
-            if not state.is_lost:
-                raise
-        if state.is_lost ...
+                        await self._renew(checkpoint)
+            except (InterlockError, TimeoutError) as trouble:
+                if not state.is_lost:
+                    raise
+                why = trouble
+        if state.is_lost:
+            message = f"{self.job.id} is no longer held under fence {self.job.fence}; stop working on it"
+            raise LeaseLost(message) from why
 
     async def settle(self, attempt: Callable[[], Awaitable[Job]]) -> Job:
         """Say how the work ended, while no renewal is under way: one behind it would come with a stale fence."""
         async with self._turn:
             job = await attempt()
-            self._state.settle()
+            self._state.is_settled = True
             return job
 
     def renew_from_thread(self, checkpoint: Any) -> None:
         """The same, from a handler's thread."""
         asyncio.run_coroutine_threadsafe(self.renew(checkpoint), self._loop).result()
 
-    async def _send_renewal(self, checkpoint: Any) -> None:
+    async def _renew(self, checkpoint: Any) -> None:
         async with self._turn:
             if not self._state.is_settled:
                 renewed = await self._client.renew(self.job.id, self.job.fence, checkpoint=checkpoint)
