@@ -33,7 +33,6 @@ from interlock.cli.main import main
 from interlock.cli.execution import allowed, approved
 
 allowed._LEASE_SECONDS = approved.LEASE_SECONDS = 1
-allowed._RENEW_SECONDS = approved._RENEW_SECONDS = 0.2
 sys.exit(main(sys.argv[1:]))
 """
 
