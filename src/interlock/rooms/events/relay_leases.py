@@ -14,7 +14,6 @@ from interlock.kernel.command import Command
 from interlock.kernel.record import Key, Reads
 from interlock.kernel.world import World
 from interlock.rooms.events.model import (
-    BROKER,
     DELIVERIES,
     DEPLOYMENT,
     RELAYS,
@@ -40,7 +39,8 @@ class TakeRelay(Command[Relay], frozen=True, kw_only=True):
     def decide(self, world: World) -> Relay:
         relay = world.get(RELAYS, self.tenant, self.relay_id)
         if relay is None:
-            if (self.tenant, self.relay_id) != (DEPLOYMENT, BROKER):
+            # A tenant's relay is made with its webhook; what the operator configured has no other beginning.
+            if self.tenant != DEPLOYMENT:
                 raise RelayGone(self.relay_id)
             relay = Relay(tenant=self.tenant, id=self.relay_id, moved_at=world.now)
         if not relay.is_free_at(world.now):
