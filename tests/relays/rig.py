@@ -8,14 +8,16 @@ from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 
 from interlock.api.assembly import assemble
+from interlock.channels.nats import NatsChannel
+from interlock.channels.webhook import Resolve, WebhookChannel
 from interlock.kernel.command import Command
 from interlock.kernel.ids import new_id
 from interlock.kernel.record import Kind, Reads, Record
 from interlock.kernel.world import World
 from interlock.rooms.events import queries as outbox
 from interlock.rooms.events.model import RELAYS, WEBHOOKS, Placed, Relay, Webhook
-from interlock.rooms.events.posting import Resolve, spell_secret
 from interlock.rooms.events.rules import announce
+from interlock.rooms.events.signing import spell_secret
 from interlock.rooms.events.webhooks import AddWebhook
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import EnsureLocalPerson
@@ -149,8 +151,8 @@ async def rigged(
             service.feed,
             service.relay_measures,
             configured,
+            (webhooks_that(resolve), NatsChannel),
             now=service.now,
-            resolve=resolve,
         ),
     )
     if feeding:
@@ -162,6 +164,15 @@ async def rigged(
     finally:
         await rig.relaying.close()
         await service.close()
+
+
+def webhooks_that(resolves: Resolve | None) -> type[WebhookChannel]:
+    """The channel of webhooks, with names resolved by the test."""
+
+    class ResolvingChannel(WebhookChannel):
+        resolve = resolves
+
+    return ResolvingChannel
 
 
 def orders(events: list[dict[str, object]]) -> dict[str, list[int]]:

@@ -8,8 +8,8 @@ from ipaddress import ip_address
 
 import pytest
 
+from interlock.channels.webhook import AddressRefused, Poster, Posting, Refused
 from interlock.rooms.events.addresses import Address, Allowed, BadUrl, check_url, is_public, read_networks
-from interlock.rooms.events.posting import AddressRefused, Poster, Posting, Refused
 from tests.harness.receiver import Receiver, Reply
 from tests.relays.conftest import Receive
 from tests.relays.rig import LOOPBACK, rigged

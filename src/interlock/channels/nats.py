@@ -20,7 +20,6 @@ from interlock.rooms.events.cloud_events import MEDIA_TYPE
 from interlock.rooms.events.deliveries import Backoff
 from interlock.rooms.events.model import BROKER, DEPLOYMENT, BrokerMark, Delivery
 from interlock.service.channel import (
-    REASON_CHARACTERS_MAX,
     Channel,
     ChannelLimits,
     Delivered,
@@ -28,6 +27,7 @@ from interlock.service.channel import (
     Outcome,
     Standing,
     TryAgain,
+    reason_of,
 )
 from interlock.service.settings import Settings
 
@@ -101,7 +101,7 @@ class NatsChannel(Channel):
     async def _broken(self, error: Exception) -> TryAgain:
         """After an error the connection is thrown away: nobody knows what it still does."""
         await self.close()
-        return TryAgain(f"{type(error).__name__}: {error}"[:REASON_CHARACTERS_MAX])
+        return TryAgain(reason_of(error))
 
 
 class BrokerDown(Exception):

@@ -27,7 +27,6 @@ from interlock.rooms.events.deliveries import Backoff
 from interlock.rooms.events.model import Delivery
 from interlock.rooms.events.signing import signed_headers
 from interlock.service.channel import (
-    REASON_CHARACTERS_MAX,
     Channel,
     ChannelLimits,
     Delivered,
@@ -94,7 +93,7 @@ class Refused(Exception):
     """The webhook did not take the event; the message says why. `retry_after_seconds` if it said when."""
 
     def __init__(self, why: str, *, retry_after_seconds: float = 0.0) -> None:
-        super().__init__(why[:REASON_CHARACTERS_MAX])
+        super().__init__(why)
         self.retry_after_seconds = retry_after_seconds
 
 

@@ -10,17 +10,26 @@ put together, so that nothing in here imports a channel.
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import ClassVar
 
 import msgspec
 
-from interlock.rooms.events.deliveries import Backoff
-from interlock.rooms.events.model import BrokerMark, Delivery
+from interlock.kernel.ids import new_id
+from interlock.rooms.events.deliveries import Backoff, as_delivery
+from interlock.rooms.events.model import BrokerMark, Delivery, Event, Placed
 from interlock.service.settings import Settings
 
-REASON_CHARACTERS_MAX = 300
+log = logging.getLogger(__name__)
+
+TEST_TYPE = "webhook.test"
+
+_REASON_CHARACTERS_MAX = 300
 
 
 def no_secrets() -> tuple[str, ...]:
@@ -35,7 +44,7 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     address: str
     types: tuple[str, ...] = ()
-    # Another version means that it was changed, and that its channel is opened anew.
+    # Another version means that the destination was changed; its channel is then opened anew.
     version: int = 0
     # What signs or signs in, the current one first, opened at the moment of use. Raises `CannotUnseal`.
     secrets: Callable[[], tuple[str, ...]] = no_secrets
@@ -52,9 +61,9 @@ class ChannelLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     seconds: float  # the relay ends a delivery that takes longer
     backoff: Backoff = Backoff()
-    batch_max: int = 1  # events in one delivery
-    at_once: int = 8  # deliveries at a time
+    at_once: int = 8  # deliveries at a time; one if it is in order
     in_order: bool = False
+    batch_max: int = 1  # events in one delivery; more than one only if it is in order
     look_seconds: float = 5.0  # how often to look when nothing is known to be new
 
 
@@ -73,7 +82,7 @@ class TryAgain(msgspec.Struct, frozen=True):
 
 
 class GiveUp(msgspec.Struct, frozen=True):
-    """The destination will never take it: a dead letter at once. A channel that is `in_order` cannot give up."""
+    """The destination will never take it: a dead letter at once. One that is in order is tried again all the same."""
 
     why: str
 
@@ -117,20 +126,65 @@ class Channel(ABC):
 
     @classmethod
     def of_deployment(cls, settings: Settings) -> Destination | None:
-        """The destination that the operator configured for the events of all tenants, if there is one."""
+        """The destination that the operator configured for the events of all tenants; only if it is `in_order`.
+
+        Its tenant is `DEPLOYMENT`. What is not in order belongs to a tenant, who sees its dead letters.
+        """
         return None
 
 
 Channels = Sequence[type[Channel]]
-# Loads the table when it is needed: a command that opens the store for a moment does not pay for HTTP clients.
-LoadChannels = Callable[[], Channels]
 
 
-def no_channels() -> Channels:
-    """The table of a service that delivers nothing."""
-    return ()
+async def attempt(channel: Channel, letters: Sequence[Delivery]) -> Outcome:
+    """Deliver within the channel's time. Whatever goes wrong is an outcome, with a reason of bounded length."""
+    try:
+        async with asyncio.timeout(channel.limits.seconds):
+            outcome = await channel.deliver(letters)
+    except TimeoutError:
+        return TryAgain(f"it was not delivered within {channel.limits.seconds:g} s")
+    except Exception as error:
+        log.exception("a channel raised where it should say what came of it; kind %s", channel.kind)
+        return TryAgain(reason_of(error))
+    if isinstance(outcome, Delivered):
+        return outcome
+    return msgspec.structs.replace(outcome, why=outcome.why[:_REASON_CHARACTERS_MAX])
 
 
-def channel_of(channels: Channels, kind: str) -> type[Channel] | None:
-    """The channel of a kind."""
-    return next((channel for channel in channels if channel.kind == kind), None)
+async def asked(channel: Channel, standing: Standing) -> Standing | TryAgain:
+    """Where the destination is, asked within the channel's time."""
+    try:
+        async with asyncio.timeout(channel.limits.seconds):
+            return await channel.resume(standing)
+    except TimeoutError:
+        return TryAgain(f"it did not answer within {channel.limits.seconds:g} s")
+    except Exception as error:
+        log.exception("a channel raised where it should say what came of it; kind %s", channel.kind)
+        return TryAgain(reason_of(error))
+
+
+def reason_of(error: Exception) -> str:
+    """An error as it is kept and shown."""
+    return f"{type(error).__name__}: {error}"[:_REASON_CHARACTERS_MAX]
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """What a test delivery came to."""
+
+    milliseconds: int
+    status: int | None = None
+    error: str | None = None
+
+
+async def try_now(channel: Channel, destination: Destination, now: datetime) -> Tried:
+    """Deliver a test event now, outside the outbox; its position is 0, which no real event has."""
+    event = Event(tenant=destination.tenant, id=new_id("evt"), at=now, type=TEST_TYPE, subject=destination.id)
+    began = time.monotonic()
+    try:
+        outcome = await attempt(channel, [as_delivery(Placed(0, event), destination.id, now)])
+    finally:
+        await channel.close()
+    milliseconds = round((time.monotonic() - began) * 1000)
+    if isinstance(outcome, Delivered):
+        return Tried(milliseconds=milliseconds, status=outcome.status)
+    return Tried(milliseconds=milliseconds, error=outcome.why)

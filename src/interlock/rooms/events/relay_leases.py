@@ -95,21 +95,14 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     retry_at: datetime
 
 
-class AdvanceRelay(Fenced, frozen=True, kw_only=True):
-    """Move a relay's position; back only to send again what the target lost."""
+class SettleDeliveries(Fenced, frozen=True, kw_only=True):
+    """Keep what one round came to: how far it got, what was taken, what has to wait.
+
+    The position moves back only to send again what the destination lost. Without a `mark` the old one stays.
+    """
 
     position: int
     mark: BrokerMark | None = None
-    trouble: Trouble | None = None
-
-    def decide(self, world: World) -> Relay:
-        return world.put(RELAYS, moved(self.held(world), self.position, self.trouble, world.now, self.mark))
-
-
-class SettleDeliveries(Fenced, frozen=True, kw_only=True):
-    """Keep what one round of posting came to: how far, what was taken, what has to wait."""
-
-    position: int
     taken: tuple[str, ...] = ()
     kept: tuple[Delivery, ...] = ()
     trouble: Trouble | None = None
@@ -127,7 +120,9 @@ class SettleDeliveries(Fenced, frozen=True, kw_only=True):
                 world.delete(DELIVERIES, delivery)
         for delivery in self.kept:
             world.put(DELIVERIES, delivery)
-        return world.put(RELAYS, moved(relay, self.position, self.trouble, world.now, relay.mark))
+        return world.put(
+            RELAYS, moved(relay, self.position, self.trouble, world.now, self.mark or relay.mark)
+        )
 
 
 class ForgetDeliveries(Command[int], frozen=True, kw_only=True):
