@@ -21,6 +21,7 @@ from interlock.rooms.events.signing import spell_secret
 from interlock.rooms.events.webhooks import AddWebhook
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import EnsureLocalPerson
+from interlock.service.channel import Channels
 from interlock.service.logs import Log
 from interlock.service.relays import Relaying
 from interlock.service.service import Service
@@ -89,11 +90,14 @@ class Rig:
         await asyncio.gather(*stories)
         return subjects * times
 
-    async def add_webhook(self, url: str, *, types: tuple[str, ...] = (), start_after: int = 0) -> Webhook:
+    async def add_webhook(
+        self, url: str, *, types: tuple[str, ...] = (), start_after: int = 0, kind: str = "webhook"
+    ) -> Webhook:
         """Add a webhook as the local person, without what the API checks."""
         person = await self.service.kernel.run(EnsureLocalPerson(tenant=TENANT, name="local:test"))
         command = AddWebhook(
             webhook_id=new_id("wh"),
+            kind=kind,
             url=url,
             types=types,
             description="",
@@ -136,6 +140,7 @@ async def rigged(
     relaying: bool = True,
     feeding: bool = True,
     resolve: Resolve | None = None,
+    channels: Channels | None = None,
     **settings: object,
 ) -> AsyncGenerator[Rig]:
     """A service on `store` that relays; loopback may be reached unless the settings say otherwise."""
@@ -151,7 +156,7 @@ async def rigged(
             service.feed,
             service.relay_measures,
             configured,
-            (webhooks_that(resolve), NatsChannel),
+            channels or (webhooks_that(resolve), NatsChannel),
             now=service.now,
         ),
     )

@@ -127,6 +127,10 @@ def test_shells_reach_a_store_only_through_its_contract() -> None:
     assert not list(_offences(_shell_touches_store))
 
 
+def test_only_the_table_knows_the_channels() -> None:
+    assert not list(_offences(_names_a_channel))
+
+
 def test_only_problems_maps_refusals_to_http() -> None:
     assert not [
         f"{module.place}:{node.lineno} catches {ast.unparse(node.type)}"
@@ -191,6 +195,10 @@ def _shell_touches_store(module: Module, imported: Module) -> bool:
         return False
     is_assembly = module.name in {"interlock.api.embedded", "interlock.api.server"}
     return imported.part == "store" and not is_assembly
+
+
+def _names_a_channel(module: Module, imported: Module) -> bool:
+    return imported.part == "channels" != module.part and imported.name != "interlock.channels.table"
 
 
 # --- reading imports ---
