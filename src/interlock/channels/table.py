@@ -1,4 +1,4 @@
-"""Every channel there is. A new one is a file beside this one and a line here (docs/howto/add-a-channel.md)."""
+"""Every channel there is. A new one is a file beside this one and a line here (CONTRIBUTING.md)."""
 
 from __future__ import annotations
 
