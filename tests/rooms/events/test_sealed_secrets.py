@@ -14,8 +14,7 @@ from interlock.api.http import Request
 from interlock.kernel.codec.sealing import CannotUnseal
 from interlock.kernel.idempotency import KEPT_ANSWERS
 from interlock.rooms.events.model import Webhook
-from interlock.rooms.events.posting import signature
-from interlock.rooms.events.sealing import kept_secret, open_secret, signing_secrets
+from interlock.rooms.events.signing import kept_secret, open_secret, signature, signing_secrets
 from tests.api.events.api_client import Client, client_of
 from tests.harness.webhook_receiver import Receiver
 from tests.service.relay_service import SECRET, RelayService, rigged
