@@ -20,7 +20,7 @@ class GateFull(Refusal):
     ) -> None:
         ahead = f", {waiting} waiting" if waiting else ""
         super().__init__(
-            f"{active} of {limit} runs of {scope} are active{ahead}; wait with wait_seconds or retry in "
+            f"{active} of {limit} runs of {scope} are active{ahead}; wait in line, or retry in "
             f"{retry_after_seconds:.1f} s"
         )
         self.scope, self.active, self.limit, self.waiting = scope, active, limit, waiting
