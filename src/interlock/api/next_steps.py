@@ -16,7 +16,8 @@ def routed(step: Next) -> NextStep:
     operation = _operations()[step.operation]
     path, rest = operation.path, dict(step.arguments)
     for name in operation.path_parameters:
-        path = path.replace(f"{{{name}}}", quote(str(rest.pop(name)), safe=""))
+        if name in rest:
+            path = path.replace(f"{{{name}}}", quote(str(rest.pop(name)), safe=""))
     if rest and operation.method == "GET":
         path = f"{path}?{urlencode(rest)}"
     return NextStep(

@@ -34,8 +34,8 @@ PROBLEM: Json = {
         "retry_after_ms": {"type": "integer", "minimum": 1, "description": "An estimate, if retryable."},
         "next": {
             "type": "object",
-            "description": "What to do next: an operation, its route, and the arguments that are known. `needs` names "
-            "the fields that only the caller can fill in. `detail` ends with the same route.",
+            "description": "What to do next: an operation by its id, its route, and the arguments that are known. "
+            "`needs` names the fields that only the caller can fill in.",
             "properties": {
                 "operation": {"type": "string"},
                 "method": {"type": "string"},

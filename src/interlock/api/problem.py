@@ -16,7 +16,7 @@ from interlock.api.next_steps import routed
 from interlock.kernel.codec.strict import Fault
 from interlock.kernel.refusal import Next
 from interlock.wire.codes import CODES
-from interlock.wire.next_step import NextStep, with_next
+from interlock.wire.next_step import NextStep
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_MS_DEFAULT = 1000
@@ -27,7 +27,7 @@ _NO_MEMBERS: Mapping[str, object] = MappingProxyType({})
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """One refusal to be sent. `members` are the fields of the case, beside those that every problem has.
 
-    `detail` names no route: over the wire the one of `next` follows it, and other surfaces say it in their words.
+    `detail` names no route and no command: the step that follows is `next`, for each surface to put into its words.
     """
 
     code: str
@@ -51,7 +51,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
             "type": self.type,
             "title": self.title,
             "status": self.status,
-            "detail": with_next(self.detail, self.next.route) if self.next else self.detail,
+            "detail": self.detail,
             "code": self.code,
             "retryable": self.retryable,
         }

@@ -9,11 +9,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from interlock.wire.next_step import NextStep, with_next, without_next
+from interlock.wire.next_step import NextStep, with_next
 
 METHODS: Mapping[str, str] = {
     "acquire_lease": "acquire_lease({resource}, wait_seconds={wait_seconds})",
     "add_signer": "signer_add({public_key})",
+    "cancel_job": "cancel({job_id})",
+    "cancel_run": "cancel_run({run_id})",
     "evaluate_policy": "policy_evaluate({{'topic': {topic}}})",
     "get_approval": "approval({job_id})",
     "get_conflict": "conflict({conflict_id})",
@@ -28,6 +30,7 @@ METHODS: Mapping[str, str] = {
     "refresh_approval": "refresh({job_id})",
     "resolve_effect": "resolve_effect({action_id}, {outcome}, {evidence})",
     "revoke_api_key": "call('POST', 'api-keys', {key_id}, 'revoke')",
+    "start_run": "start_run({workflow}, wait_seconds={wait_seconds})",
     "submit_job": "submit({topic}, {payload})",
 }
 # Where the same operation is asked for differently: what else it needs decides.
@@ -36,13 +39,12 @@ NEEDING: Mapping[tuple[str, tuple[str, ...]], str] = {
 }
 
 
-def read_next(detail: str, value: object) -> tuple[str, NextStep | None]:
-    """The sentence of a problem and its next step, from its `detail` and `next` as the service sent them."""
+def read_next(value: object) -> NextStep | None:
+    """The next step of a problem, from its `next` as the service sent it; None if it sent none that can be read."""
     try:
-        step = msgspec.convert(value, NextStep)
+        return msgspec.convert(value, NextStep)
     except msgspec.ValidationError:
-        return detail, None
-    return without_next(detail, step.route), step
+        return None
 
 
 def in_python(sentence: str, step: NextStep | None) -> str:

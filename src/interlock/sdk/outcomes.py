@@ -33,7 +33,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     `code` is the machine-readable word of the contract, or one of the client's own: `no_answer` (nothing
     came back), `circuit_open` (not sent: the service was failing) and `unexpected_answer` (not Interlock).
-    `detail` is a sentence without the next step, which is `next`. `fields` is the problem document as it came.
+    `detail` is a sentence, and `next` the operation that it advises. `fields` is the problem document as it came.
     """
 
     status: int
@@ -61,13 +61,12 @@ def read_problem(response: Response) -> Problem:
     document = _object_in(response.body)
     if document is None or not isinstance(document.get("code"), str):
         return _foreign(response)
-    detail, step = read_next(_as(str, document.get("detail")) or "", document.get("next"))
     return Problem(
         status=response.status,
         code=str(document["code"]),
         title=_as(str, document.get("title")) or "",
-        detail=detail,
-        next=step,
+        detail=_as(str, document.get("detail")) or "",
+        next=read_next(document.get("next")),
         retryable=_as(bool, document.get("retryable")),
         retry_after_seconds=_retry_after_seconds(response, document.get("retry_after_ms")),
         fields=document,

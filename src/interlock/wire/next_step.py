@@ -1,7 +1,6 @@
 """What a problem says to do next: an operation with its arguments, which each surface puts into its own words.
 
-The API spells it as a route, the SDK as a method and the command line as a command. Each appends its spelling to
-the sentence of the problem, so that a reader of the other two can leave it off again.
+The API adds the route, the SDK spells it as a call and the command line as a command.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ import msgspec
 class NextStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The member `next` of a problem document.
 
-    `path` is filled in, with its query. `arguments` are all that is known, by the names that the path, the query and
-    the body give them; `needs` names the fields that only the caller can fill in.
+    `path` is filled in, with its query; what only the caller knows stands in it as `{name}`. `arguments` are all that
+    is known, by the names that the path, the query and the body give them; `needs` names the fields that only the
+    caller can fill in.
     """
 
     operation: str
@@ -32,13 +32,4 @@ class NextStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def with_next(sentence: str, spelled: str) -> str:
     """The sentence of a problem, followed by the next step in the words of a surface."""
-    return f"{sentence}{_ending(spelled)}"
-
-
-def without_next(detail: str, spelled: str) -> str:
-    """The sentence alone, of a detail that a surface ended with its spelling."""
-    return detail.removesuffix(_ending(spelled))
-
-
-def _ending(spelled: str) -> str:
-    return f"; next: {spelled}"
+    return f"{sentence}; next: {spelled}"

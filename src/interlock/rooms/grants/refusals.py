@@ -9,9 +9,7 @@ class BadSignature(Refusal):
     """A grant that comes with a signature must come with a good one."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(
-            f"the grant was not issued ({why}); have the key registered, or sign again"
-        )
+        super().__init__(f"the grant was not issued ({why}); have the key registered, or sign again")
         self.next = Next("add_signer", {}, needs=("public_key",))
 
 

@@ -26,9 +26,7 @@ class PeopleOnly(Refusal):
 class NotFound(Refusal):
     """There is no such thing for this tenant, whether or not another tenant has one."""
 
-    def __init__(
-        self, what: str, name: str, advice: str = "check the id", then: Next | None = None
-    ) -> None:
+    def __init__(self, what: str, name: str, advice: str = "check the id", then: Next | None = None) -> None:
         super().__init__(f"there is no {what} {name!r} here; {advice}")
         self.next = then
 

@@ -7,6 +7,10 @@ from datetime import datetime
 from interlock.kernel.refusal import Next, Refusal
 
 
+def _another_job() -> Next:
+    return Next("submit_job", {}, needs=("topic", "payload"))
+
+
 class FenceStale(Refusal):
     """The caller does not hold the job under this fence, or no longer does."""
 
@@ -48,6 +52,7 @@ class PermissionWithdrawn(Refusal):
 
     def __init__(self, job_id: str, rule: str | None, why: str) -> None:
         super().__init__(f"{job_id} may no longer run: {why}; submit a new job if it is still wanted")
+        self.next = _another_job()
         self.job_id, self.state, self.rule = job_id, "DENIED", rule
 
 
@@ -82,21 +87,22 @@ class AlreadyRejected(DecisionRefused):
         super().__init__(
             f"{job_id} was rejected by {by} at {at:%Y-%m-%dT%H:%M:%SZ}; submit a new job to ask again"
         )
+        self.next = _another_job()
         self.state, self.by, self.at, self.decision_id = state, by, at, decision_id
 
 
 class AlreadyApproved(DecisionRefused):
     def __init__(self, job_id: str, state: str, by: str, at: datetime, decision_id: str) -> None:
-        then = "cancel the job to stop it" if state in _STOPPABLE else f"it is {state} by now"
+        can_stop = state in _STOPPABLE
+        then = "cancel the job to stop it" if can_stop else f"it is {state} by now"
         super().__init__(f"{job_id} was approved by {by} at {at:%Y-%m-%dT%H:%M:%SZ}; {then}")
+        self.next = Next("cancel_job", {"job_id": job_id}) if can_stop else None
         self.state, self.by, self.at, self.decision_id = state, by, at, decision_id
 
 
 class SnapshotChanged(DecisionRefused):
     def __init__(self, job_id: str, state: str, submitted_under: str, current: str | None) -> None:
-        super().__init__(
-            f"the policy changed since {job_id} was submitted; refresh it, and look at it again"
-        )
+        super().__init__(f"the policy changed since {job_id} was submitted; refresh it, and look at it again")
         self.next = Next("refresh_approval", {"job_id": job_id})
         self.state, self.submitted_under, self.current = state, submitted_under, current
 
@@ -165,7 +171,7 @@ class JobExpired(DecisionRefused):
     def __init__(self, job_id: str, at: datetime, now: datetime) -> None:
         ago = int((now - at).total_seconds())
         super().__init__(f"the time of {job_id} was over {ago} s ago; submit it again if it is still wanted")
-        self.next = Next("submit_job", {}, needs=("topic", "payload"))
+        self.next = _another_job()
         self.at = at
 
 
@@ -176,9 +182,7 @@ class NotActionable(DecisionRefused):
         self, job_id: str, state: str, verb: str, *, by: str | None = None, at: datetime | None = None
     ) -> None:
         first = f": {by} was first" if by else ""
-        super().__init__(
-            f"{job_id} is {state}, so there is nothing to {verb}{first}; read what became of it"
-        )
+        super().__init__(f"{job_id} is {state}, so there is nothing to {verb}{first}; read what became of it")
         self.next = Next("get_job", {"job_id": job_id})
         self.state, self.by, self.at = state, by, at
 
@@ -202,6 +206,7 @@ class EditedTooOften(DecisionRefused):
             f"{job_id} has been edited so often, or is so large, that no other version can be kept beside those "
             "before it; cancel it and submit a new job"
         )
+        self.next = Next("cancel_job", {"job_id": job_id})
         self.state = state
 
 

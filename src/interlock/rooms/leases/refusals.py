@@ -8,7 +8,6 @@ import msgspec
 
 from interlock.kernel.refusal import Next, Refusal
 
-
 _WAIT_SECONDS = 30
 
 
@@ -48,9 +47,7 @@ class LeaseFenceStale(Refusal):
 
 class LeaseNotActionable(Refusal):
     def __init__(self, lease_id: str, state: str, verb: str) -> None:
-        super().__init__(
-            f"lease {lease_id} is {state}, so it cannot {verb}; read what became of it"
-        )
+        super().__init__(f"lease {lease_id} is {state}, so it cannot {verb}; read what became of it")
         self.next = Next("get_lease", {"lease_id": lease_id})
         self.state = state
 
