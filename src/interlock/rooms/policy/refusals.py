@@ -72,8 +72,6 @@ def because(rule: str | None, reason: str | None) -> str:
 def denial(topic: str, rule: str | None, reason: str | None, *, has_rules: bool) -> tuple[str, Next]:
     """That the policy denies a topic and why, and the next step."""
     if not has_rules:
-        return f"no rules are in force, so {topic} is denied; set a policy", Next(
-            "put_policy", {}, needs=("policy",)
-        )
+        return f"no rules are in force, so {topic} is denied; set a policy", Next("put_policy", {})
     said = f"the policy denies {topic} ({because(rule, reason)}); see what each rule says about it"
     return said, Next("evaluate_policy", {"topic": topic})
