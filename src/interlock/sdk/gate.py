@@ -321,4 +321,4 @@ def _in_doubt(job: Job, doubt: Ambiguous) -> Ambiguous:
         "returns that result; or with 'not_committed', and a repeat runs once more"
     )
     fields = {**doubt.problem.fields, "job_id": job.id}
-    return Ambiguous(msgspec.structs.replace(doubt.problem, detail=detail, fields=fields))
+    return Ambiguous(msgspec.structs.replace(doubt.problem, detail=detail, next=None, fields=fields))

@@ -87,7 +87,7 @@ async def test_under_another_secret_nothing_is_sent_and_the_relay_says_why(sqlit
             await client.call("POST", f"{ROOT}/{made['id']}/rotate")
             _, again = await client.call("POST", f"{ROOT}/{made['id']}/test")
     assert tried["delivered"] is False
-    assert f"interlock webhooks rotate {made['id']}" in tried["error"]
+    assert f"the secret of {made['id']} was sealed with another INTERLOCK_SECRET" in tried["error"]
     assert again["delivered"] is True
     assert len(receiver.received) == 1
 

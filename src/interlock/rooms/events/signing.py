@@ -81,8 +81,8 @@ def open_secret(kept: str, webhook_id: str, secret: str) -> str:
         return unseal(sealed, secret, purpose=_PURPOSE, about=webhook_id).decode()
     except CannotUnseal as error:
         raise CannotUnseal(
-            f"the secret of {webhook_id} was sealed with another INTERLOCK_SECRET; start with that one, or run "
-            f"`interlock webhooks rotate {webhook_id}` with the new one"
+            f"the secret of {webhook_id} was sealed with another INTERLOCK_SECRET; start with that one, or "
+            "rotate its secret with the new one"
         ) from error
 
 
