@@ -26,7 +26,7 @@ from interlock.rooms.jobs.approvals import ApproveJob, Decided, RejectJob
 from interlock.rooms.jobs.model import Job
 from interlock.rooms.jobs.queries import read_job
 from interlock.rooms.jobs.revisions import EditJob, RefreshApproval
-from interlock.rooms.targets.queries import read_target
+from interlock.rooms.jobs.target_queries import read_target
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 

@@ -34,19 +34,9 @@ from interlock.kernel.codec.durations import Duration, duration_seconds
 from interlock.kernel.codec.strict import Fault
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.jobs import queries
-from interlock.rooms.jobs.approval import PeopleAsked
-from interlock.rooms.jobs.model import (
-    GRANTED_LABEL,
-    Action,
-    Evidence,
-    Executor,
-    Job,
-    JobState,
-    Priority,
-    TargetRef,
-    job_topic,
-)
+from interlock.rooms.jobs.model import GRANTED_LABEL, Evidence, Executor, Job, JobState, job_topic
 from interlock.rooms.jobs.rules import CancelJob, SubmitJob
+from interlock.rooms.policy.action import Action, PeopleAsked, Priority, TargetRef
 from interlock.rooms.policy.language import Decision
 from interlock.rooms.policy.refusals import PolicyThrottled, denial
 from interlock.rooms.policy.rules import NO_POLICY

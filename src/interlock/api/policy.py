@@ -23,15 +23,7 @@ from interlock.rooms.identity.model import PRINCIPALS, Principal, PrincipalKind
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.jobs import queries as job_queries
 from interlock.rooms.jobs.model import Job
-from interlock.rooms.policy import queries
-from interlock.rooms.policy.expressions import EVALUATION_SECONDS
-from interlock.rooms.policy.judgement import SHORT_BYTES, TOO_LONG
-from interlock.rooms.policy.language import PolicyDocument
-from interlock.rooms.policy.model import PolicyHead, PolicySnapshot
-from interlock.rooms.policy.parser import Checked, check_policy
-from interlock.rooms.policy.refusals import PolicyUnavailable, SimulationTooLong
-from interlock.rooms.policy.rules import NO_POLICY, ActivatePolicy, RollBackPolicy
-from interlock.rooms.policy.simulation import (
+from interlock.rooms.jobs.simulation import (
     Asking,
     Change,
     Compared,
@@ -42,6 +34,14 @@ from interlock.rooms.policy.simulation import (
     explains_quickly,
     simulate,
 )
+from interlock.rooms.policy import queries
+from interlock.rooms.policy.expressions import EVALUATION_SECONDS
+from interlock.rooms.policy.judgement import SHORT_BYTES, TOO_LONG
+from interlock.rooms.policy.language import PolicyDocument
+from interlock.rooms.policy.model import PolicyHead, PolicySnapshot
+from interlock.rooms.policy.parser import Checked, check_policy
+from interlock.rooms.policy.refusals import PolicyUnavailable, SimulationTooLong
+from interlock.rooms.policy.rules import NO_POLICY, ActivatePolicy, RollBackPolicy
 from interlock.service.compute_pool import ComputePool, TookTooLong
 from interlock.service.keyring import Known
 from interlock.service.service import Service

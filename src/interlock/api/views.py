@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from interlock.rooms.jobs.approval import Approval
-from interlock.rooms.jobs.model import GRANTED_LABEL, Evidence, Failure, Job, TargetRef
+from interlock.rooms.jobs.model import GRANTED_LABEL, Evidence, Job
+from interlock.rooms.policy.action import Failure, TargetRef
 
 
 class VerdictView(msgspec.Struct, frozen=True, kw_only=True):
