@@ -66,7 +66,9 @@ def test_no_command_is_kept_for_an_operation_that_nobody_names() -> None:
     assert set(NEEDING) <= {(step.operation, step.needs) for step in steps}
 
 
-def test_a_refusal_ends_with_the_command_and_its_document_with_the_operation(policy_terminal: Terminal) -> None:
+def test_a_refusal_ends_with_the_command_and_its_document_with_the_operation(
+    policy_terminal: Terminal,
+) -> None:
     job = policy_terminal.submit("knowledge.read")["id"]
     told, written = policy_terminal("retry", job), policy_terminal("retry", job, "--json")
     assert told.err.endswith(f"; next: `interlock job {job}`\n"), told

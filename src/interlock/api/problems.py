@@ -150,7 +150,6 @@ _MEMBERS: Mapping[str, str] = {
     "waiting": "waiting",
     "job_id": "job_id",
     "fence": "fence",
-    "current_fence": "current_fence",
     "holder": "holder",
     "lease_expires_at": "lease_expires_at",
     "request_hash": "request_hash",

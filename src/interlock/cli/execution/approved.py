@@ -291,5 +291,5 @@ def _unsettled(execution_id: str, effect: dict[str, Any]) -> InterlockError:
         f"nobody said how it ended. Find out, then record it with `interlock effect resolve {action_id} "
         "committed|not_committed --evidence …`"
     )
-    fields = {name: effect[name] for name in ("state", "fence", "begun_by", "downstream_key")}
+    fields = {name: effect[name] for name in ("state", "begun_by", "downstream_key")}
     return Ambiguous(problem_here("effect_ambiguous", detail, **fields))

@@ -54,20 +54,13 @@ class EffectAmbiguous(Refusal):
 class EffectFenceStale(Refusal):
     """This attempt is not the one that may settle the effect. `contradicts` if it says what was resolved is wrong."""
 
-    def __init__(
-        self, action_id: str, *, fence: int, current_fence: int, state: str, contradicts: bool = False
-    ) -> None:
+    def __init__(self, action_id: str, *, fence: int, state: str, contradicts: bool = False) -> None:
         super().__init__(
-            f"attempt {fence} of {action_id} can no longer settle it (it is {state} at attempt {current_fence}); "
+            f"attempt {fence} of {action_id} does not settle it (it is {state}); "
             "stop, and have a person record what you know"
         )
         self.next = _resolution(action_id)
-        self.fence, self.current_fence, self.state, self.contradicts = (
-            fence,
-            current_fence,
-            state,
-            contradicts,
-        )
+        self.fence, self.state, self.contradicts = fence, state, contradicts
         self.conflict_id: str | None = None
 
 
@@ -111,12 +104,12 @@ class Superseded(Refusal):
 class JobNotHeld(Refusal):
     """The job that permits this effect is not held in the way that the caller says."""
 
-    def __init__(self, job_id: str, state: str, *, fence: int | None, current_fence: int) -> None:
+    def __init__(self, job_id: str, state: str, *, fence: int | None) -> None:
         super().__init__(
-            f"{job_id} is {state} at fence {current_fence} and not held by this caller or permit; claim it again, "
+            f"{job_id} is {state} and not held by this caller or permit; claim it again, "
             "and begin the effect under the new fence"
         )
-        self.job_id, self.state, self.fence, self.current_fence = job_id, state, fence, current_fence
+        self.job_id, self.state, self.fence = job_id, state, fence
         self.conflict_id: str | None = None
 
 
