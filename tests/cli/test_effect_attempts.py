@@ -111,13 +111,13 @@ def test_an_effect_under_a_lease_needs_its_current_fence(terminal: Terminal) -> 
     assert (begun.code, begun.json["lease"]["resource"]) == (0, "account:7")
 
 
-def test_an_effect_for_a_job_needs_the_job_to_be_held(house: Terminal) -> None:
-    job = house.submit("knowledge.read")
-    loose = begin(house, "--job", job["id"])
+def test_an_effect_for_a_job_needs_the_job_to_be_held(policy_terminal: Terminal) -> None:
+    job = policy_terminal.submit("knowledge.read")
+    loose = begin(policy_terminal, "--job", job["id"])
     assert (loose.code, loose.problem["code"]) == (1, "fence_stale")
     with Interlock() as il:
         held = il.claim_job(job["id"])
-    begun = begin(house, "--permit", held.permit)
+    begun = begin(policy_terminal, "--permit", held.permit)
     assert (begun.code, begun.json["job_id"]) == (0, job["id"])
 
 

@@ -15,8 +15,8 @@ from interlock.sdk.flow import Request, Response
 from interlock.wire.next_step import NextStep
 from tests.cli.terminal import Terminal
 from tests.harness.next_steps import named_steps
-from tests.sdk.scripted import serving
-from tests.sdk.virtual import problem, success
+from tests.sdk.scripted_server import serving
+from tests.sdk.virtual_time import problem, success
 
 SIGNER = Ed25519PrivateKey.generate()
 
@@ -66,9 +66,11 @@ def test_no_command_is_kept_for_an_operation_that_nobody_names() -> None:
     assert set(NEEDING) <= {(step.operation, step.needs) for step in steps}
 
 
-def test_a_refusal_ends_with_the_command_and_its_document_with_the_operation(house: Terminal) -> None:
-    job = house.submit("knowledge.read")["id"]
-    told, written = house("retry", job), house("retry", job, "--json")
+def test_a_refusal_ends_with_the_command_and_its_document_with_the_operation(
+    policy_terminal: Terminal,
+) -> None:
+    job = policy_terminal.submit("knowledge.read")["id"]
+    told, written = policy_terminal("retry", job), policy_terminal("retry", job, "--json")
     assert told.err.endswith(f"; next: `interlock job {job}`\n"), told
     assert written.problem["next"]["operation"] == "get_job"
     assert "interlock" not in written.problem["detail"]

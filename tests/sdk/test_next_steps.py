@@ -15,8 +15,8 @@ from interlock.sdk.next_steps import METHODS, NEEDING, in_python
 from interlock.sdk.outcomes import Conflict, InterlockError, Problem, outcome_of, read_problem
 from interlock.wire.next_step import NextStep
 from tests.harness.next_steps import named_steps
-from tests.sdk.scripted import in_turn, serving
-from tests.sdk.virtual import problem
+from tests.sdk.scripted_server import in_turn, serving
+from tests.sdk.virtual_time import problem
 
 REFRESH = NextStep(
     operation="refresh_approval",

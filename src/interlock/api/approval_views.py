@@ -1,4 +1,4 @@
-"""One request for a decision as its reviewer sees it: everything needed to decide, and what a yes would do."""
+"""An approval request as its reviewer sees it: everything needed to decide, and what approving would do."""
 
 from __future__ import annotations
 

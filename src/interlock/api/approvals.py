@@ -1,4 +1,4 @@
-"""Approvals over HTTP: the inbox, one request with all that its reviewer needs, and the decisions."""
+"""Approvals over HTTP: the inbox, one request with everything its reviewer needs, and the decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How effects look from outside."""
+"""Effects as the API shows them."""
 
 from __future__ import annotations
 

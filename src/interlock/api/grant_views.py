@@ -1,4 +1,4 @@
-"""How grants, their uses and their signers look from outside."""
+"""Grants, their uses and their signers as the API shows them."""
 
 from __future__ import annotations
 

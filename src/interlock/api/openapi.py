@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the operations themselves, so that it says what they do."""
+"""The OpenAPI 3.1 document, made from the operations themselves."""
 
 from __future__ import annotations
 

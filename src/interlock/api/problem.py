@@ -1,7 +1,7 @@
-"""Problem documents (RFC 9457): the only shape an error has on the wire.
+"""Problem documents (RFC 9457): the only form of an error in an answer.
 
-A problem is named by its code; `codes.CODES` gives the status, title and whether a retry can help.
-Nothing here knows a refusal: `api/problems.py` is the map from those.
+A problem is named by its code; `codes.CODES` gives the status, the title and whether a retry can help. This module
+knows no refusals: `api/problems.py` maps those.
 """
 
 from __future__ import annotations

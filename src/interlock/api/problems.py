@@ -1,4 +1,4 @@
-"""The only map from refusals and faults to HTTP. A refusal that is not in it is an internal error."""
+"""The only map from refusals and faults to HTTP. A refusal that is not in it becomes an internal error."""
 
 from __future__ import annotations
 

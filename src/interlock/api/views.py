@@ -1,4 +1,4 @@
-"""How jobs and approvals look from outside."""
+"""Jobs and approvals as the API shows them."""
 
 from __future__ import annotations
 

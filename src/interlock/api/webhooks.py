@@ -1,4 +1,4 @@
-"""Webhooks over HTTP, for a tenant's admins: where events go, how that goes, and what was not taken."""
+"""Webhooks over HTTP, for admins of a tenant: their addresses, their deliveries, and dead letters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workflows as callers send and see them: definitions, and how far a run has come with its steps."""
+"""Workflows as callers send and see them: definitions, and the progress of a run and its steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a command's options to a client, and from what goes wrong to how the command ends."""
+"""Makes a client from a command's options, and an exit code from an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`interlock serve`: run the server; every setting is an option, an environment variable and a line of a file."""
+"""`interlock serve`: runs the server; every setting is an option, an environment variable and a line of a file."""
 
 from __future__ import annotations
 

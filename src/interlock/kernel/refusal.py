@@ -1,7 +1,7 @@
-"""The two ways a command ends without a result.
+"""The two ways in which a command ends without a result.
 
-A refusal is an expected, typed "no": the state or the rules do not allow it. A fault is the service's
-own inability to decide. Neither knows anything of HTTP; `api/problems.py` alone gives them a status.
+A refusal is an expected, typed "no": the state or the rules do not allow it. A fault means that the service could not
+decide. Neither knows HTTP; only `api/problems.py` gives them a status.
 """
 
 from __future__ import annotations

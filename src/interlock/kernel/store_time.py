@@ -1,8 +1,8 @@
-"""What time it is in the store, and what the store says of itself, for what is read without asking the store for it.
+"""The store's time and state as of the last batch, for reads that do not ask the store.
 
-Decisions go by the store's clock, and what people are shown must not contradict them: on PostgreSQL the server that
-shows a request may have a clock of its own that is wrong, on SQLite one wrong reading of this machine's clock stays in
-the file. So every batch compares the two.
+Decisions use the store's clock, and pages must not contradict them. On PostgreSQL, the server that shows a request
+may have a wrong clock; on SQLite, one wrong reading of the machine's clock stays in the file. So every batch compares
+the store's clock with this machine's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Every way a call can end other than well, each its own type, never one string for all.
+"""Every way in which a call can fail, each with its own exception type.
 
-`outcome_of` is the only map from a problem (its `code`, else its status) to a type. Each outcome carries
-the `Problem` and says the next step; `for_agent()` says it in words that can be shown to a language model.
+`outcome_of` is the only map from a problem (its `code`, else its status) to a type. Each outcome carries the
+`Problem` and says the next step; `for_agent()` says it in words for a language model.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One open service: a store, a kernel on it, the keyring, metrics, and the loops that keep things tidy."""
+"""One open service: a store, a kernel on it, the keyring, metrics, and the background loops."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Running a command under a granted approval: ask, wait, take the job, run it once, say how it ended."""
+"""Runs a command under an approval: submit, wait, claim the job, run it once, record how it ended."""
 
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Callable, Generator
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -13,6 +13,8 @@ from interlock.cli.execution.gates import ClientGate, action_id_of
 from interlock.cli.execution.once import Ended, begin, replayed, run_begun
 from interlock.cli.execution.prepared import Effective, drift, topic_of
 from interlock.cli.execution.process import NotStarted, Signals, Stopped, hearing
+from interlock.kernel.hold import HoldState, RenewalThread
+from interlock.sdk.hold import is_final
 from interlock.sdk.outcomes import Busy, Conflict, Denied, InterlockError, NotFound, Problem
 
 if TYPE_CHECKING:
@@ -52,7 +54,6 @@ def problem_here(code: str, detail: str, then: Next | None = None, /, **members:
 
 
 LEASE_SECONDS = 30
-_RENEW_SECONDS = 8.0
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,12 +105,13 @@ def run_approved(client: Interlock, job: Job, command: Effective, approval: Task
     except Denied:
         _take_back(client, job)
         raise
+    sent_at = time.monotonic()
     try:
         held = client.claim_job(job.id, lease_seconds=LEASE_SECONDS)
     except Conflict as refused:
         return _end_elsewhere(client, job.id, refused)
     with hearing() as signals:
-        with _holding(client, held):
+        with _renewals(client, held, sent_at):
             ended = _run(client, held, command, signals)
         return _finish(client, held, ended, signals)
 
@@ -194,23 +196,10 @@ def _say_end(client: Interlock, held: HeldJob, ended: Ended) -> None:
         client.fail(held.id, held.fence, error=ended.result, retryable=False)
 
 
-@contextlib.contextmanager
-def _holding(client: Interlock, held: HeldJob) -> Generator[None]:
+def _renewals(client: Interlock, held: HeldJob, sent_at: float) -> RenewalThread:
     """Renew the job's lease while the command runs. Losing it changes nothing for the command: its effect is begun."""
-    ended = threading.Event()
-
-    def renew() -> None:
-        while not ended.wait(_RENEW_SECONDS):
-            with contextlib.suppress(InterlockError):
-                client.renew(held.id, held.fence)
-
-    renewing = threading.Thread(target=renew, name="renewing", daemon=True)
-    renewing.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        renewing.join()
+    state = HoldState(LEASE_SECONDS, sent_at, is_final=is_final)
+    return RenewalThread(state, lambda: client.renew(held.id, held.fence))
 
 
 def _check_people(job: Job, approval: TaskApproval | None) -> None:

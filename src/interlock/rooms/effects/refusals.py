@@ -1,4 +1,4 @@
-"""Why an effect may not be tried, or can no longer be settled this way."""
+"""Why an effect may not be attempted, or can no longer be settled this way."""
 
 from __future__ import annotations
 

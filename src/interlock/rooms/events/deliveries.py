@@ -1,8 +1,8 @@
-"""One round of posting to a webhook, planned and accounted for without doing any of it.
+"""Plans one round of posts to a webhook, and records their results. Pure: nothing is sent here.
 
-Events about one subject go out in order: a lane is the events of one subject, and only its first is tried;
-while that one fails, the ones behind it wait. Lanes do not wait for each other, so one event that its
-receiver cannot stomach delays nothing but its own subject.
+Events about one subject are sent in order. A lane is the events of one subject, and only its first is attempted;
+while that fails, the events behind it wait. Lanes do not wait for each other, so an event that its receiver cannot
+process delays only its own subject.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Events, and the webhooks and brokers that they leave through."""
+"""Events, and the webhooks and brokers that they are delivered to."""
 
 from __future__ import annotations
 

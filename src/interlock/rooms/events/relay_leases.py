@@ -1,7 +1,7 @@
-"""One relay at a time a target: taken for a while, kept by renewing, lost to whoever comes after.
+"""Relay leases: each target has one relay at a time, held by one server and kept by renewing.
 
-Every change of a relay's progress carries its fence. A server that was paused past its lease finds its
-fence stale, and what it meant to write is refused: what it sent is sent again by the one that took over.
+Every change of a relay's progress carries its fence. A server that was paused past its lease has a stale fence, and
+its writes are refused; the server that took over sends the same events again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What admins decide about webhooks: add, rotate the secret, remove, send a dead letter again."""
+"""Commands of admins about webhooks: add, rotate the secret, remove, send a dead letter again."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Find a grant that fits and take one use of it, in one decision.
+"""Claims: find a grant that fits and use it once, in one decision.
 
-Every check comes first: task, state and time, signature, pins, limits. A claim that fails one consumes nothing,
-says which, and is audited. The oldest fitting grant wins unless one is named; a named grant that does not fit
-never falls back to another.
+All checks come first: task, state and time, signature, pins, limits. A claim that fails one uses nothing, says which
+check failed, and is audited. The oldest fitting grant is taken unless one is named; a claim that names a grant never
+falls back to another.
 """
 
 from __future__ import annotations

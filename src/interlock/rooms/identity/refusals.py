@@ -1,4 +1,4 @@
-"""Why identity says no."""
+"""Why a change of principals or keys is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a lease cannot be had or used."""
+"""Why a lease cannot be acquired or used."""
 
 from __future__ import annotations
 

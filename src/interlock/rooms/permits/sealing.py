@@ -1,7 +1,7 @@
-"""Making signing keys, and keeping their private halves.
+"""Makes signing keys, and stores their private halves.
 
-With a secret (`INTERLOCK_SECRET`) a private key is stored sealed: whoever reads the database learns nothing
-from it. Without one it is stored as it is, and whoever can read the database can sign permits.
+With a secret (`INTERLOCK_SECRET`) a private key is stored encrypted, so reading the database reveals nothing. Without
+one it is stored as it is, and anybody who can read the database can sign permits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why the policy room says no."""
+"""Why the policy room refuses a command."""
 
 from __future__ import annotations
 

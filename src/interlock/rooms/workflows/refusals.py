@@ -1,4 +1,4 @@
-"""Why a workflow cannot be defined, a step not be rerun, or a run not be completed or forgotten."""
+"""Why a workflow cannot be defined, a step cannot be rerun, or a run cannot be completed or deleted."""
 
 from __future__ import annotations
 
