@@ -25,7 +25,7 @@ from interlock import (
     Worker,
     verify_permit,
 )
-from interlock.sdk.models import HeldJob
+from interlock.wire.jobs import HeldJob
 from interlock.sdk.outcomes import no_answer
 from interlock.sdk.worker_jobs import Hold, Settled
 

@@ -16,7 +16,7 @@ from interlock.cli.exits import Exit, Failed, exit_of
 from interlock.cli.options import LIMIT_DEFAULT, Untold, given, makes_store, wants_json
 from interlock.cli.output import without_password
 from interlock.cli.trouble import as_commands
-from interlock.sdk.models import Page
+from interlock.wire.pages import Page
 from interlock.sdk.outcomes import (
     Ambiguous,
     Denied,

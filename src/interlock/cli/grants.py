@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from interlock.sdk.client import Interlock
-    from interlock.sdk.grant_models import Grant, GrantTerms, Signer
+    from interlock.wire.grants import Grant, GrantTerms, Signer
 
 
 _STYLES = {"open": "green", "spent": "dim", "expired": "dim", "revoked": "red"}
@@ -245,7 +245,7 @@ def run_grants(args: Namespace) -> int:
     """List grants, or show one."""
     from interlock.cli.connection import connected, listing, more, typed
     from interlock.cli.output import say, say_json
-    from interlock.sdk.grant_models import Grant
+    from interlock.wire.grants import Grant
 
     query = {"task": args.task, "state": args.state}
     with connected(args) as client:

@@ -21,8 +21,8 @@ from interlock.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from interlock.sdk.admission_models import AdmissionStats
-    from interlock.sdk.models import Limits, Run
+    from interlock.wire.admission import AdmissionStats
+    from interlock.wire.admission import Limits, Run
 
 _STYLES = {"running": "blue", "succeeded": "green", "failed": "red", "cancelled": "dim", "lost": "yellow"}
 _TELLING = {

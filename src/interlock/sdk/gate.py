@@ -19,7 +19,7 @@ import msgspec
 from interlock.kernel.codec.canonical import canonical
 from interlock.sdk.arguments import named_by
 from interlock.sdk.flow import Flow, NothingRun, Raised, act, now, taken
-from interlock.sdk.models import Evidence, HeldJob, Job, Target
+from interlock.wire.jobs import Evidence, HeldJob, Job, Target
 from interlock.sdk.once import Committed, NotCommitted, NotDone, Reconcile, Unknown
 from interlock.sdk.operations.jobs import job as read_job
 from interlock.sdk.operations.jobs import submit, watch

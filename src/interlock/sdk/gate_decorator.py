@@ -19,7 +19,7 @@ from interlock.sdk.results import Kept, Result, Yielded
 
 if TYPE_CHECKING:
     from interlock.sdk.gate import Gate
-    from interlock.sdk.models import Job
+    from interlock.wire.jobs import Job
     from interlock.sdk.session import Session
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -17,7 +17,7 @@ import msgspec
 
 from interlock.sdk.flow import Flow, settled
 from interlock.sdk.hold import AsyncRenewals, Held, Renewals
-from interlock.sdk.models import HeldJob
+from interlock.wire.jobs import HeldJob
 from interlock.sdk.operations.jobs import cancel
 from interlock.sdk.operations.work import complete, fail, renew
 from interlock.sdk.outcomes import (

@@ -14,8 +14,8 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from interlock.sdk.flow import Flow, settled, taken
-from interlock.sdk.lease_models import Lease
-from interlock.sdk.models import Run
+from interlock.wire.leases import Lease
+from interlock.wire.admission import Run
 from interlock.sdk.operations import admission, leases
 from interlock.sdk.outcomes import InterlockError
 from interlock.sdk.session import Session

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from interlock.rooms.policy import refusals
-from interlock.sdk.models import Decision
+from interlock.wire.jobs import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

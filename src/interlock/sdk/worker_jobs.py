@@ -36,7 +36,7 @@ from interlock.sdk.outcomes import (
 
 if TYPE_CHECKING:
     from interlock.sdk.async_client import AsyncInterlock
-    from interlock.sdk.models import HeldJob, Job
+    from interlock.wire.jobs import HeldJob, Job
 
 
 RENEW_SHARE = 1 / 3

@@ -16,7 +16,7 @@ import time
 from typing import IO, Any
 
 from interlock import Conflict, Interlock, InterlockError, Work, Worker
-from interlock.sdk.models import HeldJob
+from interlock.wire.jobs import HeldJob
 from interlock.sdk.worker_jobs import Settled
 
 LEASE_SECONDS = 2
