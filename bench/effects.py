@@ -9,9 +9,9 @@ from bench.cycles import CONNECTIONS, Caller, on_both_stores
 from bench.report import figure, interleaved, ratio, title
 from interlock.kernel.ids import new_id
 from interlock.rooms.effects.model import EFFECTS
-from interlock.rooms.effects.rules import BeginEffect
 from interlock.rooms.effects.settlement import CommitEffect
 from interlock.rooms.identity import model as identity
+from interlock.rooms.jobs.effect_begin import BeginEffect
 from interlock.service.service import Service
 from tests.harness.load import Connection
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from interlock.rooms.effects.model import Effect, EffectState, downstream_key
-from interlock.rooms.effects.rules import BeginEffect, Begun
 from interlock.rooms.effects.settlement import CommitEffect
+from interlock.rooms.jobs.effect_begin import BeginEffect, Begun
 from interlock.rooms.leases.acquisition import Acquired, AcquireLease
 from interlock.rooms.leases.model import LEASES, Lease, LeaseState, Mode
 from interlock.rooms.leases.rules import RenewLease

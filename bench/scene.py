@@ -16,8 +16,8 @@ from interlock.kernel.ids import new_id
 from interlock.rooms.identity.keys import digest_of
 from interlock.rooms.identity.model import Caller, PrincipalKind, Role
 from interlock.rooms.jobs.approvals import ApproveJob
-from interlock.rooms.jobs.model import Action
 from interlock.rooms.jobs.rules import SubmitJob
+from interlock.rooms.policy.action import Action
 from interlock.rooms.policy.parser import parse_policy
 from interlock.rooms.policy.rules import ActivatePolicy
 from interlock.service.operator import issue_key

@@ -19,8 +19,9 @@ from interlock.rooms.identity.model import Caller, PrincipalKind, Role
 from interlock.rooms.jobs.claims import ClaimJobs
 from interlock.rooms.jobs.completion import CompleteJob
 from interlock.rooms.jobs.holds import Backoff
-from interlock.rooms.jobs.model import JOBS, Action
+from interlock.rooms.jobs.model import JOBS
 from interlock.rooms.jobs.rules import SubmitJob
+from interlock.rooms.policy.action import Action
 from interlock.service.operator import issue_key
 from interlock.service.service import Service
 from interlock.store.sqlite.driver import connect

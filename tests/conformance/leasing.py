@@ -12,10 +12,10 @@ from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 from interlock.rooms.effects.model import EffectTarget, LeaseRef
-from interlock.rooms.effects.rules import BeginEffect
 from interlock.rooms.grants.claims import ClaimGrant
 from interlock.rooms.grants.rules import IssueGrant, RevokeGrant
 from interlock.rooms.identity.model import Caller
+from interlock.rooms.jobs.effect_begin import BeginEffect
 from interlock.rooms.leases.acquisition import AcquireLease
 from interlock.rooms.leases.model import LEASES, Mode
 from interlock.rooms.leases.rules import CheckLease, RenewLease

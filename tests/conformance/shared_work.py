@@ -11,11 +11,11 @@ from interlock.kernel.command import Command
 from interlock.rooms.conflicts.model import Resolution
 from interlock.rooms.conflicts.rules import ResolveConflict
 from interlock.rooms.effects.model import EffectTarget, Outcome
-from interlock.rooms.effects.rules import BeginEffect
 from interlock.rooms.effects.settlement import CommitEffect, FailEffect, ResolveEffect, SweepOverdueEffects
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import EnsureLocalPerson
-from interlock.rooms.targets.rules import Change, TouchTarget, TouchTargets
+from interlock.rooms.jobs.effect_begin import BeginEffect
+from interlock.rooms.jobs.touches import Change, TouchTarget, TouchTargets
 
 Commands = st.SearchStrategy[Command[Any]]
 

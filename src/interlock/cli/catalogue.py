@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """One command. `module` is below `interlock.cli` and has a function `declare_<name>`."""
+    """One command. `module` is below `interlock.cli`, or a whole name, and has a function `declare_<name>`."""
 
     name: str
     module: str
@@ -92,7 +92,7 @@ SECTIONS: tuple[Section, ...] = (
             Entry("run", "runs", "show one run"),
             Entry("limits", "limits", "show and set how many runs may be active at once"),
             Entry("drill", "drill", "play trouble on a deployment, and see whether it holds"),
-            Entry("demo", "demo", "play a bad day, scene by scene, on a temporary store"),
+            Entry("demo", "interlock.demo.command", "play a bad day, scene by scene, on a temporary store"),
             Entry("completion", "completion", "print a completion script for bash, zsh or fish"),
             Entry("version", "serve", "print the version"),
         ),

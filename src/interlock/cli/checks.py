@@ -13,9 +13,9 @@ from interlock.cli.connection import listing, typed
 from interlock.cli.examination import EXAMINED_MAX, Finding
 from interlock.cli.job_page import is_call
 from interlock.cli.output import counted, safe
+from interlock.sdk.outcomes import Forbidden, NotFound
 from interlock.wire.admission import Limits, Run
 from interlock.wire.jobs import Job
-from interlock.sdk.outcomes import Forbidden, NotFound
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock

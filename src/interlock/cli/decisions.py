@@ -10,8 +10,8 @@ from interlock.cli.options import Parser, as_json, connecting, wants_json
 from interlock.cli.values import json_value
 
 if TYPE_CHECKING:
-    from interlock.wire.approvals import Review
     from interlock.sdk.client import Interlock
+    from interlock.wire.approvals import Review
     from interlock.wire.jobs import Job
 
 

@@ -11,9 +11,9 @@ import msgspec
 from interlock.cli.approvals import too_few_people, way_to_more_people
 from interlock.cli.connection import listing, typed
 from interlock.cli.output import counted, safe
+from interlock.sdk.outcomes import Conflict, Forbidden, NotFound, UnexpectedAnswer
 from interlock.wire.jobs import Approval, Job
 from interlock.wire.policy import Policy
-from interlock.sdk.outcomes import Conflict, Forbidden, NotFound, UnexpectedAnswer
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock

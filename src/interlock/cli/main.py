@@ -99,7 +99,7 @@ def _ours(words: list[str]) -> list[str]:
 
 def parser_of(entry: Entry) -> Parser:
     """The parser of one command."""
-    module = import_module(f"interlock.cli.{entry.module}")
+    module = import_module(entry.module if "." in entry.module else f"interlock.cli.{entry.module}")
     declare: Callable[[], Parser] = getattr(module, f"declare_{entry.name}")
     return declare()
 

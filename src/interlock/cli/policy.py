@@ -34,7 +34,7 @@ from interlock.cli.policy_files import check_policy_file, located, read_policy, 
 from interlock.cli.values import is_topic, json_value, topic
 
 if TYPE_CHECKING:
-    from interlock.wire.policy import Change, Evaluation, Policy, Requirement, Said, Simulation
+    from interlock.wire.policy import Change, Evaluation, Policy, Requirement, Simulation
 
 
 def say_in_force(policy: Policy, *, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from interlock.cli.options import Parser, Verb, as_json, connecting, intent, pag
 from interlock.cli.values import json_value, seconds, some_seconds
 
 if TYPE_CHECKING:
-    from interlock.sdk import models
+    from interlock.wire.admission import Run
 
 
 _START_EXITS = """\
@@ -122,7 +122,7 @@ def _told(args: Namespace, verb: str, body: dict[str, Any]) -> int:
     return Exit.DONE
 
 
-def _sentence(run: models.Run) -> str:
+def _sentence(run: Run) -> str:
     from interlock.cli.output import exactly, safe, when
     from interlock.cli.run_page import ENDED
 

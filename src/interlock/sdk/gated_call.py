@@ -17,7 +17,6 @@ import msgspec
 
 from interlock.sdk.flow import Flow, settled
 from interlock.sdk.hold import AsyncRenewals, Held, Renewals
-from interlock.wire.jobs import HeldJob
 from interlock.sdk.operations.jobs import cancel
 from interlock.sdk.operations.work import complete, fail, renew
 from interlock.sdk.outcomes import (
@@ -30,6 +29,7 @@ from interlock.sdk.outcomes import (
     described,
 )
 from interlock.sdk.results import Kept
+from interlock.wire.jobs import HeldJob
 
 if TYPE_CHECKING:
     from interlock.sdk.gate import Gate, Passage

@@ -14,11 +14,11 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from interlock.sdk.flow import Flow, settled, taken
-from interlock.wire.leases import Lease
-from interlock.wire.admission import Run
 from interlock.sdk.operations import admission, leases
 from interlock.sdk.outcomes import InterlockError
 from interlock.sdk.session import Session
+from interlock.wire.admission import Run
+from interlock.wire.leases import Lease
 
 if TYPE_CHECKING:
     import asyncio

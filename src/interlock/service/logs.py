@@ -12,13 +12,12 @@ import logging
 import re
 import sys
 import traceback
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from interlock.api.http import Request
 from interlock.kernel.codec.visible import is_visible, spelled_out
 
 Level: TypeAlias = Literal["debug", "info", "warning", "error"]
@@ -33,6 +32,19 @@ _UNICODE_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 _PERCENT_ESCAPE = re.compile(r"%([0-9a-fA-F]{2})")
 _WINDOW = 6
 _encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+class Asked(Protocol):
+    """What a client sent, of which a log must repeat nothing."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def query(self) -> str: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def body(self) -> bytes: ...
 
 
 class RequestLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -99,7 +111,7 @@ class Log:
         )
         self._write(self._spell(line) + "\n")
 
-    def fault(self, error: BaseException, *, request: Request, request_id: str, route: str) -> None:
+    def fault(self, error: BaseException, *, request: Asked, request_id: str, route: str) -> None:
         """Tell of an exception nobody expected, without repeating what the request said."""
         exceptions = list(_described(error, _said_in(request)))
         self._emit("error", "fault", {"request_id": request_id, "route": route, "exceptions": exceptions})
@@ -199,7 +211,7 @@ def _described(error: BaseException, said: str) -> Iterator[dict[str, object]]:
         cause = cause.__cause__ or cause.__context__
 
 
-def _said_in(request: Request) -> str:
+def _said_in(request: Asked) -> str:
     """Join all that the client sent, also as it reads once decoded."""
     raw = "\n".join(
         (request.path, request.query, *request.headers.values(), request.body.decode(errors="replace"))

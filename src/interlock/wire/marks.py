@@ -1,8 +1,8 @@
-"""How the fields of an answer are marked, so that one type serves the server that fills it and the client that reads it.
+"""Marks on the fields of an answer: one type serves the server that fills it and the client that reads it.
 
 A client must outlive the server it was written against: unknown fields are ignored, most known ones may be missing,
-and states are strings. So nearly every field has a default here, though the server sends nearly every one. What a
-field without a mark says is always sent. The marks below are read by `api/openapi.py`.
+and states are strings. So nearly every field has a default here, though the server sends nearly every one. A
+field without a mark is always sent. The marks below are read by `api/openapi.py`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import asyncpg
 import msgspec
 import pytest
 
-from interlock.rooms.jobs.model import Action
+from interlock.rooms.policy.action import Action
 from interlock.store.urls import store_for
 from tests.api.rooms.stage import ASK, open_stage
 

@@ -14,12 +14,13 @@ from interlock.rooms.effects.settlement import ResolveEffect
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.jobs.approval import Approval, Requirement
 from interlock.rooms.jobs.completion import RetryJob
-from interlock.rooms.jobs.model import Action, Job, JobState, Verdict
+from interlock.rooms.jobs.model import Job, JobState, Verdict
 from interlock.rooms.jobs.revisions import RefreshApproval
 from interlock.rooms.jobs.rules import CancelJob
 from interlock.rooms.jobs.settlement import Concerned, ResolveDoubt, Settlement, steps_of
 from interlock.rooms.leases.endings import EndLeaseInConflict, SettleLease
 from interlock.rooms.leases.model import Lease, LeaseState, Mode
+from interlock.rooms.policy.action import Action
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

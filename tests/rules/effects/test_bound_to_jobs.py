@@ -9,9 +9,9 @@ import pytest
 
 from interlock.rooms.effects.model import PermitClaims
 from interlock.rooms.effects.refusals import PermitMismatch
-from interlock.rooms.effects.rules import BeginEffect
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.refusals import Forbidden
+from interlock.rooms.jobs.effect_begin import BeginEffect
 from interlock.rooms.jobs.model import JOBS
 from tests.rules.effects.actors import Actors, lease_ref
 

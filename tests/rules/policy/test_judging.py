@@ -9,7 +9,7 @@ import pytest
 
 from interlock.kernel.computation import TooLong
 from interlock.rooms.identity.model import Principal, PrincipalKind
-from interlock.rooms.jobs.model import Action, Priority
+from interlock.rooms.policy.action import Action, Priority
 from interlock.rooms.policy.evaluation import compile_policy, compiled
 from interlock.rooms.policy.judgement import QUICK_PAYLOAD_BYTES, Compiling, Judging, is_quick
 from interlock.rooms.policy.language import canonical_policy, snapshot_id

@@ -12,9 +12,9 @@ import pytest
 from interlock.api import policy
 from interlock.rooms.jobs.model import Job
 from interlock.rooms.jobs.queries import list_jobs
+from interlock.rooms.jobs.simulation import Simulated, simulate
 from interlock.rooms.policy.parser import parse_policy
 from interlock.rooms.policy.refusals import SimulationTooLong
-from interlock.rooms.policy.simulation import Simulated, simulate
 from tests.api.rooms.stage import ASK, Stage
 
 CANDIDATE = parse_policy("version: v1\ndefault: allow\nrules: []\n")

@@ -20,8 +20,9 @@ from interlock.kernel.refusal import Fault, Refusal
 from interlock.rooms.jobs.claims import ClaimJob
 from interlock.rooms.jobs.completion import CompleteJob, FailJob
 from interlock.rooms.jobs.holds import Backoff, RenewJob
-from interlock.rooms.jobs.model import Action, Job, JobState
+from interlock.rooms.jobs.model import Job, JobState
 from interlock.rooms.jobs.rules import SubmitJob
+from interlock.rooms.policy.action import Action
 from interlock.service.local_kernel import LocalKernel
 
 _LEASE_SECONDS = 30

@@ -13,8 +13,8 @@ from interlock.sdk.outcomes import Ambiguous, Conflict, Denied
 from interlock.service.local_kernel import LocalKernel
 
 if TYPE_CHECKING:
-    from interlock.rooms.effects.rules import BeginEffect
-    from interlock.rooms.effects.rules import Begun as BegunEffect
+    from interlock.rooms.jobs.effect_begin import BeginEffect
+    from interlock.rooms.jobs.effect_begin import Begun as BegunEffect
     from interlock.sdk.client import Interlock
 
 
@@ -100,7 +100,7 @@ class LocalGate:
     ) -> Begun:
         """Consume what permits it and record that the command is about to run, or neither."""
         from interlock.rooms.effects.refusals import GrantMissing
-        from interlock.rooms.effects.rules import BeginEffect
+        from interlock.rooms.jobs.effect_begin import BeginEffect
 
         command = BeginEffect(
             caller=self._kernel.caller,

@@ -33,13 +33,14 @@ from interlock.rooms.effects.records import (
     record_outlived,
 )
 from interlock.rooms.effects.refusals import EffectFenceStale, EffectNotActionable, EffectOfCall
-from interlock.rooms.effects.rules import BEGINNERS
 from interlock.rooms.identity.model import Caller, Principal, PrincipalKind, Role
 from interlock.rooms.identity.refusals import Forbidden, PeopleOnly
 from interlock.rooms.identity.rules import caller_reads, require
 
 if TYPE_CHECKING:
     from interlock.rooms.conflicts.model import Repeat
+
+BEGINNERS = (Role.SUBMIT, Role.WORK, Role.OPERATE, Role.ADMIN)
 
 
 class _SettleEffect(Command[Effect], frozen=True, kw_only=True):

@@ -52,12 +52,6 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     require_hash: bool = False
 
 
-class PeopleAsked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """That people are to decide because the submitter says so, of these groups if there are any."""
-
-    groups: tuple[str, ...] = ()
-
-
 class Vote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One person's yes. `groups` are those they were in when they said it."""
 

@@ -24,7 +24,7 @@ from interlock.rooms.identity.rules import caller_reads, identify, require
 from interlock.rooms.jobs.calls import begin_call, call_reads, check_not_begun, doubt_lost_call
 from interlock.rooms.jobs.drift import target_reads, why_drifted
 from interlock.rooms.jobs.holds import Backoff, is_lost, lose, take
-from interlock.rooms.jobs.model import JOBS, RANKS, Job, JobState
+from interlock.rooms.jobs.model import JOBS, Job, JobState
 from interlock.rooms.jobs.permission import (
     UNCLEAR_SECONDS,
     Blocked,
@@ -46,6 +46,7 @@ from interlock.rooms.jobs.refusals import (
     PermissionUnclear,
     PermissionWithdrawn,
 )
+from interlock.rooms.policy.action import RANKS
 from interlock.rooms.policy.model import HEAD_ID, HEADS
 
 CLAIM_MAX = 100

@@ -10,8 +10,9 @@ from interlock.kernel.world import World
 from interlock.rooms.conflicts.model import Affected, Competing, ConflictKind, Repeat
 from interlock.rooms.conflicts.rules import conflict_of_repeat, record_conflict, record_repeat, repeat_reads
 from interlock.rooms.identity.model import Caller
-from interlock.rooms.jobs.model import Action, Job
+from interlock.rooms.jobs.model import Job
 from interlock.rooms.jobs.refusals import AlreadyApproved, AlreadyRejected, TargetChanged
+from interlock.rooms.policy.action import Action
 from interlock.rooms.targets.model import TARGETS, Target
 
 

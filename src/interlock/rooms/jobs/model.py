@@ -6,7 +6,6 @@ shows an older one is refused. `attempt` is the number of the attempt that runs 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -14,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.record import ColumnValue, Kind, Record, micros
-from interlock.rooms.jobs.approval import Approval, ApprovalState, PeopleAsked, Requirement
+from interlock.rooms.jobs.approval import Approval, ApprovalState, Requirement
+from interlock.rooms.policy.action import RANKS, Action, Failure, Priority
 
 
 class LeaseEnd(StrEnum):
@@ -87,14 +86,6 @@ TRANSITIONS: Mapping[tuple[JobState, str], JobState] = {
 }
 
 GRANTED_LABEL = "approval_granted"
-HASH_DOMAIN = b"interlock:job/v1\n"
-
-
-class Priority(StrEnum):
-    LOW = "low"
-    NORMAL = "normal"
-    HIGH = "high"
-    CRITICAL = "critical"
 
 
 class Executor(StrEnum):
@@ -104,24 +95,9 @@ class Executor(StrEnum):
     CALLER = "caller"
 
 
-# Smaller runs sooner. A column, so that the order is the store's to keep; the queries for claims name them all.
-RANKS: Mapping[Priority, int] = {
-    Priority.CRITICAL: 0,
-    Priority.HIGH: 1,
-    Priority.NORMAL: 2,
-    Priority.LOW: 3,
-}
-
 # A released job that nobody claims for this long is offered again, then at growing intervals.
 UNCLAIMED_AFTER = timedelta(minutes=1)
 UNCLAIMED_DOUBLINGS_MAX = 6
-
-
-class TargetRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the action changes, and which version of it the proposal was made for."""
-
-    key: str
-    version: str | None = None
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -131,14 +107,6 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: str
     content: str | None = None
     url: str | None = None
-
-
-class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a rule's expression gave no answer about a request. `field` is what it could not read, if that is known."""
-
-    expression: str
-    why: str
-    field: str | None = None
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -162,35 +130,6 @@ class GrantRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     use: int
     job_hash: str
     requirement: Requirement
-
-
-class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What would run: everything that the hash binds, and whom to ask. The payload is canonical JSON, as bytes."""
-
-    topic: str
-    payload: msgspec.Raw
-    env: str = ""
-    channel: str = ""
-    labels: dict[str, str] = {}
-    risk: tuple[str, ...] = ()
-    target: TargetRef | None = None
-    people: PeopleAsked | None = None
-
-    def hash(self, tenant: str) -> str:
-        """`sha256:…` over the RFC 8785 form of the tenant and every field but `people`, with a domain prefix."""
-        target = {"key": self.target.key, "version": self.target.version} if self.target else None
-        # Written in canonical order, and of texts alone, so one pass spells it canonically.
-        bound = {
-            "channel": self.channel,
-            "env": self.env,
-            "labels": msgspec.Raw(canonical(self.labels)) if self.labels else {},
-            "payload": self.payload,
-            "risk": self.risk,
-            "target": target,
-            "tenant": tenant,
-            "topic": self.topic,
-        }
-        return f"sha256:{hashlib.sha256(HASH_DOMAIN + msgspec.json.encode(bound)).hexdigest()}"
 
 
 class Revision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -16,7 +16,7 @@ from interlock.rooms.identity.model import PRINCIPALS, Caller, Principal, Princi
 from interlock.rooms.identity.refusals import Forbidden, PeopleOnly
 from interlock.rooms.identity.rules import caller_reads, check_is_person, identify
 from interlock.rooms.jobs.drift import rebased, target_reads
-from interlock.rooms.jobs.model import GRANTED_LABEL, JOBS, TRANSITIONS, Action, Job, JobState, Revision
+from interlock.rooms.jobs.model import GRANTED_LABEL, JOBS, TRANSITIONS, Job, JobState, Revision
 from interlock.rooms.jobs.placement import Placed, Proposal, ask_anew, place, placing_reads
 from interlock.rooms.jobs.records import (
     DECISION_REFUSALS,
@@ -32,6 +32,7 @@ from interlock.rooms.jobs.refusals import (
     NotActionable,
     SubmitterUnknown,
 )
+from interlock.rooms.policy.action import Action
 from interlock.rooms.policy.model import HEAD_ID, HEADS
 
 REVISIONS_MAX = 20

@@ -12,7 +12,7 @@ from interlock.rooms.audit.rules import Note, note
 from interlock.rooms.identity.model import Caller, Principal, Role
 from interlock.rooms.identity.rules import caller_reads, require
 from interlock.rooms.jobs.completion import cancel
-from interlock.rooms.jobs.model import JOBS, TRANSITIONS, Action, Evidence, Executor, Job, JobState, Priority
+from interlock.rooms.jobs.model import JOBS, TRANSITIONS, Evidence, Executor, Job, JobState
 from interlock.rooms.jobs.placement import (
     Placed,
     Proposal,
@@ -30,6 +30,7 @@ from interlock.rooms.jobs.records import (
     record_refusal,
 )
 from interlock.rooms.jobs.refusals import NotActionable
+from interlock.rooms.policy.action import Action, Priority
 from interlock.rooms.policy.model import HEAD_ID, HEADS
 from interlock.rooms.policy.refusals import PolicyThrottled, PolicyUnavailable
 

@@ -15,7 +15,7 @@ from threading import Lock
 import msgspec
 
 from interlock.kernel.codec.strict import JsonValue
-from interlock.rooms.jobs.model import Action, Failure
+from interlock.rooms.policy.action import Action, Failure
 from interlock.rooms.policy.cost import ASK_SECONDS
 from interlock.rooms.policy.expressions import (
     EVALUATION_SECONDS,

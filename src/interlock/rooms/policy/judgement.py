@@ -14,7 +14,7 @@ import msgspec
 from interlock.kernel.codec.strict import JsonValue
 from interlock.kernel.computation import Computation, TooLong
 from interlock.rooms.identity.model import Principal
-from interlock.rooms.jobs.model import Action, Priority
+from interlock.rooms.policy.action import Action, Priority
 from interlock.rooms.policy.evaluation import Budget, CompiledPolicy, Evaluation, compiled, evaluate, kept
 from interlock.rooms.policy.expressions import EVALUATION_SECONDS
 from interlock.rooms.policy.language import Actor, PolicyInput

@@ -21,7 +21,7 @@ from interlock.rooms.events.rules import announce
 from interlock.rooms.identity.model import Caller, Principal
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.identity.rules import caller_reads, record_people_only, require_administrator
-from interlock.rooms.jobs.model import Action, Priority
+from interlock.rooms.policy.action import Action, Priority
 from interlock.rooms.policy.evaluation import (
     CompiledPolicy,
     Evaluation,

@@ -18,9 +18,10 @@ from interlock.rooms.admission.model import GATES, RUNS, TENANT_SCOPE, Run, RunS
 from interlock.rooms.audit.rules import Note, note
 from interlock.rooms.identity.model import PRINCIPALS, Principal
 from interlock.rooms.jobs.approval import Approval, Requirement
-from interlock.rooms.jobs.model import JOBS, Action, Job, JobState, Priority, Verdict
+from interlock.rooms.jobs.model import JOBS, Job, JobState, Verdict
 from interlock.rooms.jobs.placement import Proposal, place
 from interlock.rooms.jobs.records import announce_job, record_change
+from interlock.rooms.policy.action import Action, Priority
 from interlock.rooms.policy.model import HEAD_ID, HEADS
 from interlock.rooms.policy.refusals import PolicyThrottled, PolicyUnavailable, because
 from interlock.rooms.policy.rules import bucket_keys, policy_in_force

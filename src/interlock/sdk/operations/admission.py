@@ -7,13 +7,12 @@ from typing import Any
 
 import msgspec
 
-from interlock.wire.admission import AdmissionStats, ClearedLimit
-from interlock.wire.approvals import Review
 from interlock.sdk.calls import change, change_answered, decoded, fetch, path
 from interlock.sdk.flow import Flow
-from interlock.wire.admission import Limit, Limits, Run
-from interlock.wire.pages import Page
 from interlock.sdk.session import Session
+from interlock.wire.admission import AdmissionStats, ClearedLimit, Limit, Limits, Run
+from interlock.wire.approvals import Review
+from interlock.wire.pages import Page
 
 
 def start_run(

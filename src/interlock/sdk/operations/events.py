@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from interlock.sdk.calls import change, fetch, path, words
 from interlock.sdk.flow import Flow
+from interlock.sdk.session import Session
 from interlock.wire.audit import AuditEntry
+from interlock.wire.events import DeadLetter, EventPage, Relays, Webhook, WebhookTest
 from interlock.wire.health import Health
 from interlock.wire.pages import Page
-from interlock.sdk.session import Session
-from interlock.wire.events import DeadLetter, EventPage, Relays, Webhook, WebhookTest
 
 
 def events(

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from interlock.sdk.calls import change, fetch, path
 from interlock.sdk.flow import Flow
-from interlock.wire.pages import Page
 from interlock.sdk.session import Session
 from interlock.wire.effects import Effect, EffectResult
+from interlock.wire.pages import Page
 from interlock.wire.shared import Conflict, Patterns, TargetState, Touched, TouchedMany
 
 

@@ -10,7 +10,8 @@ import msgspec
 
 from interlock.kernel.storage import Store
 from interlock.rooms.identity.model import PRINCIPALS, Principal
-from interlock.rooms.jobs.model import Action, Failure, Job, Priority
+from interlock.rooms.jobs.model import Job
+from interlock.rooms.policy.action import Action, Failure, Priority
 from interlock.rooms.policy.evaluation import (
     Budget,
     Evaluation,

@@ -18,7 +18,6 @@ from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
-from interlock.rooms.effects.grounds import claim_grant, claim_reads
 from interlock.rooms.effects.model import (
     EFFECTS,
     NULL,
@@ -35,15 +34,15 @@ from interlock.rooms.effects.model import (
 )
 from interlock.rooms.effects.records import record_effect
 from interlock.rooms.effects.refusals import ActionIdReused, EffectAmbiguous, EffectInProgress, EffectOfCall
+from interlock.rooms.effects.settlement import BEGINNERS
 from interlock.rooms.grants.claims import ClaimGrant
-from interlock.rooms.identity.model import Caller, Role
+from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import caller_reads, require
+from interlock.rooms.jobs.effect_grounds import claim_grant, claim_reads
 
 if TYPE_CHECKING:
-    from interlock.rooms.effects.grounds import HeldLease
+    from interlock.rooms.jobs.effect_grounds import HeldLease
     from interlock.rooms.jobs.model import Job
-
-BEGINNERS = (Role.SUBMIT, Role.WORK, Role.OPERATE, Role.ADMIN)
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +98,7 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
         return Begun(effect=stored, replayed=False)
 
     def refused(self, world: World, refusal: Refusal) -> None:
-        from interlock.rooms.effects.grounds import record_refused_begin
+        from interlock.rooms.jobs.effect_grounds import record_refused_begin
 
         record_refused_begin(world, self.caller, self.action_id, self.lease, refusal)
 
@@ -110,7 +109,7 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
     def _conditions(self) -> Reads:
         if self._names_nothing:
             return NOTHING
-        from interlock.rooms.effects.grounds import conditions_reads
+        from interlock.rooms.jobs.effect_grounds import conditions_reads
 
         # Grants are owned in the second load, and targets after them: the caller's, and the one that the job names.
         target = None if self.grant or self.job_id else self.target
@@ -119,7 +118,7 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
     def _doubts(self, world: World) -> Reads:
         if self._names_nothing:
             return NOTHING
-        from interlock.rooms.effects.grounds import doubts_reads
+        from interlock.rooms.jobs.effect_grounds import doubts_reads
 
         return doubts_reads(world, self.caller, self.job_id, self.permit, self.lease, self.target)
 
@@ -127,7 +126,7 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
         """What the effect is bound to, each as it must be for the effect to begin."""
         if self._names_nothing:
             return None, None, None
-        from interlock.rooms.effects.grounds import check_job, check_lease, check_target
+        from interlock.rooms.jobs.effect_grounds import check_job, check_lease, check_target
 
         job = check_job(world, self.caller, self.job_id, self.permit) if self.job_id else None
         target = check_target(world, self.caller, job, self.target)
