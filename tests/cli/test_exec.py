@@ -99,7 +99,7 @@ def test_a_granted_task_starts_without_what_it_does_not_need(yard: Terminal) -> 
     granted(yard, "cat")
     heavy = (
         "cel_expr_python,cryptography,httpx2,interlock.api.app,interlock.service.service,interlock.sdk.client,"
-        "interlock.rooms.jobs.model,interlock.rooms.leases.model"
+        "interlock.rooms.jobs.model,interlock.rooms.leases.rules"
     )
     ended = subprocess.run(
         [sys.executable, "-c", IMPORTED, heavy, "exec", "cat"],

@@ -66,9 +66,9 @@ def test_an_id_that_nobody_claimed_under_is_resumed_by_no_open_grant(yard: Termi
 _KILLED_WHILE_BEGINNING = """
 import os, signal
 from interlock.cli.main import main
-from interlock.rooms.effects import rules
+from interlock.rooms.jobs import effect_begin
 
-rules.record_effect = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+effect_begin.record_effect = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 main(["exec", "mark"])
 """
 

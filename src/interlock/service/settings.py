@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from interlock.kernel.kernel import KernelLimits
-
 if TYPE_CHECKING:
+    from interlock.kernel.kernel import KernelLimits
     from interlock.rooms.jobs.holds import Backoff
 
 
@@ -192,6 +191,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return Backoff(base_seconds=self.retry_base_seconds, most_seconds=self.retry_most_seconds)
 
     def kernel_limits(self) -> KernelLimits:
+        from interlock.kernel.kernel import KernelLimits
+
         return KernelLimits(
             batch_max=self.batch_max, queue_max=self.queue_max, acquire_seconds=self.acquire_seconds
         )

@@ -27,7 +27,7 @@ from cryptography.x509.oid import NameOID
 
 from tests.api.http.conftest import ALLOW, opened
 from tests.harness.load import fire, get, post
-from tests.harness.processes import descendants, is_running, kill_tree, pick_port, wait_until_gone
+from tests.harness.processes import descendants, kill_tree, pick_port, wait_until_gone
 from tests.harness.raw_http import PATIENCE, connected
 from tests.harness.reaper import reaper
 from tests.harness.server import INTERLOCK, clean_env
@@ -273,7 +273,7 @@ async def test_several_workers_share_one_port_and_none_outlives_its_parent(
         assert answer.status == 200
         workers = descendants(started.process.pid)
         assert await asyncio.to_thread(started.end) == 0
-        assert not any(is_running(pid) for pid in workers)
+        await asyncio.to_thread(wait_until_gone, workers)
 
 
 def _is_worker(pid: int) -> bool:

@@ -33,12 +33,19 @@ from interlock.rooms.effects.model import (
     job_of_call,
 )
 from interlock.rooms.effects.records import record_effect
-from interlock.rooms.effects.refusals import ActionIdReused, EffectAmbiguous, EffectInProgress, EffectOfCall
+from interlock.rooms.effects.refusals import (
+    ActionIdReused,
+    EffectAmbiguous,
+    EffectInProgress,
+    EffectOfCall,
+    GrantMissing,
+)
 from interlock.rooms.effects.settlement import BEGINNERS
-from interlock.rooms.grants.claims import ClaimGrant
+from interlock.rooms.grants.claims import ClaimGrant, NotClaimed, asks_for_more
+from interlock.rooms.grants.model import GRANTS
+from interlock.rooms.grants.uses import args_digest
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import caller_reads, require
-from interlock.rooms.jobs.effect_grounds import claim_grant, claim_reads
 
 if TYPE_CHECKING:
     from interlock.rooms.jobs.effect_grounds import HeldLease
@@ -71,7 +78,7 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
 
     def reads(self) -> Reads:
         own = Reads(own=(EFFECTS.key(self.caller.tenant, self.action_id),))
-        claim = claim_reads(self.grant) if self.grant else NOTHING
+        claim = _claim_reads(self.grant) if self.grant else NOTHING
         return caller_reads(self.caller) | own | self._conditions() | claim
 
     def more(self, world: World) -> Reads:
@@ -89,7 +96,7 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
             if before.state is EffectState.COMMITTED:
                 return Begun(effect=before, replayed=True)
         job, target, lease = self._checked(world)
-        grant = claim_grant(world, self.grant, before) if self.grant else None
+        grant = _claim_grant(world, self.grant, before) if self.grant else None
         if lease is not None:
             lease.begin_applying(world)
         effect = self._attempt(world, before, job.job_hash if job else None, target, grant)
@@ -175,3 +182,35 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
             target=target,
             grant=grant or (before.grant if before else None),
         )
+
+
+def _claim_reads(claim: ClaimGrant) -> Reads:
+    """What a claim reads, grants only to see: they are owned in the second load, named or found alike."""
+    first = claim.reads()
+    named = tuple(key for key in first.own if key.kind is GRANTS)
+    own = tuple(key for key in first.own if key.kind is not GRANTS)
+    return Reads(own=own, see=(*first.see, *named), picks=first.picks)
+
+
+def _claim_grant(world: World, claim: ClaimGrant, before: Effect | None) -> GrantRef:
+    """The use that permits the effect: the one of an attempt before, or one consumed now."""
+    known = before.grant if before else None
+    digest = args_digest(msgspec.json.decode(claim.args))
+    if (
+        known is not None
+        and (known.task, known.args_digest) == (claim.task, digest)
+        and claim.grant_id in (None, known.id)
+        and not asks_for_more(claim, known)
+    ):
+        return known
+    use = claim.decide(world)
+    if isinstance(use, NotClaimed):
+        raise GrantMissing(claim.task, use.reason, execution_id=claim.execution_id, grant_id=claim.grant_id)
+    return GrantRef(
+        id=use.grant_id,
+        task=use.task,
+        use=use.use,
+        args_digest=use.args_digest,
+        signed=use.signed,
+        groups=use.groups,
+    )

@@ -10,7 +10,7 @@ from interlock.kernel.world import World
 from interlock.rooms.audit.rules import Note, note
 from interlock.rooms.conflicts.model import Affected, Competing, ConflictKind, Repeat
 from interlock.rooms.conflicts.rules import conflict_of_repeat, record_repeat, repeat_reads
-from interlock.rooms.effects.model import Effect, EffectTarget, GrantRef, LeaseRef, PermitClaims
+from interlock.rooms.effects.model import EffectTarget, LeaseRef, PermitClaims
 from interlock.rooms.effects.refusals import (
     ActionIdReused,
     EffectAmbiguous,
@@ -19,9 +19,7 @@ from interlock.rooms.effects.refusals import (
     PermitMismatch,
     Superseded,
 )
-from interlock.rooms.grants.claims import ClaimGrant, NotClaimed, asks_for_more
-from interlock.rooms.grants.model import GRANTS
-from interlock.rooms.grants.uses import args_digest, record_refused
+from interlock.rooms.grants.uses import record_refused
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.jobs.model import JOBS, Job, JobState
@@ -262,35 +260,3 @@ def _stale_job(caller: Caller, job: Job) -> Repeat:
 
 def _node(tenant: str, lease: LeaseRef) -> Key:
     return NODES.key(tenant, path_of(lease.resource)[0])
-
-
-def claim_reads(claim: ClaimGrant) -> Reads:
-    """What a claim reads, grants only to see: they are owned in the second load, named or found alike."""
-    first = claim.reads()
-    named = tuple(key for key in first.own if key.kind is GRANTS)
-    own = tuple(key for key in first.own if key.kind is not GRANTS)
-    return Reads(own=own, see=(*first.see, *named), picks=first.picks)
-
-
-def claim_grant(world: World, claim: ClaimGrant, before: Effect | None) -> GrantRef:
-    """The use that permits the effect: the one of an attempt before, or one consumed now."""
-    known = before.grant if before else None
-    digest = args_digest(msgspec.json.decode(claim.args))
-    if (
-        known is not None
-        and (known.task, known.args_digest) == (claim.task, digest)
-        and claim.grant_id in (None, known.id)
-        and not asks_for_more(claim, known)
-    ):
-        return known
-    use = claim.decide(world)
-    if isinstance(use, NotClaimed):
-        raise GrantMissing(claim.task, use.reason, execution_id=claim.execution_id, grant_id=claim.grant_id)
-    return GrantRef(
-        id=use.grant_id,
-        task=use.task,
-        use=use.use,
-        args_digest=use.args_digest,
-        signed=use.signed,
-        groups=use.groups,
-    )
