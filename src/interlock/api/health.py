@@ -40,7 +40,7 @@ async def check_store(call: Asked[None, None]) -> Reply:
 
 _STORE_CHECK: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
-        id="check_store", method="GET", path="/api/v1/store/check", tag="wire.Alive", roles=("operate", "admin"),
+        id="check_store", method="GET", path="/api/v1/store/check", tag="Health", roles=("operate", "admin"),
         summary="Write to the store, and see how much room is left", answers={200: wire.StoreCheck},
         answer=check_store,
     ),
@@ -101,15 +101,15 @@ async def _may_see_tenants(call: Asked[None, None]) -> bool:
 
 _OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
-        id="healthz", method="GET", path="/healthz", tag="wire.Alive", public=True,
+        id="healthz", method="GET", path="/healthz", tag="Health", public=True,
         summary="The process is alive", answers={200: wire.Alive}, answer=alive,
     ),
     Operation(
-        id="readyz", method="GET", path="/readyz", tag="wire.Alive", public=True,
+        id="readyz", method="GET", path="/readyz", tag="Health", public=True,
         summary="The store answers", answers={200: wire.Health}, answer=ready, problems=("store_unavailable",),
     ),
     Operation(
-        id="metrics", method="GET", path="/metrics", tag="wire.Alive", public=True,
+        id="metrics", method="GET", path="/metrics", tag="Health", public=True,
         summary="Figures in Prometheus' text format",
         description="Needs no key. Tenants, and what they have named, are told apart only for a key of the tenant "
         "`default` with the role `operate`, `audit` or `admin`, and on the `metrics_address` of `interlock serve`; for "

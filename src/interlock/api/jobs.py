@@ -311,7 +311,6 @@ def job_fields(job: Job, now: datetime | None = None, *, seen_by: str = "") -> d
     The fence is for whoever holds it, or was the last to: `seen_by` is who looks.
     """
     action, target = job.action, job.action.target
-    lease = job.lease if job.lease_until else None
     return {
         "id": job.id,
         "state": (job.state_at(now) if now else job.state).value,
@@ -338,6 +337,13 @@ def job_fields(job: Job, now: datetime | None = None, *, seen_by: str = "") -> d
         "run_id": job.run_id,
         "executor": job.executor.value,
         "version": job.version,
+        "replayed": OMITTED,
+    } | _attempt_fields(job, seen_by)
+
+
+def _attempt_fields(job: Job, seen_by: str) -> dict[str, Any]:
+    lease = job.lease if job.lease_until else None
+    return {
         "attempt": job.attempt,
         "fence": job.fence if job.lease and job.lease.worker == seen_by else OMITTED,
         "leased_by": lease.worker if lease else None,
@@ -349,7 +355,6 @@ def job_fields(job: Job, now: datetime | None = None, *, seen_by: str = "") -> d
         "result_text": job.result_text,
         "error": job.error,
         "finished_at": job.finished_at,
-        "replayed": OMITTED,
     }
 
 
