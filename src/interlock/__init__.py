@@ -1,6 +1,6 @@
-"""Interlock: who may act, on exactly what, exactly once, one owner at a time.
+"""Interlock: who may do exactly what, once, with one owner at a time.
 
-The names below load when they are first used, so that `import interlock` costs nothing.
+The names below are imported when they are first used, so that `import interlock` stays fast.
 """
 
 from __future__ import annotations

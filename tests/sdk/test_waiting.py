@@ -11,7 +11,7 @@ from interlock.sdk.operations.jobs import HOLD_SECONDS, Until, call, wait
 from interlock.sdk.outcomes import NotFound, StillPending, Unavailable
 from interlock.sdk.session import Session
 from interlock.wire.jobs import Job
-from tests.sdk.virtual import Answered, Script, VirtualTime, problem, refused, success
+from tests.sdk.virtual_time import Answered, Script, VirtualTime, problem, refused, success
 
 BEGIN = 1000.0
 

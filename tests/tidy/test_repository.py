@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.tidy.source import PACKAGE, ROOT, files
-from tools import reference, states
+from tools import approve_path, reference, states
 
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 CHANGELOG = ROOT / "CHANGELOG.md"
@@ -76,6 +76,10 @@ def test_the_diagrams_of_states_are_current() -> None:
 
 def test_the_reference_of_the_api_is_current() -> None:
     assert reference.PAGE.read_text() == reference.render(), "run `make docs`"
+
+
+def test_the_way_of_an_approve_is_the_one_that_the_page_shows() -> None:
+    assert approve_path.PAGE.read_text() == approve_path.render(), "run `make docs`"
 
 
 def test_the_changelog_has_room_for_the_next_change() -> None:

@@ -1,4 +1,4 @@
-"""Admission over HTTP: limits, runs and their slots, and how starts ended."""
+"""Admission over HTTP: limits, runs and their slots, and counts of how starts ended."""
 
 from __future__ import annotations
 

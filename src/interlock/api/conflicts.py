@@ -1,4 +1,4 @@
-"""Conflicts over HTTP: list, read, resolve and see which ones keep coming back."""
+"""Conflicts over HTTP: list, read, resolve, and see which ones recur."""
 
 from __future__ import annotations
 

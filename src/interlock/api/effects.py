@@ -1,4 +1,4 @@
-"""Effects over HTTP: begin, commit, fail, resolve; and what became of them."""
+"""Effects over HTTP: begin, commit, fail, resolve, and read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events over HTTP: a stream that goes on where it left off, and pages of the same for simpler clients."""
+"""Events over HTTP: a stream that can be resumed, and the same events in pages for simpler clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is the process alive, is the store reachable, and the figures."""
+"""Health over HTTP: whether the process is alive, whether the store is reachable, and metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists are paged by cursor, newest first: what every list takes and what it answers."""
+"""Paging of lists by cursor, newest first: the parameters and the answer of every list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys that permits are signed with, over HTTP: read them, rotate them."""
+"""The keys that sign permits, over HTTP: read and rotate them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies over HTTP: put in force, read, roll back, ask what would happen."""
+"""Policies over HTTP: activate, read, roll back, and simulate."""
 
 from __future__ import annotations
 

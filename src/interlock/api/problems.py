@@ -1,4 +1,4 @@
-"""The only map from refusals and faults to HTTP. A refusal that is not in it is an internal error."""
+"""The only map from refusals and faults to HTTP. A refusal that is not in it becomes an internal error."""
 
 from __future__ import annotations
 
@@ -186,6 +186,7 @@ def translator(lock_busy_status: int) -> Callable[[Exception], Problem | None]:
             error.detail if isinstance(error, Refusal | Fault) else str(error),
             status=lock_busy_status if code == "lock_busy" else None,
             retry_after_ms=_retry_after_ms(error),
+            then=error.next if isinstance(error, Refusal) else None,
             members=_members(error),
         )
 

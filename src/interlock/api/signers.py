@@ -1,4 +1,4 @@
-"""Signers over HTTP: whose keys grants may be signed with, and which tasks need a signed grant."""
+"""Signers over HTTP: whose keys may sign grants, and which tasks need a signed grant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Targets over HTTP: report a change, and see who holds a target, what waits for it and what collided over it."""
+"""Targets over HTTP: report a change, and see who holds a target, what waits for it and its conflicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that is held, over HTTP: renew, complete, fail, release; and retry of a dead letter."""
+"""Claimed jobs over HTTP: renew, complete, fail, release; and retry of a dead letter."""
 
 from __future__ import annotations
 

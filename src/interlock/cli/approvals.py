@@ -1,4 +1,4 @@
-"""`interlock approvals` and `approval`: what waits for people, and one request with all they need."""
+"""`interlock approvals` and `approval`: requests that wait for people, and one request in full."""
 
 from __future__ import annotations
 

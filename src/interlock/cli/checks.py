@@ -1,4 +1,4 @@
-"""What `interlock doctor` looks at, one check after the other."""
+"""Checks of `interlock doctor` about work, runs, grants, relays, records and the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`interlock conflicts` and `conflict`: what collided, how to settle it, and what keeps colliding."""
+"""`interlock conflicts` and `conflict`: what collided, how to resolve it, and what recurs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`interlock effects` and `effect`: side effects, what became of them, and saying so where nobody knows."""
+"""`interlock effects` and `effect`: side effects and their outcomes, and how to settle an ambiguous one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`interlock events`: what happened, oldest first, and with `--follow` what happens."""
+"""`interlock events`: past events, oldest first; with `--follow`, new ones as they happen."""
 
 from __future__ import annotations
 

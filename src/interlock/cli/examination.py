@@ -1,4 +1,7 @@
-"""What `interlock doctor` looks at, one function a question; any client could ask the same."""
+"""Checks of `interlock doctor` about policy, approvals, jobs and keys, one function per question.
+
+Every check uses the public API, so any client could ask the same.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running a command under an approval: ask, wait as long as the caller has patience, run what was approved."""
+"""Runs a command under an approval: ask, wait as long as the caller allows, then run what was approved."""
 
 from __future__ import annotations
 

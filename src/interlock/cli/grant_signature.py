@@ -1,4 +1,4 @@
-"""Signing a grant on the approver's own machine: the private key is read here and goes nowhere."""
+"""Signs a grant on the approver's own machine: the private key is read here and is not sent anywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs and audit entries as people read them."""
+"""Jobs and audit entries as text for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`interlock jobs`, `job` and `cancel`: proposed actions, and how far they got."""
+"""`interlock jobs`, `job` and `cancel`: proposed actions and their progress."""
 
 from __future__ import annotations
 

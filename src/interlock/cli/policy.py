@@ -1,4 +1,4 @@
-"""`interlock policy …`: check it, put it in force, ask it, test it, and go back."""
+"""`interlock policy …`: check a policy, activate it, query it, test it, and roll back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs and limits as people read them."""
+"""Runs and limits as text for people."""
 
 from __future__ import annotations
 

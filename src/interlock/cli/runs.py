@@ -1,4 +1,4 @@
-"""`interlock runs` and `interlock run`: who holds a slot, and how runs ended; `run_slots` has the verbs."""
+"""`interlock runs` and `interlock run`: who holds a slot, and how runs ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Effects, targets and conflicts as people read them."""
+"""Effects, targets and conflicts as text for people."""
 
 from __future__ import annotations
 

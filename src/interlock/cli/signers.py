@@ -1,4 +1,4 @@
-"""`interlock signer add|list|revoke|require`: whose keys grants may be signed with."""
+"""`interlock signer add|list|revoke|require`: whose keys may sign grants."""
 
 from __future__ import annotations
 

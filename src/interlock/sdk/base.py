@@ -1,4 +1,4 @@
-"""What both clients are made of: where they lead, as whom, how patiently, and the gate."""
+"""What both clients share: the address, the key, the patience, and the gate."""
 
 from __future__ import annotations
 

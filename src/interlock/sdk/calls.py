@@ -1,4 +1,4 @@
-"""From an operation's arguments to a request, and from the answer to its type."""
+"""Turns an operation's arguments into a request, and the answer into its type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Effects as a block of code and as a decorator; what they do is `once`'s."""
+"""Effects as a `with` block and as a decorator, built on `once`."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The gate: a function that runs only after policy, and people where policy asks for them, agreed; and then once.
+"""The gate: a function runs only after the policy, and people if the policy asks for them, agreed; and then once.
 
-What the reviewer sees is what runs, byte for byte. The arguments of a call, defaults included, are copied
-into the job's payload before anybody is asked; after the yes, the stored payload is compared with that
-copy in canonical JSON, and the function gets the copy, so nothing that changed meanwhile gets through.
+What the reviewer sees is what runs, byte for byte. The arguments of a call, defaults included, are copied into the
+job's payload before anybody is asked. After the approval, the stored payload is compared with that copy in canonical
+JSON, and the function gets the copy, so later changes have no effect.
 
-A call with a key is one intent, for ever. Taking its job records that it may have begun to act; so a repeat returns
-what the first call returned, runs what surely did not happen, or raises `Ambiguous` for what may have.
+A call with a key is one intent, for ever. Claiming its job records that it may have begun to act. So a repeat returns
+what the first call returned, runs what certainly did not happen, or raises `Ambiguous` for what may have.
 """
 
 from __future__ import annotations
@@ -321,4 +321,4 @@ def _in_doubt(job: Job, doubt: Ambiguous) -> Ambiguous:
         "returns that result; or with 'not_committed', and a repeat runs once more"
     )
     fields = {**doubt.problem.fields, "job_id": job.id}
-    return Ambiguous(msgspec.structs.replace(doubt.problem, detail=detail, fields=fields))
+    return Ambiguous(msgspec.structs.replace(doubt.problem, detail=detail, next=None, fields=fields))

@@ -1,4 +1,4 @@
-"""Putting a gate around a function so that it stays the kind of function it was."""
+"""Puts a gate around a function and keeps its kind: plain, generator, coroutine or async generator."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""One gated call while it runs: its job is held, `current` tells the function of it, and how it ended is recorded.
+"""One gated call while it runs: holds its job, sets `current` for the function, and records how it ended.
 
-What the function returned or raised is the caller's and reaches the caller. That the service could not be reached
-to record it is logged, and leaves the call in doubt once the lease has run out. If the hold was lost, the result
-is refused and the caller gets `Ambiguous`, as every repeat will: somebody may have been told that it is in doubt.
+The caller always gets what the function returned or raised. If the service could not be reached to record it, that is
+logged, and the call becomes ambiguous once the lease has expired. If the hold was lost, the result is refused and the
+caller gets `Ambiguous`, like every repeat: somebody may have been told already that the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from interlock.sdk.flow import Flow, settled
-from interlock.sdk.hold import AsyncRenewals, Held, Renewals
+from interlock.sdk.hold import Held, renewals, renewals_in_loop
 from interlock.sdk.operations.jobs import cancel
 from interlock.sdk.operations.work import complete, fail, renew
 from interlock.sdk.outcomes import (
@@ -185,33 +185,20 @@ class Call:
 @contextlib.contextmanager
 def running(call: Call, drive: Drive) -> Generator[None]:
     """Hold the job while the block runs, renewed from a thread; record what the block raises."""
-    renewals = Renewals(drive, call.held, call.renewal)
     try:
-        renewals.start()
-        yield
+        with renewals(drive, call.held, call.renewal):
+            yield
     except BaseException as error:
-        renewals.stop()
         drive(call.raised(error))
         raise
-    renewals.stop()
 
 
 @contextlib.asynccontextmanager
 async def running_in_loop(call: Call, drive: DriveInLoop) -> AsyncGenerator[None]:
     """Hold the job while the block runs, renewed from a task; record what the block raises."""
-    renewals = AsyncRenewals(_coroutine(drive), call.held, call.renewal)
     try:
-        await renewals.start()
-        yield
+        async with renewals_in_loop(drive, call.held, call.renewal):
+            yield
     except BaseException as error:
-        renewals.stop()
         await drive(settled(call.raised(error)))
         raise
-    renewals.stop()
-
-
-def _coroutine(drive: DriveInLoop) -> Any:
-    async def run(flow: Flow[Any]) -> Any:
-        return await drive(flow)
-
-    return run

@@ -1,4 +1,4 @@
-"""Operations as methods of the two clients: a flow is driven blocking, or on the running loop."""
+"""Makes methods of the two clients from operations: a flow is run blocking, or on the running loop."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
     receipt = il.once(f"refund:{txn}", refund, txn, amount)
 
-A function that raises `NotDone` says that it surely did nothing, and may be tried again. Any other exception, a
+A function that raises `NotDone` says that it certainly did nothing, and may be called again. Any other exception, a
 crash or a timeout leaves the outcome unknown: the effect is `AMBIGUOUS`, and nobody runs it again until somebody
-says what happened, or `reconcile` has asked the remote side.
+reports what happened, or `reconcile` has asked the remote system.
 """
 
 from __future__ import annotations

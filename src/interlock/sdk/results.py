@@ -1,7 +1,7 @@
-"""What a gated function returned, as JSON and back: a repeat returns what the first call returned, or says why not.
+"""Stores the result of a gated function as JSON, so that a repeat returns the same or says why it cannot.
 
-A result is kept only if decoding it by the function's return annotation gives an equal value of the same type;
-anything else would hand a repeat something that the first call did not return. Then only its text is kept.
+A result is stored only if decoding it by the function's return annotation gives an equal value of the same type;
+otherwise a repeat would return something else than the first call, so only its text is stored.
 """
 
 from __future__ import annotations

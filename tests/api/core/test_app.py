@@ -12,7 +12,7 @@ import pytest
 from interlock.api.app import App
 from interlock.api.http import Request
 from interlock.api.operations import Call
-from tests.api.core.shelf import Service, refused
+from tests.api.core.sample_service import Service, refused
 
 
 async def test_a_reply_is_encoded_with_its_status_and_headers(service: Service) -> None:

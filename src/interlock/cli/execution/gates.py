@@ -1,4 +1,4 @@
-"""What an execution asks of Interlock, whichever way it is reached: a permission, and a record of the effect."""
+"""What an execution needs from Interlock, embedded or over HTTP: a permission, and a record of the effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written down of an effect, beside its record."""
+"""The audit entries and events that an effect writes besides its record."""
 
 from __future__ import annotations
 

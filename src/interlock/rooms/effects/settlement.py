@@ -1,4 +1,4 @@
-"""How effects end: committed, failed, in doubt, or settled by somebody who knows."""
+"""How effects end: committed, failed, ambiguous, or resolved by somebody who knows."""
 
 from __future__ import annotations
 

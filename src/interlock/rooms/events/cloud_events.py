@@ -1,4 +1,4 @@
-"""An event as CloudEvents write it, and which of them a reader wants."""
+"""An event in the CloudEvents format, and the filters that readers choose events with."""
 
 from __future__ import annotations
 

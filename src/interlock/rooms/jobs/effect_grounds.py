@@ -1,4 +1,4 @@
-"""What an effect may begin on: its job, its lease, its target and its grant."""
+"""What an effect depends on when it begins: its job, its lease, its target and its grant."""
 
 from __future__ import annotations
 

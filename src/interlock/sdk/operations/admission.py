@@ -1,4 +1,4 @@
-"""Admission: start runs while there is room, keep their slots, and say how they ended."""
+"""Admission: start runs while there are free slots, keep the slots, and report how runs ended."""
 
 from __future__ import annotations
 

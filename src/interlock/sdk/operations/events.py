@@ -1,4 +1,4 @@
-"""Events: what happened, in order; and webhooks, where it is sent."""
+"""Events in order, and the webhooks that they are sent to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grants: permit a task, and claim a permission before acting."""
+"""Grants: allow a task, and claim a grant before acting."""
 
 from __future__ import annotations
 

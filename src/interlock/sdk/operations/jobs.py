@@ -1,4 +1,4 @@
-"""Jobs: propose an action, follow it, stop it."""
+"""Jobs: propose an action, follow it, cancel it."""
 
 from __future__ import annotations
 

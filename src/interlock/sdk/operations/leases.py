@@ -1,4 +1,4 @@
-"""Leases: take a resource, keep it, leave a checkpoint, hand it on."""
+"""Leases: take a resource, keep it, save a checkpoint, hand it over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policy: what is in force, what was, and what another would do."""
+"""Policy: what is in force, what was before, and what another would do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work: take jobs, keep them, and say how they ended. `Worker` does all of this for a function."""
+"""Work: claim jobs, keep them, and report how they ended. `Worker` does all of this for a function."""
 
 from __future__ import annotations
 
