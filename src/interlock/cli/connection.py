@@ -16,7 +16,6 @@ from interlock.cli.exits import Exit, Failed, exit_of
 from interlock.cli.next_steps import in_shell
 from interlock.cli.options import LIMIT_DEFAULT, Untold, given, makes_store, wants_json
 from interlock.cli.output import without_password
-from interlock.sdk.models import Page
 from interlock.sdk.outcomes import (
     Ambiguous,
     Denied,
@@ -27,6 +26,7 @@ from interlock.sdk.outcomes import (
     Unavailable,
     converted,
 )
+from interlock.wire.pages import Page
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
