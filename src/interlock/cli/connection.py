@@ -200,6 +200,8 @@ def _paragraph(outcome: InterlockError, args: Namespace) -> str:
         return f"{text}. Is `interlock serve` running at {_url(args)}? Check --url or INTERLOCK_URL"
     if isinstance(outcome, Ambiguous) and outcome.key:
         return _doubtful(outcome, outcome.key, args)
+    if outcome.code == "idempotency_key_reused" and hasattr(args, "intent"):
+        return "this --key was used for a different request; give a new request a --key of its own"
     if isinstance(outcome, InvalidRequest):
         return _faults(text, outcome.errors)
     return text
