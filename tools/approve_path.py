@@ -80,7 +80,7 @@ async def files_of_an_approve() -> tuple[list[str], list[str]]:
     with tempfile.TemporaryDirectory() as folder, calls.watched():
         socket = f"{folder}/socket"
         settings = settings_from({}, store=f"sqlite:///{folder}/store.db", uds=socket, relay=False)
-        async with open_service(settings, sweeping=False, relaying=True) as service:
+        async with open_service(settings, sweeping=False) as service:
             await service.kernel.run(ActivatePolicy.of(parse_policy(POLICY), POLICY, tenant=TENANT_DEFAULT))
             agent = await issue_key(service, "payer", kind=PrincipalKind.AGENT, roles=EVERY_ROLE)
             person = await issue_key(service, "mia", kind=PrincipalKind.PERSON, roles=EVERY_ROLE)

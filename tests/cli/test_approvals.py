@@ -238,7 +238,7 @@ def test_an_agents_key_decides_nothing(policy_terminal: Terminal) -> None:
 def test_a_job_that_nobody_is_asked_about_is_to_be_read_in_its_history(policy_terminal: Terminal) -> None:
     job = policy_terminal.submit("knowledge.read")["id"]
     said = policy_terminal("approval", job)
-    told = f"no decision is asked for now; what came of it is in `interlock job {job} --history`"
+    told = f"no decision is asked for now; what came of it is in its history; next: `interlock job {job} --history`"
     assert (said.code, told in said.err) == (1, True), said
 
 

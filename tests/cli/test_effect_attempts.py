@@ -68,7 +68,7 @@ def test_a_late_attempt_cannot_settle_what_another_does(terminal: Terminal) -> N
     late = terminal("effect", "commit", "refund:4711", "--fence", "1", "--json")
     assert (late.code, late.problem["code"]) == (1, "fence_stale")
     told = terminal("effect", "commit", "refund:4711", "--fence", "1")
-    assert "`interlock effect resolve refund:4711`" in told.err
+    assert "`interlock effect resolve refund:4711 committed|not_committed --evidence TEXT`" in told.err
 
 
 def test_a_use_of_a_grant_is_taken_if_and_only_if_the_effect_begins(terminal: Terminal) -> None:

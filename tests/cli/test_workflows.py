@@ -98,7 +98,7 @@ def test_a_run_shows_how_it_ended_and_a_step_not_begun_cannot_be_answered(policy
     )
     run = policy_terminal("runs", "start", "nightly", "--json").json["run_id"]
     early = policy_terminal("workflow", "approve", run, "agree")
-    assert (early.code, f"see how far the run is with `interlock workflow run {run}`" in early.err) == (
+    assert (early.code, f"see how far the run is; next: `interlock workflow run {run}`" in early.err) == (
         1,
         True,
     )

@@ -8,17 +8,20 @@ from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 
 from interlock.api.assembly import assemble
+from interlock.channels.nats import NatsChannel
+from interlock.channels.webhook import Resolve, WebhookChannel
 from interlock.kernel.command import Command
 from interlock.kernel.ids import new_id
 from interlock.kernel.record import Kind, Reads, Record
 from interlock.kernel.world import World
 from interlock.rooms.events import queries as outbox
 from interlock.rooms.events.model import RELAYS, WEBHOOKS, Placed, Relay, Webhook
-from interlock.rooms.events.posting import Resolve, spell_secret
 from interlock.rooms.events.rules import announce
+from interlock.rooms.events.signing import spell_secret
 from interlock.rooms.events.webhooks import AddWebhook
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import EnsureLocalPerson
+from interlock.service.channel import Channels
 from interlock.service.logs import Log
 from interlock.service.relays import Relaying
 from interlock.service.service import Service
@@ -87,11 +90,14 @@ class RelayService:
         await asyncio.gather(*stories)
         return subjects * times
 
-    async def add_webhook(self, url: str, *, types: tuple[str, ...] = (), start_after: int = 0) -> Webhook:
+    async def add_webhook(
+        self, url: str, *, types: tuple[str, ...] = (), start_after: int = 0, kind: str = "webhook"
+    ) -> Webhook:
         """Add a webhook as the local person, without what the API checks."""
         person = await self.service.kernel.run(EnsureLocalPerson(tenant=TENANT, name="local:test"))
         command = AddWebhook(
             webhook_id=new_id("wh"),
+            kind=kind,
             url=url,
             types=types,
             description="",
@@ -134,6 +140,7 @@ async def rigged(
     relaying: bool = True,
     feeding: bool = True,
     resolve: Resolve | None = None,
+    channels: Channels | None = None,
     **settings: object,
 ) -> AsyncGenerator[RelayService]:
     """A service on `store` that relays; loopback may be reached unless the settings say otherwise."""
@@ -149,8 +156,8 @@ async def rigged(
             service.feed,
             service.relay_measures,
             configured,
+            channels or (webhooks_that(resolve), NatsChannel),
             now=service.now,
-            resolve=resolve,
         ),
     )
     if feeding:
@@ -162,6 +169,15 @@ async def rigged(
     finally:
         await relay_service.relaying.close()
         await service.close()
+
+
+def webhooks_that(resolves: Resolve | None) -> type[WebhookChannel]:
+    """The channel of webhooks, with names resolved by the test."""
+
+    class ResolvingChannel(WebhookChannel):
+        resolve = resolves
+
+    return ResolvingChannel
 
 
 def orders(events: list[dict[str, object]]) -> dict[str, list[int]]:

@@ -8,11 +8,12 @@ from typing import Any
 
 import nats as nats_client
 
-from interlock.rooms.events.jetstream import subject_of, waves
+from interlock.channels.nats import subject_of, waves
+from interlock.rooms.events.deliveries import as_delivery
 from interlock.rooms.events.model import BROKER, DEPLOYMENT
 from tests.harness.nats import NatsServer
 from tests.harness.soak import dose
-from tests.service.relay_service import orders, rigged
+from tests.service.relay_service import orders, rigged, utc_now
 
 
 async def stored(
@@ -156,8 +157,10 @@ async def test_waves_never_hold_two_events_of_one_subject(sqlite_url: str) -> No
     async with rigged(sqlite_url, relaying=False) as relay_service:
         for subject in ("a", "b", "a", "c", "c", "b"):
             await relay_service.tell(subject)
-        cut = waves(await relay_service.until_placed(6))
-    assert [[placed.event.subject for placed in wave] for wave in cut] == [["a", "b"], ["a", "c"], ["c", "b"]]
+        cut = waves(
+            [as_delivery(placed, BROKER, utc_now()) for placed in await relay_service.until_placed(6)]
+        )
+    assert [[letter.subject for letter in wave] for wave in cut] == [["a", "b"], ["a", "c"], ["c", "b"]]
 
 
 def test_a_tenants_name_cannot_reach_into_another_subject() -> None:

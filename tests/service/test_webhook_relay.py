@@ -14,7 +14,7 @@ from interlock.rooms.events import queries
 from interlock.rooms.events.model import DeliveryState
 from interlock.rooms.events.relay_leases import TakeRelay
 from interlock.rooms.identity.rules import EnsureLocalPerson
-from interlock.service import relays, webhook_relay
+from interlock.service import relay_loop, relays
 from interlock.store.clock import utc_now
 from interlock.store.sqlite import SqliteStore
 from tests.harness.store_places import serving
@@ -50,7 +50,7 @@ async def test_a_webhook_that_is_always_busy_gives_way_in_the_end(
     sqlite_url: str, receive: Receive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relays, "RELAYS_MAX", 1)
-    monkeypatch.setattr(webhook_relay, "_TURN_SECONDS", 0.2)
+    monkeypatch.setattr(relay_loop, "_TURN_SECONDS", 0.2)
     busy, patient = await receive(), await receive()
     async with rigged(sqlite_url) as relay_service:
         await relay_service.add_webhook(busy.url)

@@ -17,7 +17,7 @@ from interlock.api.pages import Page, PageQuery, id_cursor
 from interlock.api.problems import code_of
 from interlock.api.views import JobView, job_fields, whole_view
 from interlock.kernel.codec.canonical import canonical
-from interlock.kernel.refusal import Fault, Refusal
+from interlock.kernel.refusal import Fault, Next, Refusal
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.jobs import approval_queries
 from interlock.rooms.jobs.approval import Approval, ApprovalState
@@ -191,8 +191,8 @@ async def _request(service: Service, tenant: str, job_id: str) -> tuple[Job, App
         raise NotFound("approval", job_id)
     if job.approval is None:
         # Perhaps nobody ever was, or the request ended in allow or deny when it was edited or refreshed.
-        history = f"what came of it is in GET /api/v1/jobs/{job_id}/history"
-        raise NotFound("approval", job_id, f"no decision is asked for now; {history}")
+        advice = "no decision is asked for now; what came of it is in its history"
+        raise NotFound("approval", job_id, advice, Next("job_history", {"job_id": job_id}))
     return job, job.approval
 
 

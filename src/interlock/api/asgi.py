@@ -96,7 +96,11 @@ class InterlockApp:
         Yields the key of the first admin if the store was empty: it is shown nowhere else. Raises what kept it from
         opening, such as `StoreDown` or a bad policy.
         """
-        async with open_service(self.settings, relaying=True) as service:
+        from interlock.channels.table import (
+            CHANNELS,  # brings HTTP clients, which tests of this file do not need
+        )
+
+        async with open_service(self.settings, channels=CHANNELS) as service:
             admin = await bootstrap(service) if first_admin else None
             if self.settings.policy:
                 await activate_policy_file(service, Path(self.settings.policy))

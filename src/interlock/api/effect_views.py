@@ -11,10 +11,12 @@ from interlock.rooms.effects.model import Effect
 
 
 class LeaseRefView(msgspec.Struct, frozen=True, kw_only=True):
+    """The lease that the effect was begun under. `fence` is shown to whoever began the effect alone."""
+
     id: str
-    fence: int
     resource: str
     session: str
+    fence: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class TargetRefView(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,11 +48,13 @@ class ResolvedView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EffectView(msgspec.Struct, frozen=True, kw_only=True):
-    """An effect. `state` is by the clock: an attempt past its time is `AMBIGUOUS`."""
+    """An effect. `state` is by the clock: an attempt past its time is `AMBIGUOUS`.
+
+    `fence` is shown to whoever began it alone.
+    """
 
     action_id: str
     state: str
-    fence: int
     downstream_key: str
     request_hash: str
     begun_by: str
@@ -69,6 +73,7 @@ class EffectView(msgspec.Struct, frozen=True, kw_only=True):
     grant: GrantRefView | None
     resolved: ResolvedView | None
     replayed: bool = False
+    fence: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class ResultView(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,13 +82,15 @@ class ResultView(msgspec.Struct, frozen=True, kw_only=True):
     result: msgspec.Raw
 
 
-def effect_view(effect: Effect, now: datetime | None = None, *, replayed: bool = False) -> EffectView:
-    """An effect as it was decided or, if it was only read, as it stands `now`."""
-    target, said = effect.target, effect.resolved
+def effect_view(
+    effect: Effect, seen_by: str, now: datetime | None = None, *, replayed: bool = False
+) -> EffectView:
+    """An effect for `seen_by` as it was decided or, if it was only read, as it stands `now`."""
+    target, said, is_own = effect.target, effect.resolved, effect.begun_by == seen_by
     return EffectView(
         action_id=effect.id,
         state=(effect.state_at(now) if now else effect.state).value,
-        fence=effect.fence,
+        fence=effect.fence if is_own else msgspec.UNSET,
         downstream_key=effect.downstream_key,
         request_hash=effect.request_hash,
         begun_by=effect.begun_by,
@@ -97,7 +104,7 @@ def effect_view(effect: Effect, now: datetime | None = None, *, replayed: bool =
         doubt=effect.doubt.value if effect.doubt else None,
         job_id=effect.job_id,
         job_hash=effect.job_hash,
-        lease=_lease_view(effect),
+        lease=_lease_view(effect, is_own=is_own),
         target=TargetRefView(key=target.key, version=target.version) if target else None,
         grant=_grant_view(effect),
         resolved=(
@@ -109,11 +116,12 @@ def effect_view(effect: Effect, now: datetime | None = None, *, replayed: bool =
     )
 
 
-def _lease_view(effect: Effect) -> LeaseRefView | None:
+def _lease_view(effect: Effect, *, is_own: bool) -> LeaseRefView | None:
     lease = effect.lease
     if lease is None:
         return None
-    return LeaseRefView(id=lease.id, fence=lease.fence, resource=lease.resource, session=lease.session)
+    fence = lease.fence if is_own else msgspec.UNSET
+    return LeaseRefView(id=lease.id, fence=fence, resource=lease.resource, session=lease.session)
 
 
 def _grant_view(effect: Effect) -> GrantRefView | None:

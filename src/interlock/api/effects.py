@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from typing import Annotated, Any
 
@@ -124,7 +125,7 @@ async def _look_and_begin(call: Asked[None, BeginBody], command: BeginEffect) ->
     """Begin; while the oldest grants do not fit and there are more, look further."""
     while True:
         try:
-            return await decide(call, command, _begun)
+            return await decide(call, command, lambda begun: _begun(begun, call.caller.principal))
         except LookFurther as further:
             command = msgspec.structs.replace(command, grant=further.claim)
 
@@ -147,8 +148,8 @@ def _claim(call: Asked[None, BeginBody]) -> ClaimGrant | None:
     )
 
 
-def _begun(begun: Begun) -> Reply:
-    return Reply(200 if begun.replayed else 201, effect_view(begun.effect, replayed=begun.replayed))
+def _begun(begun: Begun, seen_by: str) -> Reply:
+    return Reply(200 if begun.replayed else 201, effect_view(begun.effect, seen_by, replayed=begun.replayed))
 
 
 async def _permit(call: Asked[None, BeginBody]) -> PermitClaims:
@@ -212,13 +213,13 @@ class EffectsQuery(PageQuery, frozen=True, kw_only=True):
 
 async def commit(call: Asked[None, CommitBody]) -> Answer:
     command = CommitEffect(**_own(call), result=msgspec.Raw(canonical(call.body.result)))
-    return await decide(call, command, lambda effect: Reply(200, effect_view(effect)))
+    return await decide(call, command, _viewed(call))
 
 
 async def fail(call: Asked[None, FailBody]) -> Answer:
     error = _bounded("error", call.body.error, _ERROR_BYTES_MAX)
     command = FailEffect(**_own(call), error=error, safe_to_retry=call.body.safe_to_retry)
-    return await decide(call, command, lambda effect: Reply(200, effect_view(effect)))
+    return await decide(call, command, _viewed(call))
 
 
 async def resolve(call: Asked[None, ResolveBody]) -> Answer:
@@ -230,9 +231,11 @@ async def resolve(call: Asked[None, ResolveBody]) -> Answer:
         evidence=evidence_of(body.evidence),
         result=msgspec.Raw(canonical(body.result)),
     )
-    return await decide(
-        call, ResolveDoubt(resolution=resolution), lambda effect: Reply(200, effect_view(effect))
-    )
+    return await decide(call, ResolveDoubt(resolution=resolution), _viewed(call))
+
+
+def _viewed(call: Asked[Any, Any]) -> Callable[[Effect], Reply]:
+    return lambda effect: Reply(200, effect_view(effect, call.caller.principal))
 
 
 def evidence_of(given: Any) -> msgspec.Raw:
@@ -245,7 +248,7 @@ def evidence_of(given: Any) -> msgspec.Raw:
 
 
 async def read(call: Asked[None, None]) -> Reply:
-    return Reply(200, effect_view(await _read(call), call.services.now()))
+    return Reply(200, effect_view(await _read(call), call.caller.principal, call.services.now()))
 
 
 async def result(call: Asked[None, None]) -> Reply:
@@ -268,7 +271,7 @@ async def listed(call: Asked[EffectsQuery, None]) -> Reply:
         before=id_cursor(query.cursor, "eff"),
         limit=query.limit,
     )
-    items = [effect_view(effect, now) for effect in found.items]
+    items = [effect_view(effect, call.caller.principal, now) for effect in found.items]
     return Reply(200, Page(items=items, next_cursor=found.next_cursor))
 
 

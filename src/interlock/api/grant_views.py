@@ -25,16 +25,19 @@ class TallyView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UseView(msgspec.Struct, frozen=True, kw_only=True):
-    """One use of a grant. `action_id` is the effect that began under it, if one did."""
+    """One use of a grant. `action_id` is the effect that began under it, if one did.
+
+    `fence` is shown to whoever claimed it alone.
+    """
 
     grant_id: str
     use: int
-    fence: int
     execution_id: str
     claimed_by: str
     claimed_at: datetime
     args_digest: str
     action_id: str | None
+    fence: int | UnsetType = UNSET
 
 
 class GrantView(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +109,9 @@ class TermsView(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
 
 
-def grant_view(grant: Grant, now: datetime, claims: Sequence[GrantUse] = ()) -> GrantView:
+def grant_view(
+    grant: Grant, now: datetime, claims: Sequence[GrantUse] = (), *, seen_by: str = ""
+) -> GrantView:
     return GrantView(
         id=grant.id,
         grant_id=grant.id,
@@ -126,15 +131,15 @@ def grant_view(grant: Grant, now: datetime, claims: Sequence[GrantUse] = ()) -> 
         revoked_at=grant.revoked_at,
         revoked_by=grant.revoked_by,
         tally=TallyView(**grant.tally(now)),
-        claims=[use_view(use) for use in claims],
+        claims=[use_view(use, seen_by) for use in claims],
     )
 
 
-def use_view(use: GrantUse) -> UseView:
+def use_view(use: GrantUse, seen_by: str) -> UseView:
     return UseView(
         grant_id=use.grant_id,
         use=use.use,
-        fence=use.fence,
+        fence=use.fence if use.claimed_by == seen_by else UNSET,
         execution_id=use.execution_id,
         claimed_by=use.claimed_by,
         claimed_at=use.claimed_at,

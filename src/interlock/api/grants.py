@@ -169,7 +169,7 @@ async def read(call: Asked[None, None]) -> Reply:
     claims = await queries.list_uses(
         call.services.store, call.caller.tenant, grant.id, before=None, limit=CLAIMS_SHOWN_MAX
     )
-    return Reply(200, grant_view(grant, call.services.now(), claims.items))
+    return Reply(200, grant_view(grant, call.services.now(), claims.items, seen_by=call.caller.principal))
 
 
 async def uses(call: Asked[PageQuery, None]) -> Reply:
@@ -178,7 +178,8 @@ async def uses(call: Asked[PageQuery, None]) -> Reply:
     if grant is None:
         raise NotFound("grant", call.path["grant_id"])
     found = await queries.list_uses(store, tenant, grant.id, before=position(query.cursor), limit=query.limit)
-    return Reply(200, Page(items=[use_view(use) for use in found.items], next_cursor=found.next_cursor))
+    items = [use_view(use, call.caller.principal) for use in found.items]
+    return Reply(200, Page(items=items, next_cursor=found.next_cursor))
 
 
 async def ledger(call: Asked[PageQuery, None]) -> Reply:

@@ -14,6 +14,7 @@ from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.pages import Page, PageQuery, position
 from interlock.api.problem import ProblemError, problem
 from interlock.kernel.codec.sealing import CannotUnseal, seal, unseal
+from interlock.kernel.refusal import Next
 from interlock.rooms.identity import queries
 from interlock.rooms.identity.keys import NewKey, make_key
 from interlock.rooms.identity.model import ApiKey, Principal, PrincipalKind, Role
@@ -169,11 +170,11 @@ def _unsealed(call: Asked[None, IssueBody], kept: KeptKey) -> str:
     except CannotUnseal:
         detail = (
             f"this request issued key {kept.key_id} of {kept.principal} before, and only the key that asked for "
-            f"it can be shown it again; if it was lost, revoke it with POST /api/v1/api-keys/{kept.key_id}/revoke "
-            "and issue another under a new Idempotency-Key"
+            "it can be shown it again; if it was lost, revoke it and issue another under a new idempotency key"
         )
+        then = Next("revoke_api_key", {"key_id": kept.key_id})
         members = {"key_id": kept.key_id, "principal": kept.principal}
-        raise ProblemError(problem("key_already_issued", detail, members=members)) from None
+        raise ProblemError(problem("key_already_issued", detail, then=then, members=members)) from None
 
 
 def _sealing_secret(call: Asked[None, IssueBody]) -> str:

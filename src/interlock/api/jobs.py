@@ -222,7 +222,7 @@ def submitted(job: Job) -> Reply | Answer:
 def denied(job: Job) -> Answer:
     """The problem document of a denied job: committed like any other outcome, so it is replayed alike."""
     rule, reason = job.verdict.rule, job.verdict.reason
-    said = denial(job.action.topic, rule, reason, has_rules=job.policy_snapshot != NO_POLICY)
+    said, then = denial(job.action.topic, rule, reason, has_rules=job.policy_snapshot != NO_POLICY)
     members = {
         "job_id": job.id,
         "state": job.state.value,
@@ -233,7 +233,7 @@ def denied(job: Job) -> Answer:
     }
     if (failure := job.verdict.failure) is not None:
         members |= {"expression": failure.expression, "field": failure.field, "cause": failure.why}
-    refused = problem("policy_denied", said, members=members)
+    refused = problem("policy_denied", said, then=then, members=members)
     return Answer(403, msgspec.json.encode(refused.document()), content_type=MEDIA_TYPE)
 
 

@@ -32,6 +32,19 @@ PROBLEM: Json = {
         "code": {"type": "string", "description": "What happened, for a program."},
         "retryable": {"type": "boolean"},
         "retry_after_ms": {"type": "integer", "minimum": 1, "description": "An estimate, if retryable."},
+        "next": {
+            "type": "object",
+            "description": "What to do next: an operation by its id, its route, and the arguments that are known. "
+            "`needs` names the fields that only the caller can fill in.",
+            "properties": {
+                "operation": {"type": "string"},
+                "method": {"type": "string"},
+                "path": {"type": "string"},
+                "arguments": {"type": "object"},
+                "needs": {"type": "array", "items": {"type": "string"}},
+            },
+            "required": ["operation", "method", "path", "arguments"],
+        },
         "errors": {
             "type": "array",
             "description": "Where an invalid request is wrong, and why.",

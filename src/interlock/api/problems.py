@@ -150,7 +150,6 @@ _MEMBERS: Mapping[str, str] = {
     "waiting": "waiting",
     "job_id": "job_id",
     "fence": "fence",
-    "current_fence": "current_fence",
     "holder": "holder",
     "lease_expires_at": "lease_expires_at",
     "request_hash": "request_hash",
@@ -186,6 +185,7 @@ def translator(lock_busy_status: int) -> Callable[[Exception], Problem | None]:
             error.detail if isinstance(error, Refusal | Fault) else str(error),
             status=lock_busy_status if code == "lock_busy" else None,
             retry_after_ms=_retry_after_ms(error),
+            then=error.next if isinstance(error, Refusal) else None,
             members=_members(error),
         )
 

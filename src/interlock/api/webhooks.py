@@ -32,8 +32,7 @@ from interlock.rooms.events import queries as outbox
 from interlock.rooms.events.addresses import BadUrl, check_url, read_networks
 from interlock.rooms.events.cloud_events import BadTypes, read_types
 from interlock.rooms.events.model import BROKER, DEPLOYMENT, RELAYS, WEBHOOKS, DeliveryState, Webhook
-from interlock.rooms.events.posting import BadSecret, read_secret, spell_secret
-from interlock.rooms.events.sealing import kept_secret, open_secret
+from interlock.rooms.events.signing import BadSecret, kept_secret, open_secret, read_secret, spell_secret
 from interlock.rooms.events.webhooks import AddWebhook, Redeliver, RemoveWebhook, RotateSecret
 from interlock.rooms.identity.refusals import NotFound
 from interlock.service.keyring import Known
@@ -114,9 +113,18 @@ async def test(call: Asked[None, None]) -> Answer | Reply:
 
 
 async def _tested(call: Asked[None, None]) -> Reply:
-    from interlock.service.relay_trial import try_webhook
+    # Imported here, so that a command that opens the store for a moment does not pay for HTTP clients.
+    from interlock.channels.table import CHANNELS
+    from interlock.service.channel import Tried, try_now
+    from interlock.service.destinations import route_of
 
-    tried = await try_webhook(call.services.settings, await _found(call))
+    service, webhook = call.services, await _found(call)
+    route = route_of(CHANNELS, webhook, service.settings, service.now)
+    if route is None:
+        tried = Tried(milliseconds=0, error=f"this server has no channel {webhook.kind!r}; ask a newer one")
+    else:
+        channel = route.channel(route.destination, service.settings)
+        tried = await try_now(channel, route.destination, service.now())
     return Reply(
         200,
         TestView(

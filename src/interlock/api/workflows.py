@@ -25,6 +25,7 @@ from interlock.api.workflow_views import (
     steps_view,
     workflow_view,
 )
+from interlock.kernel.refusal import Next
 from interlock.rooms.admission.model import Run, RunState
 from interlock.rooms.admission.queries import read_run
 from interlock.rooms.admission.rules import StartRun
@@ -103,8 +104,10 @@ async def approve_step(call: Asked[None, ApproveBody]) -> Answer:
     progress = await queries.read_progress(call.services.store, call.caller.tenant, call.path["run_id"])
     step = progress.step(call.path["step"]) if progress else None
     if step is None or step.job_id is None:
-        advice = f"see how far the run is with GET /api/v1/workflow-runs/{call.path['run_id']}"
-        return await refuse(call, NotFound("open question", call.path["step"], advice))
+        then = Next("get_run", {"run_id": call.path["run_id"]})
+        return await refuse(
+            call, NotFound("open question", call.path["step"], "see how far the run is", then)
+        )
     return await approve_by_id(call, step.job_id)
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from interlock.cli.exits import Exit, Failed, exit_of
+from interlock.cli.next_steps import in_shell
 from interlock.cli.options import LIMIT_DEFAULT, Untold, given, makes_store, wants_json
 from interlock.cli.output import without_password
-from interlock.cli.trouble import as_commands
 from interlock.sdk.models import Page
 from interlock.sdk.outcomes import (
     Ambiguous,
@@ -171,7 +171,7 @@ def _tell_retry(retry: Retry) -> None:
     from interlock.cli.output import warn
 
     if retry.attempt == 1:
-        warn(f"{as_commands(retry.problem.detail or retry.problem.code)}; trying again")
+        warn(f"{retry.problem.detail or retry.problem.code}; trying again")
 
 
 def _failed(outcome: InterlockError, args: Namespace) -> Failed:
@@ -182,17 +182,17 @@ def _failed(outcome: InterlockError, args: Namespace) -> Failed:
         **outcome.problem.fields,
         "status": outcome.problem.status,
         "code": outcome.code,
-        "detail": str(outcome),
+        "detail": outcome.sentence,
         "title": outcome.problem.title,
     }
     return Failed(_paragraph(outcome, args), exit_of(outcome), problem=problem)
 
 
 def _paragraph(outcome: InterlockError, args: Namespace) -> str:
-    text = as_commands(str(outcome))
+    text = in_shell(outcome.sentence, outcome.next)
     if isinstance(outcome, Unauthenticated):
         has_key = given(args, "api_key") or os.environ.get("INTERLOCK_KEY")
-        wrong = text.partition(";")[0] if has_key else "no key was sent"
+        wrong = outcome.sentence.partition(";")[0] if has_key else "no key was sent"
         return f"{wrong}; pass one with INTERLOCK_KEY; an admin makes it with `interlock key create`"
     if isinstance(outcome, Denied) and outcome.job_id:
         return f"{text}. The request is kept as {outcome.job_id}"
@@ -207,7 +207,7 @@ def _paragraph(outcome: InterlockError, args: Namespace) -> str:
 
 def _doubtful(outcome: Ambiguous, key: str, args: Namespace) -> str:
     """How to find out whether it was done: by the same command, if it takes a name for what is wanted."""
-    said = as_commands(outcome.problem.detail or outcome.problem.title or outcome.problem.code)
+    said = in_shell(outcome.sentence, outcome.next)
     tells = f"the same command with --key {quote(key)} tells, and cannot do it twice"
     return f"it may have been done: {said}; {tells if hasattr(args, 'intent') else 'look before you run it again'}"
 

@@ -55,7 +55,7 @@ class IdempotencyKeyReused(Refusal):
 
     def __init__(self) -> None:
         super().__init__(
-            "this Idempotency-Key was used for a different request; send a new key for a new request"
+            "this idempotency key was used for a different request; give a new request a key of its own"
         )
 
 

@@ -64,7 +64,8 @@ def _tell(ahead: timedelta) -> None:
     seconds = ahead.total_seconds()
     way = "ahead of" if seconds > 0 else "behind"
     log.error(
-        "the store's clock is %.0f s %s this machine's, so permits and deadlines go wrong; see `interlock doctor`",
+        "the store's clock is %.0f s %s this machine's, so permits and deadlines go wrong; set both by one time "
+        "server, or let the doctor repair it",
         abs(seconds),
         way,
     )

@@ -208,6 +208,8 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
         reconcile, effect = self.reconcile, (yield from get_effect(session, f"call:{job.id}"))
         found = yield from act(lambda: reconcile(effect))
         match found:
+            case Raised(error=Exception() as error) if not isinstance(error, NothingRun):
+                raise _in_doubt(job, doubt, f" (it was asked, and raised {type(error).__name__})") from error
             case Raised(error=error):
                 raise error
             case Committed(result=value, evidence=evidence):
@@ -310,15 +312,15 @@ def _busy(job: Job) -> Busy:
     return Busy(Problem(status=409, code="effect_in_progress", title="Busy", detail=detail, fields=fields))
 
 
-def _in_doubt(job: Job, doubt: Ambiguous) -> Ambiguous:
+def _in_doubt(job: Job, doubt: Ambiguous, asked: str = "") -> Ambiguous:
     """The outcome of a call that may have happened, with the next step in the SDK's words."""
     key = doubt.problem.fields.get("downstream_key")
     about = f" (the key that it was given is {key})" if key else ""
     detail = (
         f"this call of {job.topic} (job {job.id}) was begun before, and whether it happened is not known; it is not "
-        f"run again by itself. Ask the remote side{about}, or give the gate a reconcile= that does. Then a person "
-        f"says what happened with resolve_effect('call:{job.id}', 'committed', evidence='…', result=…), and a repeat "
-        "returns that result; or with 'not_committed', and a repeat runs once more"
+        f"run again by itself. Ask the remote side{about}, or give the gate a reconcile= that does{asked}. Then a "
+        f"person says what happened with resolve_effect('call:{job.id}', 'committed', evidence='…', result=…), and a "
+        "repeat returns that result; or with 'not_committed', and a repeat runs once more"
     )
     fields = {**doubt.problem.fields, "job_id": job.id}
-    return Ambiguous(msgspec.structs.replace(doubt.problem, detail=detail, fields=fields))
+    return Ambiguous(msgspec.structs.replace(doubt.problem, detail=detail, next=None, fields=fields))

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from interlock.sdk.flow import Flow, settled
+from interlock.sdk.flow import Flow, NothingRun, settled
 from interlock.sdk.hold import Held, renewals, renewals_in_loop
 from interlock.sdk.models import HeldJob
 from interlock.sdk.operations.jobs import cancel
@@ -98,6 +99,7 @@ class Call:
     def __init__(self, passage: Passage, gate: Gate, session: Session) -> None:
         self.held = Held(passage.job, gate.lease, passage.sent_at)
         self._gate, self._session = gate, session
+        self._pid = os.getpid()
         self._current = CurrentCall(self.held, session, _current.get())
 
     def step(self, code: Callable[[], Any]) -> Any:
@@ -122,6 +124,8 @@ class Call:
 
     def returned(self, kept: Kept) -> Flow[None]:
         """Record the result. One that the service does not take is recorded by its text."""
+        if self._is_forked:
+            return
         job, name = self.held.now, f"{self.held.now.id}/{self.held.fence}/complete"
         try:
             try:
@@ -141,6 +145,8 @@ class Call:
 
     def raised(self, error: BaseException) -> Flow[None]:
         """Record that the function raised: it did nothing if it says so, else the call is in doubt."""
+        if self._is_forked:
+            return
         job, undone = self.held.now, self._gate.is_undone(error)
         try:
             yield from fail(
@@ -165,6 +171,21 @@ class Call:
                 "that surely nothing happened can be named in not_done=, or raised as NotDone"
             )
 
+    @property
+    def _is_forked(self) -> bool:
+        """Whether this is a child that the function forked: the call is its parent's, which says how it ended."""
+        return self._pid != os.getpid()
+
+    def begun_too_late(self, refused: InterlockError) -> Ambiguous:
+        """What is raised instead of running a call whose hold was lost before it began."""
+        job = self.held.now
+        detail = (
+            f"the hold on this call (job {job.id}) was lost before the function was begun, so it was not run. Others "
+            f"may have been told that it is in doubt: have a person say resolve_effect('call:{job.id}', "
+            "'not_committed', evidence='…'), or call again with a reconcile= that asks the remote side"
+        )
+        return _ambiguous(job, refused, detail)
+
     def _lost(self, refused: InterlockError) -> Ambiguous:
         job = self.held.now
         detail = (
@@ -173,32 +194,54 @@ class Call:
             f"resolve_effect('call:{job.id}', 'committed', evidence='…', result=…), or call again with a reconcile= "
             "that asks the remote side"
         )
-        fields = {**refused.problem.fields, "job_id": job.id}
-        return Ambiguous(
-            Problem(status=409, code="effect_ambiguous", title="Ambiguous", detail=detail, fields=fields)
-        )
+        return _ambiguous(job, refused, detail)
 
     def _log(self, trouble: InterlockError) -> None:
         log.warning("job %s: how the call ended could not be recorded: %s", self.held.now.id, trouble)
+
+
+def _ambiguous(job: HeldJob, refused: InterlockError, detail: str) -> Ambiguous:
+    fields = {**refused.problem.fields, "job_id": job.id}
+    return Ambiguous(
+        Problem(status=409, code="effect_ambiguous", title="Ambiguous", detail=detail, fields=fields)
+    )
 
 
 @contextlib.contextmanager
 def running(call: Call, drive: Drive) -> Generator[None]:
     """Hold the job while the block runs, renewed from a thread; record what the block raises."""
     try:
-        with renewals(drive, call.held, call.renewal):
-            yield
+        renewing = renewals(drive, call.held, call.renewal)
+        renewing.start()
+    except (Conflict, NotFound) as refused:
+        raise call.begun_too_late(refused) from refused
+    except BaseException:
+        drive(call.raised(NothingRun("it was stopped before it began")))
+        raise
+    try:
+        yield
     except BaseException as error:
+        renewing.stop()
         drive(call.raised(error))
         raise
+    renewing.stop()
 
 
 @contextlib.asynccontextmanager
 async def running_in_loop(call: Call, drive: DriveInLoop) -> AsyncGenerator[None]:
     """Hold the job while the block runs, renewed from a task; record what the block raises."""
     try:
-        async with renewals_in_loop(drive, call.held, call.renewal):
-            yield
+        renewing = renewals_in_loop(drive, call.held, call.renewal)
+        await renewing.start()
+    except (Conflict, NotFound) as refused:
+        raise call.begun_too_late(refused) from refused
+    except BaseException:
+        await drive(settled(call.raised(NothingRun("it was stopped before it began"))))
+        raise
+    try:
+        yield
     except BaseException as error:
+        renewing.stop()
         await drive(settled(call.raised(error)))
         raise
+    renewing.stop()

@@ -13,7 +13,7 @@ class GrantUse(msgspec.Struct, frozen=True, kw_only=True):
 
     grant_id: str
     use: int
-    fence: int
+    fence: int = 0
     execution_id: str = ""
     claimed_by: str | None = None
     claimed_at: datetime | None = None

@@ -36,10 +36,10 @@ class GrantUsed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseUsed(msgspec.Struct, frozen=True, kw_only=True):
-    """The lease that an effect was begun under."""
+    """The lease that an effect was begun under. `fence` is 0 unless you began it."""
 
     id: str
-    fence: int
+    fence: int = 0
     resource: str = ""
     session: str = ""
 
@@ -48,7 +48,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """One action and what became of it: `IN_PROGRESS`, `COMMITTED`, `FAILED` or `AMBIGUOUS`.
 
     `downstream_key` is the same for every attempt: pass it to the remote side. `replayed` says that it was
-    done before, so that there is nothing to do.
+    done before, so that there is nothing to do. `fence` is 0 unless you began it.
     """
 
     action_id: str

@@ -15,7 +15,6 @@ from interlock.kernel.refusal import Fault
 from interlock.rooms.events.model import BrokerMark, Delivery, Relay
 from interlock.rooms.events.refusals import RelayGone, RelayLost
 from interlock.rooms.events.relay_leases import (
-    AdvanceRelay,
     Fenced,
     ReleaseRelay,
     SettleDeliveries,
@@ -25,7 +24,7 @@ from interlock.rooms.events.relay_leases import (
 
 
 class HeldRelay:
-    """What a server may do for a target while it holds its relay. `relay` is its latest state."""
+    """What a server may do for a destination while it holds its relay. `relay` is its latest state."""
 
     def __init__(self, kernel: Kernel, relay: Relay, lease: timedelta, taken_at: float) -> None:
         self.relay = relay
@@ -39,32 +38,16 @@ class HeldRelay:
         """How long nobody else can hold it for sure."""
         return self.hold.seconds_left
 
-    async def advance(
-        self, position: int, mark: BrokerMark | None = None, trouble: Trouble | None = None
-    ) -> None:
-        """Keep how far the target is."""
-        relay = self.relay
-        await self._run(
-            AdvanceRelay(
-                tenant=relay.tenant,
-                relay_id=relay.id,
-                fence=relay.fence,
-                lease=self._lease,
-                position=position,
-                mark=mark,
-                trouble=trouble,
-            )
-        )
-
     async def settle(
         self,
         position: int,
         *,
+        mark: BrokerMark | None = None,
         taken: tuple[str, ...] = (),
         kept: tuple[Delivery, ...] = (),
         trouble: Trouble | None = None,
     ) -> None:
-        """Keep what a round of posting came to."""
+        """Keep what a round came to."""
         relay = self.relay
         await self._run(
             SettleDeliveries(
@@ -73,6 +56,7 @@ class HeldRelay:
                 fence=relay.fence,
                 lease=self._lease,
                 position=position,
+                mark=mark,
                 taken=taken,
                 kept=kept,
                 trouble=trouble,

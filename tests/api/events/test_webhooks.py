@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from interlock.rooms.events.model import WEBHOOKS_MAX
-from interlock.rooms.events.posting import signature
+from interlock.rooms.events.signing import signature
 from interlock.rooms.identity.model import Role
 from tests.api.events.api_client import Client, client_of
 from tests.harness.webhook_receiver import Received, Receiver, Reply

@@ -142,8 +142,9 @@ async def test_a_request_that_ended_with_its_edit_is_not_said_never_to_have_been
 
     gone = await stage.call("GET", f"approvals/{job}", ada)
 
-    history = f"no decision is asked for now; what came of it is in GET /api/v1/jobs/{job}/history"
+    history = "no decision is asked for now; what came of it is in its history"
     assert (gone.status, history in gone.document["detail"]) == (404, True)
+    assert gone.document["next"]["path"] == f"/api/v1/jobs/{job}/history"
     assert {"submit", "edit"} <= {
         entry["action"] for entry in (await stage.get(f"jobs/{job}/history"))["items"]
     }

@@ -39,7 +39,12 @@ async def test_a_yes_after_an_edit_releases_only_the_version_that_it_names(durab
 
     assert refused(unsaid) == refused(stale) == ["payload.amount", "payload.iban"]
     assert unsaid.document["job_hash"] == edited["job_hash"]
-    assert f"GET /api/v1/approvals/{job}" in unsaid.document["detail"]
+    assert unsaid.document["next"] == {
+        "operation": "get_approval",
+        "method": "GET",
+        "path": f"/api/v1/approvals/{job}",
+        "arguments": {"job_id": job},
+    }
     assert (await durable.job(job))["state"] == "APPROVAL"
     assert (await durable.approve(job, ada, job_hash=edited["job_hash"])).word == "approved"
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interlock.channels.nats import has_lost
 from interlock.rooms.events.cloud_events import TYPES_MAX, BadTypes, read_types, wants
 from interlock.rooms.events.deliveries import (
     FRESH_MAX,
@@ -19,9 +20,8 @@ from interlock.rooms.events.deliveries import (
     plan_round,
     refused,
 )
-from interlock.rooms.events.jetstream import has_lost
 from interlock.rooms.events.model import BrokerMark, Delivery, DeliveryState, Event, Placed, Relay
-from interlock.rooms.events.posting import BadSecret, read_secret, signature, spell_secret
+from interlock.rooms.events.signing import BadSecret, read_secret, signature, spell_secret
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

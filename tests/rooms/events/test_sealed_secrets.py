@@ -14,8 +14,7 @@ from interlock.api.http import Request
 from interlock.kernel.codec.sealing import CannotUnseal
 from interlock.kernel.idempotency import KEPT_ANSWERS
 from interlock.rooms.events.model import Webhook
-from interlock.rooms.events.posting import signature
-from interlock.rooms.events.sealing import kept_secret, open_secret, signing_secrets
+from interlock.rooms.events.signing import kept_secret, open_secret, signature, signing_secrets
 from tests.api.events.api_client import Client, client_of
 from tests.harness.webhook_receiver import Receiver
 from tests.service.relay_service import SECRET, RelayService, rigged
@@ -88,7 +87,7 @@ async def test_under_another_secret_nothing_is_sent_and_the_relay_says_why(sqlit
             await client.call("POST", f"{ROOT}/{made['id']}/rotate")
             _, again = await client.call("POST", f"{ROOT}/{made['id']}/test")
     assert tried["delivered"] is False
-    assert f"interlock webhooks rotate {made['id']}" in tried["error"]
+    assert f"the secret of {made['id']} was sealed with another INTERLOCK_SECRET" in tried["error"]
     assert again["delivered"] is True
     assert len(receiver.received) == 1
 

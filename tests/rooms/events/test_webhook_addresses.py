@@ -8,8 +8,8 @@ from ipaddress import ip_address
 
 import pytest
 
+from interlock.channels.webhook import AddressRefused, Poster, Posting, Refused
 from interlock.rooms.events.addresses import Address, Allowed, BadUrl, check_url, is_public, read_networks
-from interlock.rooms.events.posting import AddressRefused, Poster, Posting, Refused
 from tests.harness.webhook_receiver import Receiver, Reply
 from tests.service.conftest import Receive
 from tests.service.relay_service import LOOPBACK, rigged

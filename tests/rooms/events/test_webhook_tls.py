@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from interlock.channels.webhook import Poster, Posting, Refused
 from interlock.rooms.events.addresses import Address, read_networks
-from interlock.rooms.events.posting import Poster, Posting, Refused
 from tests.harness.certificate_authority import Authority
 from tests.harness.webhook_receiver import Receiver
 from tests.service.relay_service import LOOPBACK, rigged

@@ -15,7 +15,7 @@ from interlock.rooms.grants.model import Grant
 from interlock.rooms.identity.model import Caller
 from tests.rooms.grants.conftest import Granting
 
-ASK = "; ask a person to issue one with `interlock grant`"
+ASK = "; ask a person to issue one"
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
 

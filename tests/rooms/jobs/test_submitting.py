@@ -80,7 +80,8 @@ async def test_without_a_policy_everything_is_denied_and_the_answer_says_what_is
 ) -> None:
     seen = await stage.propose(await stage.agent(), topic="read")
     assert seen.word == "policy_denied"
-    assert "set a policy with PUT /api/v1/policy" in seen.document["detail"]
+    assert seen.document["detail"].endswith("; set a policy")
+    assert (seen.document["next"]["method"], seen.document["next"]["path"]) == ("PUT", "/api/v1/policy")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,9 @@ async def test_a_denial_tells_the_rule_and_the_reason_that_its_author_gave(
 ) -> None:
     await stage.policy(DENYING)
     seen = await stage.propose(await stage.agent(), topic=topic)
-    assert f"the policy denies {topic} {why}; see why with" in seen.document["detail"]
+    assert f"the policy denies {topic} {why}; see what each rule says" in seen.document["detail"]
+    assert seen.document["next"]["operation"] == "evaluate_policy"
+    assert seen.document["next"]["arguments"] == {"topic": topic}
 
 
 async def test_a_throttle_lets_its_burst_through_and_refuses_the_rest_until_it_refills(stage: Stage) -> None:

@@ -19,6 +19,7 @@ from interlock.sdk.outcomes import Busy, Conflict, Denied, InterlockError, NotFo
 
 if TYPE_CHECKING:
     from interlock.cli.execution.tasks import TaskApproval
+    from interlock.kernel.refusal import Next
     from interlock.sdk.client import Interlock
     from interlock.sdk.models import HeldJob, Job
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _OF_OURS = {"rejected": (409, "Rejected"), "approval_required": (403, "Approval required")}
 
 
-def problem_here(code: str, detail: str, **members: object) -> Problem:
+def problem_here(code: str, detail: str, then: Next | None = None, /, **members: object) -> Problem:
     """The problem called `code`, with all that every problem document has."""
     from interlock.api.problem import Problem as Told
     from interlock.api.problem import problem
@@ -37,7 +38,7 @@ def problem_here(code: str, detail: str, **members: object) -> Problem:
         told = Told(code=code, title=title, status=status, detail=detail, retryable=False, members=members)
         document = {**told.document(), "type": "about:blank"}  # no page of a service explains it
     else:
-        told = problem(code, detail, members=members)
+        told = problem(code, detail, then=then, members=members)
         document = told.document()
     wait_ms = told.retry_after_ms
     return Problem(
@@ -47,6 +48,7 @@ def problem_here(code: str, detail: str, **members: object) -> Problem:
         detail=told.detail,
         retryable=told.retryable,
         retry_after_seconds=None if wait_ms is None else wait_ms / 1000,
+        next=told.next,
         fields=document,
     )
 
@@ -258,11 +260,12 @@ def _denied(job: Job) -> Denied:
     from interlock.rooms.policy.rules import NO_POLICY
 
     rule, reason = (job.decision.rule, job.decision.reason) if job.decision else (None, None)
-    detail = denial(job.topic, rule, reason, has_rules=job.policy_snapshot != NO_POLICY)
+    detail, then = denial(job.topic, rule, reason, has_rules=job.policy_snapshot != NO_POLICY)
     return Denied(
         problem_here(
             "policy_denied",
             detail,
+            then,
             job_id=job.id,
             state=job.state,
             rule=rule,
@@ -288,5 +291,5 @@ def _unsettled(execution_id: str, effect: dict[str, Any]) -> InterlockError:
         f"nobody said how it ended. Find out, then record it with `interlock effect resolve {action_id} "
         "committed|not_committed --evidence …`"
     )
-    fields = {name: effect[name] for name in ("state", "fence", "begun_by", "downstream_key")}
+    fields = {name: effect[name] for name in ("state", "begun_by", "downstream_key")}
     return Ambiguous(problem_here("effect_ambiguous", detail, **fields))

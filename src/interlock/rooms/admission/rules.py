@@ -170,6 +170,7 @@ class StartRun(Command[Run], frozen=True, kw_only=True):
             if not has_room(world, tenant, gate, ahead):
                 raise GateFull(
                     scope=scope,
+                    workflow=self.workflow,
                     active=gate.active,
                     limit=gate.most or 0,
                     waiting=len(ahead),

@@ -55,7 +55,7 @@ def why_none_is_open(world: World, tenant: str, task: str) -> str:
         # One was open when this batch was loaded, so there was nothing to explain.
         fates = "others were faster"
     told = f": {fates}" if fates else ""
-    return f"no open grant for {task}{told}; ask a person to issue one with `interlock grant`"
+    return f"no open grant for {task}{told}; ask a person to issue one"
 
 
 def _fate(grant: Grant, now: datetime) -> str | None:

@@ -47,6 +47,6 @@ def _unseal(kept: bytes, kid: str, secret: str) -> bytes:
         return unseal(kept, secret, purpose=_PURPOSE, about=kid)
     except CannotUnseal as error:
         raise CannotUnseal(
-            f"signing key {kid} was sealed with another INTERLOCK_SECRET; start with that one, or run "
-            "`interlock keys rotate --revoke` with the new one"
+            f"signing key {kid} was sealed with another INTERLOCK_SECRET; start with that one, or "
+            "rotate the signing keys with the new one and revoke those of before"
         ) from error
