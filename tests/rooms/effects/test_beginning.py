@@ -68,7 +68,7 @@ async def test_an_attempt_past_its_time_is_ambiguous_whether_or_not_a_sweep_ran(
     await actors.pass_time(5, sweep=swept)
     seen = await actors.begin(by=actors.other)
     assert (seen.status, seen.word) == (409, "effect_ambiguous")
-    assert "/effects/a/resolve" in seen.document["detail"]
+    assert seen.document["next"]["operation"] == "resolve_effect"
     assert seen.document["downstream_key"] == begun.document["downstream_key"]
 
 
