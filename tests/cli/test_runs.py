@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from interlock import Interlock
 from interlock.cli.checks import miscounted_slots
-from interlock.sdk.models import Limits
+from interlock.wire.admission import Limits
 from tests.cli.terminal import Terminal
 
 

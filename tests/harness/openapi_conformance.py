@@ -49,8 +49,18 @@ def _check_body(name: str, status: int, schema: str, document: Any) -> None:
 
 @cache
 def _validator(schema: str) -> Any:
-    whole = {**json.loads(schema), "components": description()["components"]}
+    whole = {**json.loads(schema), "components": {"schemas": _closed_schemas()}}
     return jsonschema_rs.Draft202012Validator(whole)
+
+
+def _closed_schemas() -> dict[str, Any]:
+    """The shapes, with nothing allowed that is not described: a client's own notes must not be sent."""
+    return {
+        name: shape | {"additionalProperties": False}
+        if "properties" in shape and name != "Problem"
+        else shape
+        for name, shape in description()["components"]["schemas"].items()
+    }
 
 
 @cache

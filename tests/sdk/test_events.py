@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from interlock import AsyncInterlock, Interlock, InterlockError
-from interlock.sdk.operations.events import Event
+from interlock.wire.events import Event
 from tests.harness.server import InterlockServer
 from tests.sdk.approval_team import POLICY
 

@@ -33,7 +33,7 @@ from interlock import (
     Work,
     Worker,
 )
-from interlock.sdk.shared_work import Effect
+from interlock.wire.effects import Effect
 from tests.sdk.gate_place import Bank, Place
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from interlock import AsyncInterlock, Conflict, Denied, Interlock, InvalidRequest
+from interlock.wire.grants import SpendLimit
 from tests.harness.server import create_key
 
 
@@ -50,7 +51,7 @@ def test_a_claim_says_whether_and_why_not(il: Interlock) -> None:
 
 def test_one_group_or_limit_by_itself_is_a_list_of_one(il: Interlock, tmp_path: Path) -> None:
     limited = il.grant("refund", limits={"path": "cents", "total_max": 5})
-    assert limited.limits == ({"path": "cents", "total_max": 5},)
+    assert limited.limits == (SpendLimit(path="cents", total_max=5),)
 
     store = f"sqlite:///{tmp_path}/interlock.db"
     ada, bot = create_key(store, "ada").key, create_key(store, "bot", kind="agent", roles="submit").key
@@ -90,7 +91,7 @@ def test_the_async_client_does_the_same(il: Interlock) -> None:
 
 def test_a_budget_is_a_limit_over_all_uses(il: Interlock) -> None:
     granted = il.grant("refund", uses=9, budget={"path": "cents", "total_max": 100})
-    assert granted.limits == ({"path": "cents", "total_max": 100},)
+    assert granted.limits == (SpendLimit(path="cents", total_max=100),)
     wins = [il.claim("refund", args={"cents": 60}).claimed for _ in range(2)]
     assert wins == [True, False]
 

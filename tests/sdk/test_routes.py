@@ -8,7 +8,7 @@ import pytest
 
 from interlock import Evidence, Target
 from interlock.sdk.flow import Response
-from interlock.sdk.models import Job
+from interlock.wire.jobs import Job
 from tests.sdk.remote_calls import JOB, both, called, sent
 from tests.sdk.scripted_server import Cut, in_turn, serving
 from tests.sdk.virtual_time import success

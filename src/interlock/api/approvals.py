@@ -7,28 +7,34 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from interlock.api.approval_views import RequestView, drift_view, request_view
 from interlock.api.calls import JOB_ID, Asked, caller_of, decide
 from interlock.api.decoder import Spelled
 from interlock.api.fields import GivenReason, Reason
-from interlock.api.jobs import decidable_until
+from interlock.api.jobs import approval_view, decidable_until, evidence_view, job_fields, whole_view
 from interlock.api.operations import Answer, Body, Operation, Reply
-from interlock.api.pages import Page, PageQuery, id_cursor
+from interlock.api.pages import PageQuery, id_cursor
 from interlock.api.problems import code_of
-from interlock.api.views import JobView, job_fields, whole_view
+from interlock.api.targets import touch_views
 from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.refusal import Fault, Next, Refusal
+from interlock.kernel.world import World
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.jobs import approval_queries
 from interlock.rooms.jobs.approval import Approval, ApprovalState
-from interlock.rooms.jobs.approval_queries import foresee
-from interlock.rooms.jobs.approvals import ApproveJob, Decided, RejectJob
+from interlock.rooms.jobs.approval_queries import Foreseen, foresee
+from interlock.rooms.jobs.approvals import ApproveJob, Decided, RejectJob, is_whole
+from interlock.rooms.jobs.drift import moved_target
 from interlock.rooms.jobs.model import Job
 from interlock.rooms.jobs.queries import read_job
 from interlock.rooms.jobs.revisions import EditJob, RefreshApproval
 from interlock.rooms.jobs.target_queries import read_target
+from interlock.rooms.policy.rules import snapshot_in_force
+from interlock.rooms.targets.model import Target
 from interlock.service.keyring import Known
 from interlock.service.service import Service
+from interlock.wire import approvals as wire
+from interlock.wire import jobs as wire_jobs
+from interlock.wire.pages import Page
 
 Hash = Annotated[str, msgspec.Meta(max_length=100)]
 
@@ -62,30 +68,6 @@ class ApprovalsQuery(PageQuery, frozen=True, kw_only=True):
     state: Literal["pending", "approved", "rejected", "expired"] | None = None
 
 
-class DecidedView(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a decision. `votes` counts the people whose yes counts, or did when it was decided."""
-
-    outcome: str
-    job_id: str
-    state: str
-    votes: int
-    quorum: int
-    job_hash: str
-    decision_id: str | None = None
-    decided_by: str | None = None
-    decided_at: datetime | None = None
-
-
-class ApprovalItem(JobView, frozen=True, kw_only=True):
-    """A job with the request for a decision on it; `job_id` names it in the paths of approvals.
-
-    `votes_needed`: how many more people must agree, without votes that no longer count; null once it waits for nobody.
-    """
-
-    job_id: str
-    votes_needed: int | None
-
-
 async def listed(call: Asked[ApprovalsQuery, None]) -> Reply:
     query, now = call.query, call.services.now()
     store, tenant = call.services.store, call.caller.tenant
@@ -95,10 +77,10 @@ async def listed(call: Asked[ApprovalsQuery, None]) -> Reply:
     )
     needed = await approval_queries.count_votes_needed(store, found.items, now)
     items = [
-        ApprovalItem(**job_fields(job, now), job_id=job.id, votes_needed=needed.get(job.id))
+        wire.ApprovalItem(**job_fields(job, now), job_id=job.id, votes_needed=needed.get(job.id))
         for job in found.items
     ]
-    return Reply(200, Page(items=items, next_cursor=found.next_cursor))
+    return Reply(200, Page(items=tuple(items), next_cursor=found.next_cursor))
 
 
 async def read(call: Asked[None, None]) -> Reply:
@@ -196,9 +178,9 @@ async def _request(service: Service, tenant: str, job_id: str) -> tuple[Job, App
     return job, job.approval
 
 
-def _decided_view(decided: Decided) -> DecidedView:
+def _decided_view(decided: Decided) -> wire.Review:
     approval = decided.job.approval
-    return DecidedView(
+    return wire.Review(
         outcome=decided.outcome.value,
         job_id=decided.job.id,
         state=decided.job.state.value,
@@ -209,6 +191,57 @@ def _decided_view(decided: Decided) -> DecidedView:
         decided_by=approval.decided_by if approval else None,
         decided_at=approval.decided_at if approval else None,
     )
+
+
+def request_view(
+    job: Job,
+    approval: Approval,
+    foreseen: Foreseen,
+    drift: wire.Drift,
+    target: Target | None,
+    people_able: int | None,
+    now: datetime,
+) -> wire.ApprovalRequest:
+    """A request as it stands."""
+    shown = approval_view(approval, now)
+    return wire.ApprovalRequest(
+        job_id=job.id,
+        state=shown.state,
+        job=whole_view(job, now),
+        approval=shown,
+        payload=job.action.payload,
+        job_hash=job.job_hash,
+        rule=approval.rule,
+        votes=shown.votes,
+        evidence=evidence_view(job),
+        drift=drift,
+        touches=touch_views(target),
+        votes_needed=foreseen.votes_needed,
+        people_able=people_able,
+        on_approve=_on_approve(job, approval, foreseen),
+    )
+
+
+def drift_view(world: World, job: Job, approval: Approval, target: Target | None) -> wire.Drift:
+    """What moved since the request was made."""
+    current = snapshot_in_force(world, job.tenant)
+    return wire.Drift(
+        policy_changed=current != approval.policy_snapshot,
+        job_changed=not is_whole(job, approval),
+        target_changed=moved_target(world, job) is not None,
+        submitted_under=approval.policy_snapshot,
+        current_snapshot=current,
+        target_version=target.current if target else None,
+    )
+
+
+def _on_approve(job: Job, approval: Approval, foreseen: Foreseen) -> str:
+    if foreseen.obstacle is not None:
+        return f"nothing: {foreseen.obstacle}"
+    if (others := foreseen.votes_needed - 1) > 0:
+        return f"your vote is counted; {others} more of {approval.requirement.quorum} people must agree"
+    whom = "its caller" if job.is_call else "workers"
+    return f"{job.action.topic} is released to {whom} with exactly this payload"
 
 
 _TAG = "Approvals"
@@ -235,33 +268,33 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="list_approvals", method="GET", path="/api/v1/approvals", tag=_TAG, roles=_READERS,
         summary="Requests for people's decision, newest first",
-        query=ApprovalsQuery, answers={200: Page[ApprovalItem]}, answer=listed,
+        query=ApprovalsQuery, answers={200: Page[wire.ApprovalItem]}, answer=listed,
     ),
     Operation(
         id="get_approval", method="GET", path="/api/v1/approvals/{job_id}", tag=_TAG, roles=_READERS,
-        parameters=JOB_ID, summary="Everything the reviewer needs", answers={200: RequestView}, answer=read,
+        parameters=JOB_ID, summary="Everything the reviewer needs", answers={200: wire.ApprovalRequest}, answer=read,
     ),
     Operation(
         id="approve_job", method="POST", path="/api/v1/approvals/{job_id}/approve", tag=_TAG,
         parameters=JOB_ID, summary="Say yes to exactly this request",
-        body=ApproveBody, answers={200: DecidedView}, answer=approve,
+        body=ApproveBody, answers={200: wire.Review}, answer=approve,
         problems=APPROVAL_PROBLEMS,
     ),
     Operation(
         id="reject_job", method="POST", path="/api/v1/approvals/{job_id}/reject", tag=_TAG,
         parameters=JOB_ID, summary="Say no, with a reason",
-        body=RejectBody, answers={200: DecidedView}, answer=reject,
+        body=RejectBody, answers={200: wire.Review}, answer=reject,
         problems=(*_DECISIONS, "hash_mismatch"),
     ),
     Operation(
         id="refresh_approval", method="POST", path="/api/v1/approvals/{job_id}/refresh", tag=_TAG,
         parameters=JOB_ID, summary="Put a drifted request back on the current policy and hash", roles=_ASKERS,
-        answers={200: JobView}, answer=refresh, problems=_RENEWALS,
+        answers={200: wire_jobs.Job}, answer=refresh, problems=_RENEWALS,
     ),
     Operation(
         id="edit_job", method="POST", path="/api/v1/approvals/{job_id}/edit", tag=_TAG,
         parameters=JOB_ID, summary="Change the request; votes are cleared", roles=_ASKERS,
-        body=EditBody, answers={200: JobView}, answer=edit,
+        body=EditBody, answers={200: wire_jobs.Job}, answer=edit,
         problems=_RENEWALS,
     ),
 )  # fmt: skip

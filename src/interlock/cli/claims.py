@@ -15,7 +15,7 @@ from interlock.cli.values import json_or_text, json_value, pair
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
-    from interlock.sdk.grant_models import GrantClaim
+    from interlock.wire.grants import GrantClaim
 
 _EXITS = """\
 exit codes:

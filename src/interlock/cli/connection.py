@@ -16,7 +16,6 @@ from interlock.cli.exits import Exit, Failed, exit_of
 from interlock.cli.next_steps import in_shell
 from interlock.cli.options import LIMIT_DEFAULT, Untold, given, makes_store, wants_json
 from interlock.cli.output import without_password
-from interlock.sdk.models import Page
 from interlock.sdk.outcomes import (
     Ambiguous,
     Denied,
@@ -27,6 +26,7 @@ from interlock.sdk.outcomes import (
     Unavailable,
     converted,
 )
+from interlock.wire.pages import Page
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
@@ -200,6 +200,8 @@ def _paragraph(outcome: InterlockError, args: Namespace) -> str:
         return f"{text}. Is `interlock serve` running at {_url(args)}? Check --url or INTERLOCK_URL"
     if isinstance(outcome, Ambiguous) and outcome.key:
         return _doubtful(outcome, outcome.key, args)
+    if outcome.code == "idempotency_key_reused" and hasattr(args, "intent"):
+        return "this --key was used for a different request; give a new request a --key of its own"
     if isinstance(outcome, InvalidRequest):
         return _faults(text, outcome.errors)
     return text

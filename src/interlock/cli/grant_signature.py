@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from interlock.rooms.grants.model import Pin
-    from interlock.sdk.grant_models import GrantTerms
+    from interlock.wire.grants import GrantTerms
 
 
 def load_private_key(path: str) -> Ed25519PrivateKey:

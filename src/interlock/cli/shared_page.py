@@ -21,7 +21,8 @@ from interlock.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from interlock.sdk.shared_work import Affected, Conflict, Effect, Pattern, TargetState, Touched, Waiting
+    from interlock.wire.effects import Effect
+    from interlock.wire.shared import Affected, Conflict, Pattern, TargetState, Touched, Waiting
 
 _STYLES = {
     "COMMITTED": "green",

@@ -66,7 +66,7 @@ def run_list(args: Namespace) -> int:
     from interlock.cli.connection import connected, listing, typed
     from interlock.cli.grants import say_signers
     from interlock.cli.output import say, say_json
-    from interlock.sdk.grant_models import Signer
+    from interlock.wire.grants import Signer
 
     with connected(args) as client:
         page = listing(client, "signers", limit=1000, cursor=None, query={})

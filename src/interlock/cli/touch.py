@@ -18,7 +18,7 @@ from interlock.cli.options import Parser, as_json, connecting, wants_json
 from interlock.cli.output import safe
 
 if TYPE_CHECKING:
-    from interlock.sdk.shared_work import Touched
+    from interlock.wire.shared import Touched
 
 
 DELETED = "deleted"

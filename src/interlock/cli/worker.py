@@ -16,8 +16,8 @@ from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, as_json, connecting, given, makes_store, wants_json
 
 if TYPE_CHECKING:
-    from interlock.sdk.models import HeldJob
     from interlock.sdk.worker_jobs import Settled
+    from interlock.wire.jobs import HeldJob
 
 
 _EVERY_TOPIC = ("**",)

@@ -15,9 +15,9 @@ from interlock.service.settings import store_named
 if TYPE_CHECKING:
     from interlock.sdk.effects import EffectScope
     from interlock.sdk.gated_call import CurrentCall
-    from interlock.sdk.models import Evidence, HeldJob, Job, Target
     from interlock.sdk.once import GrantNeeded, HeldLease, Reconcile
     from interlock.sdk.retry import OnRetry, RetryPolicy
+    from interlock.wire.jobs import Evidence, HeldJob, Job, Target
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from interlock.sdk.flow import Flow
     from interlock.sdk.session import Session
-    from interlock.sdk.shared_work import Effect
+    from interlock.wire.effects import Effect
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -19,7 +19,6 @@ import msgspec
 from interlock.kernel.codec.canonical import canonical
 from interlock.sdk.arguments import named_by
 from interlock.sdk.flow import Flow, NothingRun, Raised, act, now, taken
-from interlock.sdk.models import Evidence, HeldJob, Job, Target
 from interlock.sdk.once import Committed, NotCommitted, NotDone, Reconcile, Unknown
 from interlock.sdk.operations.jobs import job as read_job
 from interlock.sdk.operations.jobs import submit, watch
@@ -37,6 +36,7 @@ from interlock.sdk.outcomes import (
     StillPending,
     because,
 )
+from interlock.wire.jobs import Evidence, HeldJob, Job, Target
 
 if TYPE_CHECKING:
     from interlock.kernel.codec.strict import JsonValue

@@ -19,8 +19,8 @@ from interlock.sdk.results import Kept, Result, Yielded
 
 if TYPE_CHECKING:
     from interlock.sdk.gate import Gate
-    from interlock.sdk.models import Job
     from interlock.sdk.session import Session
+    from interlock.wire.jobs import Job
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")

@@ -18,7 +18,6 @@ import msgspec
 
 from interlock.sdk.flow import Flow, NothingRun, settled
 from interlock.sdk.hold import Held, renewals, renewals_in_loop
-from interlock.sdk.models import HeldJob
 from interlock.sdk.operations.jobs import cancel
 from interlock.sdk.operations.work import complete, fail, renew
 from interlock.sdk.outcomes import (
@@ -31,6 +30,7 @@ from interlock.sdk.outcomes import (
     described,
 )
 from interlock.sdk.results import Kept
+from interlock.wire.jobs import HeldJob
 
 if TYPE_CHECKING:
     from interlock.sdk.gate import Gate, Passage

@@ -13,8 +13,6 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from interlock.kernel.hold import HoldState, RenewalTask, RenewalThread
 from interlock.sdk.flow import Flow, settled, taken
-from interlock.sdk.lease_models import Lease
-from interlock.sdk.models import Run
 from interlock.sdk.operations import admission, leases
 from interlock.sdk.outcomes import (
     Ambiguous,
@@ -26,6 +24,8 @@ from interlock.sdk.outcomes import (
     UnexpectedAnswer,
 )
 from interlock.sdk.session import Session
+from interlock.wire.admission import Run
+from interlock.wire.leases import Lease
 
 T = TypeVar("T")
 

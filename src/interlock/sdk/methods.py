@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from interlock.sdk.flow import Flow
-    from interlock.sdk.grant_models import GrantClaim
     from interlock.sdk.hold import AsyncHold, Hold, Verbs
     from interlock.sdk.session import Session
+    from interlock.wire.grants import GrantClaim
 
 
 class Granted:

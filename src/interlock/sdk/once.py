@@ -19,7 +19,6 @@ from interlock.kernel.codec.canonical import NotCanonical, digest
 from interlock.sdk.arguments import CallShape
 from interlock.sdk.calls import invalid
 from interlock.sdk.flow import Flow, NothingRun, Raised, act, settled, taken
-from interlock.sdk.models import HeldJob, Target
 from interlock.sdk.operations.shared import (
     begin_effect,
     commit_effect,
@@ -29,7 +28,8 @@ from interlock.sdk.operations.shared import (
     resolve_effect,
 )
 from interlock.sdk.outcomes import Ambiguous, Conflict, InterlockError, InvalidRequest, kept_text
-from interlock.sdk.shared_work import Effect
+from interlock.wire.effects import Effect
+from interlock.wire.jobs import HeldJob, Target
 
 if TYPE_CHECKING:
     from interlock.sdk.hold import Held

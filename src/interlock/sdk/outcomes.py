@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from interlock.rooms.policy import refusals
-from interlock.sdk.models import Decision
 from interlock.sdk.next_steps import in_python, read_next
+from interlock.wire.jobs import Decision
 from interlock.wire.next_step import NextStep
 
 if TYPE_CHECKING:

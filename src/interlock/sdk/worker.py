@@ -31,7 +31,6 @@ from interlock.rooms.policy.matching import topic_problem, topic_test
 from interlock.sdk.async_client import AsyncInterlock
 from interlock.sdk.calls import fresh_name
 from interlock.sdk.client import Interlock
-from interlock.sdk.models import HeldJob
 from interlock.sdk.outcomes import Ambiguous, Final, InterlockError
 from interlock.sdk.worker_jobs import (
     REFUSALS,
@@ -44,6 +43,7 @@ from interlock.sdk.worker_jobs import (
     settle_release,
     settle_result,
 )
+from interlock.wire.jobs import HeldJob
 
 log = logging.getLogger(__name__)
 

@@ -37,7 +37,7 @@ from interlock.sdk.outcomes import (
 
 if TYPE_CHECKING:
     from interlock.sdk.async_client import AsyncInterlock
-    from interlock.sdk.models import HeldJob, Job
+    from interlock.wire.jobs import HeldJob, Job
 
 
 class Lost(threading.Event):

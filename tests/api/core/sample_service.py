@@ -12,11 +12,12 @@ import msgspec
 from interlock.api.app import App
 from interlock.api.http import Request, Response
 from interlock.api.operations import Answer, Body, Call, Operation, RawBody, Reply
-from interlock.api.pages import Page, PageQuery
+from interlock.api.pages import PageQuery
 from interlock.api.problem import Problem, ProblemError, problem
 from interlock.kernel.codec.durations import DurationText
 from interlock.service.logs import Log
 from interlock.service.metrics import Registry
+from interlock.wire.pages import Page
 
 KEY = "key-of-ada"
 
@@ -95,7 +96,7 @@ async def place(call: Call[Person, Shelf, None, Place]) -> Reply:
 
 async def listed(call: Call[Person, Shelf, Things, None]) -> Reply:
     names = [call.query.state or "any", str(call.query.limit), str(call.query.heavy)]
-    return Reply(200, Page(items=[Thing(id=name) for name in names], next_cursor=call.query.cursor))
+    return Reply(200, Page(items=tuple(Thing(id=name) for name in names), next_cursor=call.query.cursor))
 
 
 async def read(call: Call[Person, Shelf, None, None]) -> Reply:

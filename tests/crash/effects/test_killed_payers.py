@@ -12,7 +12,7 @@ import pytest
 
 from interlock import Ambiguous, Interlock
 from interlock.sdk.retry import NO_RETRIES
-from interlock.sdk.shared_work import Effect
+from interlock.wire.effects import Effect
 from tests.crash.effects import payer_program
 from tests.crash.effects.counting_remote import Remote
 from tests.harness.server import InterlockServer, clean_env

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from interlock import Ambiguous, Busy, Committed, Interlock, NotCommitted
-from interlock.sdk.shared_work import Effect
+from interlock.wire.effects import Effect
 from tests.crash.effects.counting_remote import Remote
 from tests.crash.gate import payer_program
 from tests.harness.server import InterlockServer, clean_env

@@ -16,8 +16,8 @@ import time
 from typing import IO, Any
 
 from interlock import Conflict, Interlock, InterlockError, Work, Worker
-from interlock.sdk.models import HeldJob
 from interlock.sdk.worker_jobs import Settled
+from interlock.wire.jobs import HeldJob
 
 LEASE_SECONDS = 2
 TOPICS = ("work.*",)

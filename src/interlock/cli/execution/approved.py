@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from interlock.cli.execution.tasks import TaskApproval
     from interlock.kernel.refusal import Next
     from interlock.sdk.client import Interlock
-    from interlock.sdk.models import HeldJob, Job
+    from interlock.wire.jobs import HeldJob, Job
 
 
 # What a service never answers with: people's no, and a task file that asks for more than the policy.

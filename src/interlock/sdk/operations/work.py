@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from interlock.sdk.calls import change, fetch, path, words
 from interlock.sdk.flow import Flow
-from interlock.sdk.models import Claimed, HeldJob, Job, Renewed
 from interlock.sdk.session import Session
+from interlock.wire.jobs import Claimed, HeldJob, Job, Renewed
 
 
 def claim(
