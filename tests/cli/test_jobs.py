@@ -210,3 +210,12 @@ def test_errors_are_problem_documents_for_programs(policy_terminal: Terminal) ->
     assert json.loads(
         policy_terminal("jobs", "--url", "http://127.0.0.1:1", "--patience", "0s", "--json").err
     )["code"]
+
+
+def test_a_submit_that_waits_says_once_for_what_and_until_when(policy_terminal: Terminal) -> None:
+    words = ("submit", "finance.payment.execute", "--payload", '{"amount_cents": 500}', "--json", "--wait")
+    waited, at_once = policy_terminal(*words, "2s"), policy_terminal(*words, "0s")
+    (line,) = waited.err.splitlines()
+    assert f"of job {waited.json['id']}" in line
+    assert ", until 20" in line
+    assert (waited.code, at_once.code, at_once.err) == (4, 4, "")

@@ -217,3 +217,13 @@ def test_an_empty_file_is_no_store_until_one_is_made_in_it(terminal: Terminal) -
     assert path.read_bytes() == b""
     assert terminal("init", "--store", f"sqlite:///{path}").code == 0
     assert terminal("jobs", "--store", f"sqlite:///{path}").code == 0
+
+
+def test_a_link_that_leads_nowhere_is_named_and_nothing_is_made_behind_it(terminal: Terminal) -> None:
+    path = terminal.folder / "link.db"
+    path.symlink_to(terminal.folder / "nowhere.db")
+    key = ("key", "create", "mia", "--kind", "person", "--roles", "review")
+    for words in (("jobs",), ("init",), key, ("submit", "a.b")):
+        said = terminal(*words, "--store", f"sqlite:///{path}")
+        tells_in_one_line(said, words, f"is a link to {terminal.folder}/nowhere.db, which is not there")
+    assert list(terminal.folder.iterdir()) == [path]

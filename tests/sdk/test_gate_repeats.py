@@ -118,6 +118,30 @@ def test_a_call_that_raised_anything_else_is_ambiguous_until_a_person_says_that_
     assert bank.paid == ["i-1"]
 
 
+def test_cancelling_a_call_that_was_begun_leaves_it_ambiguous(place: Place) -> None:
+    bank, seen = Bank(), list[str]()
+
+    @place.il.gate("pay", key=lambda invoice: invoice)
+    def pay(invoice: str) -> str:
+        receipt = bank.transfer(invoice)
+        seen.append(place.il.current().job.id)
+        if invoice == "while it runs":
+            place.il.cancel(seen[-1])
+            return receipt
+        raise RuntimeError("cut off")
+
+    with pytest.raises(Ambiguous):
+        pay("while it runs")
+    with pytest.raises(RuntimeError):
+        pay("in doubt")
+    place.il.cancel(seen[-1])
+    for invoice, job_id in zip(("while it runs", "in doubt"), seen, strict=True):
+        assert place.il.job(job_id).state == "CANCELLED"
+        with pytest.raises(Ambiguous, match="resolve_effect"):
+            pay(invoice)
+    assert bank.paid == ["while it runs", "in doubt"]
+
+
 def test_after_a_person_said_that_it_did_not_happen_there_is_exactly_one_more_attempt(place: Place) -> None:
     bank = Bank()
     bank.raises = ValueError("half way")

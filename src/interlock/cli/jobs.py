@@ -211,13 +211,10 @@ def _declare_extras(parser: Parser) -> None:
 def run_submit(args: Namespace) -> int:
     """Submit, wait if asked to, and show what became of it."""
     from interlock.cli.connection import connected
-    from interlock.cli.job_page import telling
-    from interlock.cli.output import lasting, warn
 
     with connected(args) as client:
         job = _submitted(client, args)
         if args.wait is not None and not job.is_decided:
-            warn(f"{job.id} {telling(job)}; waiting up to {lasting(args.wait)} (Ctrl-C leaves it as it is)")
             job = _waited(client, job, args.wait)
         _show(job, as_json=wants_json(args))
     return exit_of_state(job.state)

@@ -31,6 +31,7 @@ from interlock.sdk.outcomes import (
     Denied,
     Expired,
     InterlockError,
+    NotFound,
     Problem,
     Rejected,
     StillPending,
@@ -99,6 +100,8 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
             seen = yield from self._decided(session, seen, ends_at)
             if seen.state == "SUCCEEDED":
                 return Finished(seen)
+            if seen.state == "CANCELLED":
+                raise (yield from _cancelled(session, seen))
             agreed = self._agreed(shape, call, asked, seen)
             sent_at = yield from now()
             try:
@@ -268,6 +271,25 @@ def _refusal(job: Job) -> InterlockError:
             )
         )
     return _conflict(job, f"job {job.id} is {job.state}, so this call may not run it")
+
+
+def _cancelled(session: Session, job: Job) -> Flow[InterlockError]:
+    """Why a cancelled call may not run. Cancelling does not undo: if it was begun, whether it happened is not known."""
+    try:
+        effect = yield from get_effect(session, f"call:{job.id}")
+    except NotFound:
+        return _refusal(job)
+    if effect.state not in ("IN_PROGRESS", "AMBIGUOUS"):
+        return _refusal(job)
+    detail = (
+        f"this call of {job.topic} (job {job.id}) was cancelled after it was begun, and whether it happened is not "
+        f"known; it is never run again. Ask the remote side (the key that it was given is {effect.downstream_key}). "
+        f"Then a person records the answer with resolve_effect('call:{job.id}', …), and a new intent needs a new key"
+    )
+    fields = {"job_id": job.id, "state": job.state, "downstream_key": effect.downstream_key}
+    return Ambiguous(
+        Problem(status=409, code="effect_ambiguous", title="Ambiguous", detail=detail, fields=fields)
+    )
 
 
 def _rejected(job: Job, fields: dict[str, str]) -> Rejected:

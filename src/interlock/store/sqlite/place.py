@@ -44,6 +44,10 @@ def holds_store(path: Path, *, patience_seconds: float) -> bool:
         with path.open("rb") as file:
             head = file.read(len(_MAGIC))
     except (FileNotFoundError, NotADirectoryError):
+        if path.is_symlink():
+            raise NotAStore(
+                f"{path} is a link to {path.readlink()}, which is not there; name a file"
+            ) from None
         return False
     if not head:
         return False
