@@ -52,7 +52,7 @@ def take_slot(world: World, tenant: str, workflow: str, ticket: str | None) -> i
 
 
 def free_slot(world: World, tenant: str, workflow: str, held_seconds: float) -> None:
-    """Count one run less at both gates, and tell whoever is next."""
+    """Count one run less at both gates, and wake the next caller."""
     for gate_id in (TENANT_SCOPE, workflow_scope(workflow)):
         gate = gate_of(world, tenant, gate_id)
         before = gate.hold_seconds

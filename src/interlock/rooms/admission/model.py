@@ -66,7 +66,7 @@ class Ticket(msgspec.Struct, frozen=True, array_like=True):
 class Gate(Record, frozen=True, kw_only=True):
     """How many runs hold a slot of this scope, of how many, how long they tend to, and (the tenant's) who waits.
 
-    The limit is kept here too, so that whoever owns the gate decides by the limit in force and no older one.
+    The limit is kept here too, so that a command that locks the gate decides by the limit in force and no older one.
     """
 
     active: int = 0
@@ -159,5 +159,5 @@ def gate_id(scope: str) -> str:
 
 
 def place_topic(tenant: str, ticket: str) -> str:
-    """What whoever stands at this place in the line listens on."""
+    """The wake-up that the caller at this place in the queue waits for."""
     return f"admission:{tenant}:{ticket}"

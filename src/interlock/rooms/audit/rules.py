@@ -29,7 +29,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     details: dict[str, Any] = {}
 
 
-# Whoever is told a fence could act under it, so only its holder is: never in what others read.
+# A fence lets its reader act, so only its holder is shown it: never in what others read.
 _FENCES = frozenset({"fence", "current_fence"})
 
 

@@ -80,7 +80,7 @@ CARRIED_OUT: Mapping[tuple[Resolution, str, str], FollowUp] = {
 }
 
 
-# Collisions that leave it open whether an effect happened, so that whoever settles them says so.
+# Collisions that leave it open whether an effect happened, so that the person who resolves them must say so.
 _ABOUT_OUTCOMES = (ConflictKind.LEASE_EXPIRED_WITH_RESULT_PENDING, ConflictKind.STALE_FENCE)
 
 

@@ -138,7 +138,7 @@ class ResolveConflict(Command[Conflict], frozen=True, kw_only=True):
     steps: tuple[tuple[FollowUp, Command[Any]], ...] = ()
 
     def reads(self) -> Reads:
-        # Only looked at here and owned below: nodes of leases come before conflicts, as for whoever touches.
+        # Read without locking here, locked below: lease nodes are locked before conflicts, as in a touch.
         reads = caller_reads(self.caller) | Reads(see=(CONFLICTS.key(self.caller.tenant, self.conflict_id),))
         for _, step in self.steps:
             reads |= step.reads()

@@ -44,7 +44,7 @@ BEGINNERS = (Role.SUBMIT, Role.WORK, Role.OPERATE, Role.ADMIN)
 
 
 class _SettleEffect(Command[Effect], frozen=True, kw_only=True):
-    """What whoever began an attempt says of it, under its fence."""
+    """What the process that began an attempt reports about it, under its fence."""
 
     caller: Caller
     action_id: str

@@ -81,7 +81,7 @@ def check_url(url: str, allowed: Allowed) -> None:
 
 
 def refusal(address: Address) -> str:
-    """Why an address is not reached, for whoever configured the webhook."""
+    """Why an address is not reached, for the person who configured the webhook."""
     return (
         f"{address} is not a public address (or not encrypted); "
         "an operator can allow its network with INTERLOCK_WEBHOOK_ALLOW_PRIVATE"

@@ -10,7 +10,7 @@ from interlock.kernel.world import World
 from interlock.rooms.audit.rules import without_fences
 from interlock.rooms.events.model import EVENTS, Event
 
-# Woken in every server by a commit with an event in it; whoever gives events their positions waits on it.
+# Woken in every server by a commit with an event in it; the pass that gives events their positions waits on it.
 EVENTS_TOPIC = "events"
 # Woken in a server once it has seen events with positions, of whichever tenant.
 POSITIONS_TOPIC = "positions"

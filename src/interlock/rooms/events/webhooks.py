@@ -194,7 +194,7 @@ def _find(world: World, tenant: str, webhook_id: str) -> Webhook:
 
 
 def _record(world: World, by: Caller, action: str, webhook: Webhook) -> None:
-    """Audit a change, never a secret, and tell whoever delivers."""
+    """Audit a change, never a secret, and wake the relays."""
     note(world, Note(tenant=by.tenant, actor=by.principal, action=action, subject=webhook.id,
                      request_id=by.request_id,
                      details={"url": webhook.url, "types": list(webhook.types)}))  # fmt: skip

@@ -81,7 +81,7 @@ _FIRST_LOOK = 8
 _FURTHER_MAX = 128
 _LOOKS_MAX = 64
 _REASONS_MAX = 5
-# How a reason ends, by which whoever repeats a claim learns what to do.
+# How a reason ends: it tells a caller that repeats a claim what to do.
 CLAIMED_NOTHING = "has claimed nothing"
 FOR_OTHER_ARGUMENTS = "was claimed for other arguments"
 _NOT_ALL = "there are more open grants of this task than a claim looks at; name one that fits as grant_id"
@@ -221,7 +221,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         return misfit(world, grant, self.task, args) or self._misfit_of_approver(world, grant)
 
     def _misfit_of_approver(self, world: World, grant: Grant) -> str | None:
-        """Whoever opens the embedded store is nobody's subordinate; all others must be in a group that is asked for."""
+        """The user of the embedded store needs no group; all others must be in a group that is asked for."""
         if not self.groups:
             return None
         approver = world.get(PRINCIPALS, grant.tenant, grant.approver)

@@ -43,8 +43,8 @@ OWNERS_MAX = 8
 class Principal(Record, frozen=True, kw_only=True):
     """Who may act. `owner` is whom it acts for; `owners` is everybody above it, the nearest first.
 
-    `owners` is kept up to date by whoever changes an owner further up (`rooms/identity/owners.py`), so that one record
-    says who somebody is as a person.
+    `owners` is kept up to date by commands that change an owner further up (`rooms/identity/owners.py`), so that one
+    record says who somebody is as a person.
     """
 
     kind: PrincipalKind
@@ -58,7 +58,7 @@ class Principal(Record, frozen=True, kw_only=True):
 
     @property
     def can_act(self) -> bool:
-        """False once the last key is revoked: whoever left no longer counts."""
+        """False once the last key is revoked: a person who left no longer counts."""
         return self.is_local or self.keys_live > 0
 
     @property
@@ -79,7 +79,7 @@ class PrincipalName(Record, frozen=True, kw_only=True):
 
 
 class OwnerTree(Record, frozen=True, kw_only=True):
-    """Whoever changes an owner in a tenant owns this first, so two changes cannot make a ring together."""
+    """A command that changes an owner locks this record first, so two changes cannot make a cycle together."""
 
     changes: int = 0
 
@@ -157,7 +157,7 @@ def name_reads(tenant: str, name: str) -> Reads:
 def keep_name(world: World, tenant: str, name: str) -> None:
     """Keep this spelling of the name, or refuse it because another one is kept.
 
-    Whoever was here under both spellings before names were kept goes on with them.
+    Principals that existed under both spellings before names were kept remain valid.
     """
     kept = world.get(PRINCIPAL_NAMES, tenant, folded(name))
     if kept is not None and kept.name == name:

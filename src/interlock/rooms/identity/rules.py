@@ -67,8 +67,8 @@ def require(world: World, caller: Caller, *roles: Role) -> Principal:
 def require_administrator(world: World, caller: Caller) -> Principal:
     """The principal behind the caller, if it may change who may do what: an admin who is a person.
 
-    Whoever can make a person or change the policy can approve their own requests, so no role is enough for an agent
-    or a worker. A service may where the server's setting says so.
+    A principal that can create a person or change the policy can approve their own requests, so no role is enough for
+    an agent or a worker. A service may where the server's setting says so.
     """
     principal = identify(world, caller)
     check_is_person(principal, caller)
@@ -244,7 +244,7 @@ class SetPrincipal(Command[Principal], frozen=True, kw_only=True):
 class RemovePrincipal(Command[Principal], frozen=True, kw_only=True):
     """Forget somebody who can no longer act. What they did stays on record under their name.
 
-    Whoever acts for them still does: the chain of owners ends with the name.
+    Principals that act for them still do: the chain of owners ends with this name.
     """
 
     tenant: str

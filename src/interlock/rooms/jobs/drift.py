@@ -58,7 +58,7 @@ def check_target(world: World, job: Job) -> None:
 
 
 def rebased(world: World, action: Action, tenant: str) -> Action:
-    """The action, bound to its target's version as it is now: whoever asks again asks about what is there."""
+    """The action, bound to its target's version as it is now: a new request is about the current version."""
     target = action.target
     if target is None or target.version is None:
         return action

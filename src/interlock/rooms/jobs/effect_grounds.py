@@ -138,7 +138,7 @@ def check_target(
     """The target that the effect is for, if it is still at the version that the effect was prepared for.
 
     What a job is bound to holds whatever the caller names, which may be something else or a newer version: people
-    approved the one that they saw. Only whoever carries the job out may have moved it on.
+    approved the one that they saw. Only the job's executor may have changed it since.
     """
     bound = _target_of(job)
     if job is not None and bound is not None and not (target and _moved_it_alone(world, caller, job, bound)):
@@ -230,7 +230,7 @@ def _is_held(world: World, caller: Caller, job: Job, permit: PermitClaims | None
 
 
 def _moved_it_alone(world: World, caller: Caller, job: Job, bound: EffectTarget) -> bool:
-    """Whether everything that happened to a job's target since was done by those who carry the job out."""
+    """Whether everything that happened to a job's target since was done by its executor."""
     found = world.get(TARGETS, caller.tenant, bound.key)
     actors = {caller.principal, job.lease.worker if job.lease else caller.principal}
     for touch in found.touches if found else ():

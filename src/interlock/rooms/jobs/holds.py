@@ -175,7 +175,7 @@ class HolderCommand(Command[Job], frozen=True, kw_only=True):
 
 
 class RenewJob(HolderCommand, frozen=True, kw_only=True):
-    """Keep a job for another lease's length, and perhaps leave a checkpoint for whoever comes next."""
+    """Keep a job for another lease's length, and perhaps leave a checkpoint for the next worker."""
 
     backoff: Backoff
     checkpoint: Any = None

@@ -76,7 +76,7 @@ def record_refusal(world: World, by: Caller, action: str, job_id: str, refusal: 
 
 
 def announce_job(world: World, job: Job, event_type: str, **data: Any) -> None:
-    """Tell the outside, whoever waits for this job, and workers if it may now run."""
+    """Announce a change: as an event, to callers waiting for this job, and to workers if it may now run."""
     facts: dict[str, Any] = {
         "job_id": job.id,
         "state": job.state.value,

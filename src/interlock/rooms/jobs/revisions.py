@@ -138,7 +138,7 @@ class _AskAgain(Command[Job], frozen=True, kw_only=True):
         )
 
     def more(self, world: World) -> Reads:
-        # Whoever may not ask again is told so, whatever the policy would say, or fail to.
+        # Check permission first: the refusal must not depend on what the policy says.
         _, job = self._admitted(world)
         placing = NOTHING if job.is_question else placing_reads(world, self._proposal(world, job))
         return placing | target_reads(job)
@@ -165,7 +165,7 @@ class _AskAgain(Command[Job], frozen=True, kw_only=True):
         return by, job
 
     def _check_may(self, by: Principal, job: Job) -> None:
-        """Whoever asked may ask again, and whoever runs the place; of those who review, people only."""
+        """Submitters and operators may ask again; of the reviewers, only people."""
         if by.id == job.submitted_by or {Role.OPERATE, Role.ADMIN} & set(by.roles):
             return
         if Role.REVIEW not in by.roles:
@@ -235,13 +235,13 @@ class RefreshApproval(_AskAgain, frozen=True, kw_only=True):
 
 
 class EditJob(_AskAgain, frozen=True, kw_only=True):
-    """Change the payload of a request. Whoever edits counts as a submitter: they cannot approve it alone."""
+    """Change the payload of a request. The editor counts as a submitter and cannot approve it alone."""
 
     payload: msgspec.Raw
     reason: str
 
     def _check_may(self, by: Principal, job: Job) -> None:
-        """Whoever asked may ask for something else. What somebody asked for is changed by people alone."""
+        """Submitters may change their own request. Only people may change the request of another principal."""
         if by.id != job.submitted_by:
             check_is_person(by, self.caller)
         super()._check_may(by, job)

@@ -44,7 +44,7 @@ def holders_reads(world: World, tenant: str, key: str) -> Reads:
 def leases_held_by_others(world: World, tenant: str, key: str, toucher: str) -> tuple[Lease, ...]:
     """The live leases that cover a target, on it or above it; none if the toucher has one of them.
 
-    Whoever shares a lease may change what it is on.
+    A principal that shares a lease may change the lease's resource.
     """
     found = (world.get(LEASES, tenant, holder.lease_id) for holder in _holders(world, tenant, key))
     live = tuple(lease for lease in found if lease and lease.is_live_at(world.now))

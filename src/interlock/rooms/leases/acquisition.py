@@ -106,7 +106,7 @@ class AcquireLease(Command[Acquired], frozen=True, kw_only=True):
         return self._acquire(world)
 
     def refused(self, world: World, refusal: Refusal) -> None:
-        """Keep, or take, the caller's place in line; whoever ran out of time is ended either way."""
+        """Keep, or take, the caller's place in the queue; expired leases are ended either way."""
         if not isinstance(refusal, LeaseHeld):
             return
         self._end_overdue(world)
@@ -160,7 +160,7 @@ class AcquireLease(Command[Acquired], frozen=True, kw_only=True):
 
     def _acquire(self, world: World) -> Acquired:
         tenant, now = self.caller.tenant, world.now
-        # Nodes above are made on first use, so that whoever takes everything there has something to lock.
+        # Nodes above are made on first use, so that a lease on the whole subtree has something to lock.
         for path in self._paths[:-1]:
             if world.get(NODES, tenant, path) is None:
                 world.put(NODES, Node(tenant=tenant, id=path))

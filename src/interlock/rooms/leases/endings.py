@@ -72,7 +72,7 @@ SETTLERS = (Role.REVIEW, Role.OPERATE, Role.ADMIN)
 
 
 class _LeaseInConflict(Command[Lease], frozen=True, kw_only=True):
-    """A command about somebody's lease by whoever settles its conflict: that one, and no other that names it."""
+    """Changes the lease in the conflict that a person resolves; other conflicts that name it do not count."""
 
     caller: Caller
     lease_id: str
@@ -144,7 +144,7 @@ def stand_in_line(world: World, tenant: str, claim: Claim) -> None:
 
 
 class LeaveLeaseLine(Command[None], frozen=True, kw_only=True):
-    """Give up one's place in line; whoever stood behind may be next."""
+    """Give up the caller's place in the queue; the next waiting caller may go first."""
 
     caller: Caller
     resource: str

@@ -77,7 +77,7 @@ def ticket_topic(ticket: str) -> str:
 
 # The character after "/": every path under `p` sorts between `p/` and `p0`.
 _AFTER_SLASH = "0"
-# Whoever waits for a lease ends it when it runs out; the sweep, which takes locks in another order, comes after.
+# A caller waiting for a lease ends it when it expires; the sweep, which takes locks in another order, comes after.
 _GRACE = timedelta(seconds=1)
 
 

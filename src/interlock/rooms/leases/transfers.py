@@ -136,7 +136,7 @@ class ReleaseLease(_EndLease[Lease], frozen=True, kw_only=True):
 
 
 class HandOffLease(_EndLease[Lease], frozen=True, kw_only=True):
-    """Give the resource up to a named principal, or to whoever comes next, with a checkpoint."""
+    """Give the resource up to a named principal, or to the next caller, with a checkpoint."""
 
     to: str | None = None
     content: Content | None = None

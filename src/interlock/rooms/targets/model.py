@@ -18,7 +18,7 @@ TOUCHES_KEPT = 20
 class Touch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One change, made through Interlock or outside it.
 
-    `previous_version` is what was known here before it, `based_on` what whoever made it had started from.
+    `previous_version` is what was known here before it, `based_on` the version that its author had started from.
     `named` are the actors of the conflict that it led to, `undercut` the versions that they worked on.
     """
 
@@ -48,7 +48,7 @@ class Target(Record, frozen=True, kw_only=True):
     touches: tuple[Touch, ...] = ()
 
     def has_moved_from(self, version: str | None) -> bool:
-        """Whether it is at another version now; whoever names none is bound to none."""
+        """Whether it is at another version now; a request that names no version is bound to none."""
         return version is not None and self.current != version
 
     def conflict_of(self, version: str, *, naming: str) -> str | None:

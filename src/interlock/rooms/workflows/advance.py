@@ -40,7 +40,7 @@ from interlock.rooms.workflows.rules import as_left, ended, job_reads, ready_ste
 
 
 class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
-    """One look at a run. `started_by` is named by whoever read the run; it is checked."""
+    """One look at a run. `started_by` comes from the caller that read the run; it is checked."""
 
     tenant: str
     run_id: str
