@@ -71,6 +71,7 @@ TRANSITIONS: Mapping[tuple[JobState, str], JobState] = {
     (JobState.PENDING, "expire"): JobState.EXPIRED,
     (JobState.PENDING, "deny"): JobState.DENIED,
     (JobState.PENDING, "ask"): JobState.APPROVAL,
+    (JobState.PENDING, "take_back"): JobState.APPROVAL,
     (JobState.PENDING, "claim"): JobState.RUNNING,
     (JobState.PENDING, "answer"): JobState.SUCCEEDED,
     (JobState.RUNNING, "complete"): JobState.SUCCEEDED,
@@ -211,6 +212,11 @@ class Job(Record, frozen=True, kw_only=True):
         asked = self.approval if self.state is JobState.APPROVAL else None
         undecided = asked is not None and asked.state_at(now) is ApprovalState.EXPIRED
         return JobState.EXPIRED if undecided or self.is_over_at(now) else self.state
+
+    def is_in_grace_at(self, now: datetime) -> bool:
+        """Whether people released it, and may still take that back: until then nobody may carry it out."""
+        approval = self.approval if self.state is JobState.PENDING else None
+        return approval is not None and approval.is_in_grace_at(now)
 
     def due_at(self) -> datetime | None:
         """When a sweep must look at this job: its own end, its approval's end or next escalation."""

@@ -31,6 +31,18 @@ class HeldElsewhere(Refusal):
         self.state, self.holder, self.lease_expires_at = "RUNNING", holder, expires_at
 
 
+class InGrace(Refusal):
+    """People released the job and may still take that back, so nobody may carry it out yet."""
+
+    def __init__(self, job_id: str, grace_until: datetime, retry_after_seconds: float) -> None:
+        super().__init__(
+            f"{job_id} was approved, and whoever approved it may take that back until "
+            f"{grace_until:%Y-%m-%dT%H:%M:%SZ}; claim it then"
+        )
+        self.job_id, self.state, self.grace_until = job_id, "PENDING", grace_until
+        self.retry_after_seconds = retry_after_seconds
+
+
 class CallersOnly(Refusal):
     """The job belongs to a gated call: only whoever submitted it carries it out."""
 
@@ -174,6 +186,25 @@ class NotActionable(DecisionRefused):
             f"{job_id} is {state}, so there is nothing to {verb}{first}; read it with GET /api/v1/jobs/{job_id}"
         )
         self.state, self.by, self.at = state, by, at
+
+
+class NotWithdrawable(DecisionRefused):
+    """A yes that can no longer be taken back, or was never given; `why` says which, and what to do instead."""
+
+    def __init__(self, job_id: str, state: str, why: str) -> None:
+        super().__init__(f"{job_id} is {state}: {why}")
+        self.state = state
+
+
+class NotAVoter(DecisionRefused):
+    """Only whoever said yes takes a yes back."""
+
+    def __init__(self, job_id: str, voters: tuple[str, ...]) -> None:
+        super().__init__(
+            f"you did not vote for {job_id}, so there is nothing of yours to withdraw; "
+            f"ask {' or '.join(voters)} to, or cancel the job"
+        )
+        self.state = "PENDING"
 
 
 class SubmitterUnknown(DecisionRefused):
