@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -12,8 +13,9 @@ from interlock.kernel.world import World
 from interlock.rooms.jobs.approval import Approval
 from interlock.rooms.jobs.approval_queries import Foreseen
 from interlock.rooms.jobs.approvals import is_whole
+from interlock.rooms.jobs.discussion import Remark
 from interlock.rooms.jobs.drift import moved_target
-from interlock.rooms.jobs.model import Evidence, Job
+from interlock.rooms.jobs.model import Comment, Evidence, Job
 from interlock.rooms.policy.rules import snapshot_in_force
 from interlock.rooms.targets.model import Target
 
@@ -30,6 +32,18 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
     submitted_under: str
     current_snapshot: str | None
     target_version: str | None
+
+
+class CommentView(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody said of a request. `kind` is "comment" or "ask"; an ask is `open` until it is answered."""
+
+    id: str
+    kind: str
+    by: str
+    at: datetime
+    text: str
+    via: str
+    open: bool
 
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +68,21 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     votes_needed: int
     people_able: int | None
     on_approve: str
+    comments: list[CommentView]
+    grace_until: datetime | None
+
+
+def comment_view(comment: Comment, *, is_open: bool) -> CommentView:
+    """One comment."""
+    return CommentView(
+        id=comment.id,
+        kind=comment.kind.value,
+        by=comment.by,
+        at=comment.at,
+        text=comment.text,
+        via=comment.via,
+        open=is_open,
+    )
 
 
 def request_view(
@@ -63,6 +92,7 @@ def request_view(
     drift: Drift,
     target: Target | None,
     people_able: int | None,
+    said: Sequence[Remark],
     now: datetime,
 ) -> RequestView:
     """A request as it stands."""
@@ -82,6 +112,8 @@ def request_view(
         votes_needed=foreseen.votes_needed,
         people_able=people_able,
         on_approve=_on_approve(job, approval, foreseen),
+        comments=[comment_view(each.comment, is_open=each.is_open) for each in said],
+        grace_until=approval.grace_until,
     )
 
 
@@ -104,4 +136,6 @@ def _on_approve(job: Job, approval: Approval, foreseen: Foreseen) -> str:
     if (others := foreseen.votes_needed - 1) > 0:
         return f"your vote is counted; {others} more of {approval.requirement.quorum} people must agree"
     whom = "its caller" if job.is_call else "workers"
-    return f"{job.action.topic} is released to {whom} with exactly this payload"
+    grace = approval.requirement.grace_seconds
+    later = f", {grace} seconds later unless somebody who agreed takes it back" if grace else ""
+    return f"{job.action.topic} is released to {whom} with exactly this payload{later}"

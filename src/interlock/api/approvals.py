@@ -7,26 +7,30 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from interlock.api.approval_views import RequestView, drift_view, request_view
+from interlock.api.approval_views import CommentView, RequestView, comment_view, drift_view, request_view
 from interlock.api.calls import JOB_ID, Asked, caller_of, decide
 from interlock.api.decoder import Spelled
-from interlock.api.fields import GivenReason, Reason
+from interlock.api.fields import GivenReason, Reason, Said
 from interlock.api.jobs import decidable_until
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.pages import Page, PageQuery, id_cursor
+from interlock.api.problem import invalid
 from interlock.api.problems import code_of
 from interlock.api.views import JobView, job_fields, whole_view
 from interlock.kernel.codec.canonical import canonical
+from interlock.kernel.codec.strict import Fault as Flaw
 from interlock.kernel.refusal import Fault, Refusal
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.jobs import approval_queries
 from interlock.rooms.jobs.approval import Approval, ApprovalState
 from interlock.rooms.jobs.approval_queries import foresee
 from interlock.rooms.jobs.approvals import ApproveJob, Decided, RejectJob
-from interlock.rooms.jobs.model import Job
+from interlock.rooms.jobs.discussion import AddComment, Commented
+from interlock.rooms.jobs.model import COMMENT_BYTES_MAX, CommentKind, Job
 from interlock.rooms.jobs.queries import read_job
 from interlock.rooms.jobs.revisions import EditJob, RefreshApproval
 from interlock.rooms.jobs.target_queries import read_target
+from interlock.rooms.jobs.withdrawal import WithdrawVote
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 
@@ -58,12 +62,23 @@ class EditBody(Body, frozen=True, kw_only=True):
     reason: GivenReason
 
 
+class WithdrawBody(Body, frozen=True, kw_only=True):
+    reason: GivenReason
+
+
+class CommentBody(Body, frozen=True, kw_only=True):
+    text: Said
+
+
 class ApprovalsQuery(PageQuery, frozen=True, kw_only=True):
     state: Literal["pending", "approved", "rejected", "expired"] | None = None
 
 
 class DecidedView(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a decision. `votes` counts the people whose yes counts, or did when it was decided."""
+    """What became of a decision. `votes` counts the people whose yes counts, or did when it was decided.
+
+    Until `grace_until` whoever voted may withdraw, and nobody may claim the job.
+    """
 
     outcome: str
     job_id: str
@@ -74,6 +89,7 @@ class DecidedView(msgspec.Struct, frozen=True, kw_only=True):
     decision_id: str | None = None
     decided_by: str | None = None
     decided_at: datetime | None = None
+    grace_until: datetime | None = None
 
 
 class ApprovalItem(JobView, frozen=True, kw_only=True):
@@ -111,7 +127,8 @@ async def read(call: Asked[None, None]) -> Reply:
     drift = drift_view(world, job, approval, target)
     foreseen = await judgements.answered(lambda: foresee(world, job, approval))
     able = await approval_queries.count_people_able(store, world, job, approval)
-    return Reply(200, request_view(job, approval, foreseen, drift, target, able, now))
+    said = await approval_queries.read_comments(store, job)
+    return Reply(200, request_view(job, approval, foreseen, drift, target, able, said, now))
 
 
 async def approve(call: Asked[None, ApproveBody]) -> Answer:
@@ -144,6 +161,34 @@ async def reject(call: Asked[None, RejectBody]) -> Answer:
     return await _counted(call, "reject", command)
 
 
+async def withdraw(call: Asked[None, WithdrawBody]) -> Answer:
+    command = WithdrawVote(caller=caller_of(call), job_id=call.path["job_id"], reason=call.body.reason)
+    return await _counted(call, "withdraw", command)
+
+
+async def comment(call: Asked[None, CommentBody]) -> Answer:
+    return await _said(call, CommentKind.COMMENT)
+
+
+async def ask(call: Asked[None, CommentBody]) -> Answer:
+    return await _said(call, CommentKind.ASK)
+
+
+async def _said(call: Asked[None, CommentBody], kind: CommentKind) -> Answer:
+    text = call.body.text
+    if (size := len(text.encode())) > COMMENT_BYTES_MAX:
+        why = (
+            f"has {size} bytes, more than {COMMENT_BYTES_MAX}; say it in fewer words, or in several comments"
+        )
+        raise invalid(Flaw("/text", why))
+    command = AddComment(caller=caller_of(call), job_id=call.path["job_id"], kind=kind, text=text)
+
+    def render(added: Commented) -> Reply:
+        return Reply(201, comment_view(added.comment, is_open=added.comment.kind is CommentKind.ASK))
+
+    return await decide(call, command, render)
+
+
 async def refresh(call: Asked[None, None]) -> Answer:
     submitter = await _submitter(call.services, call.caller.tenant, call.path["job_id"])
     command = RefreshApproval(caller=caller_of(call), job_id=call.path["job_id"], submitter=submitter)
@@ -162,7 +207,9 @@ async def edit(call: Asked[None, EditBody]) -> Answer:
     return await decide(call, command, lambda job: Reply(200, whole_view(job)), keep_until=decidable_until)
 
 
-async def _counted(call: Asked[None, Any], verb: str, command: ApproveJob | RejectJob) -> Answer:
+async def _counted(
+    call: Asked[None, Any], verb: str, command: ApproveJob | RejectJob | WithdrawVote
+) -> Answer:
     count = call.services.measures.approvals.add
 
     try:
@@ -208,6 +255,7 @@ def _decided_view(decided: Decided) -> DecidedView:
         decision_id=decided.decision_id,
         decided_by=approval.decided_by if approval else None,
         decided_at=approval.decided_at if approval else None,
+        grace_until=approval.grace_until if approval else None,
     )
 
 
@@ -252,6 +300,26 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         parameters=JOB_ID, summary="Say no, with a reason",
         body=RejectBody, answers={200: DecidedView}, answer=reject,
         problems=(*_DECISIONS, "hash_mismatch"),
+    ),
+    Operation(
+        id="withdraw_vote", method="POST", path="/api/v1/approvals/{job_id}/withdraw", tag=_TAG,
+        parameters=JOB_ID, summary="Take your own yes back, while it waits or within the grace",
+        description="If the yes had decided, the job waits for people again, with the votes that remain.",
+        body=WithdrawBody, answers={200: DecidedView}, answer=withdraw,
+        problems=("not_actionable", "approval_expired", "not_eligible", "people_only", "forbidden", "lock_busy"),
+    ),
+    Operation(
+        id="comment_on_approval", method="POST", path="/api/v1/approvals/{job_id}/comment", tag=_TAG,
+        parameters=JOB_ID, summary="Say something about a request; its submitter answers so", roles=_ASKERS,
+        body=CommentBody, answers={201: CommentView}, answer=comment,
+        problems=("not_actionable", "people_only", "lock_busy"),
+    ),
+    Operation(
+        id="ask_back", method="POST", path="/api/v1/approvals/{job_id}/ask", tag=_TAG,
+        parameters=JOB_ID, summary="Ask the submitter something; it changes no state",
+        description="It is shown as open until the submitter comments, or the request is edited.",
+        body=CommentBody, answers={201: CommentView}, answer=ask,
+        problems=("not_actionable", "approval_expired", "people_only", "forbidden", "lock_busy"),
     ),
     Operation(
         id="refresh_approval", method="POST", path="/api/v1/approvals/{job_id}/refresh", tag=_TAG,

@@ -66,6 +66,7 @@ CODES_OF: Mapping[type[Exception], str] = {
     approvals.NotActionable: "not_actionable",
     approvals.EditedTooOften: "not_actionable",
     approvals.NotWithdrawable: "not_actionable",
+    approvals.CommentsFull: "not_actionable",
     approvals.NotAVoter: "not_eligible",
     approvals.SubmitterUnknown: "not_actionable",
     approvals.AskedByWorkflow: "not_actionable",

@@ -31,6 +31,7 @@ class VoteView(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     note: str = ""
     groups: tuple[str, ...] = ()
+    via: str = "api"
 
 
 class StepView(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +40,10 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApprovalView(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for people's decision. Empty `groups` means any person with the role `review`."""
+    """A request for people's decision. Empty `groups` means any person with the role `review`.
+
+    Until `grace_until` (`in_grace`) whoever voted may withdraw, and nobody may claim the job.
+    """
 
     state: str
     rule: str | None
@@ -48,6 +52,7 @@ class ApprovalView(msgspec.Struct, frozen=True, kw_only=True):
     self_approval: bool
     binding: str
     require_hash: bool
+    grace_seconds: int
     on_expiry: str
     escalate: list[StepView]
     votes: list[VoteView]
@@ -59,6 +64,9 @@ class ApprovalView(msgspec.Struct, frozen=True, kw_only=True):
     decision_id: str | None = None
     decided_by: str | None = None
     decided_at: datetime | None = None
+    decided_via: str | None = None
+    grace_until: datetime | None = None
+    in_grace: bool = False
     reason: str = ""
     note: str = ""
     code: str | None = None
@@ -142,12 +150,13 @@ def approval_view(approval: Approval, now: datetime | None = None) -> ApprovalVi
         self_approval=asked.self_approval,
         binding=asked.binding,
         require_hash=asked.require_hash,
+        grace_seconds=asked.grace_seconds,
         on_expiry=asked.on_expiry,
         escalate=[
             StepView(after_seconds=step.after_seconds, groups=list(step.groups)) for step in asked.escalate
         ],
         votes=[
-            VoteView(principal=v.principal, at=v.at, reason=v.reason, note=v.note, groups=v.groups)
+            VoteView(principal=v.principal, at=v.at, reason=v.reason, note=v.note, groups=v.groups, via=v.via)
             for v in approval.votes
         ],
         requested_at=approval.requested_at,
@@ -158,6 +167,9 @@ def approval_view(approval: Approval, now: datetime | None = None) -> ApprovalVi
         decision_id=approval.decision_id,
         decided_by=approval.decided_by,
         decided_at=approval.decided_at,
+        decided_via=approval.decided_via,
+        grace_until=approval.grace_until,
+        in_grace=now is not None and approval.is_in_grace_at(now),
         reason=approval.reason,
         note=approval.note,
         code=approval.code,

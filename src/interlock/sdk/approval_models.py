@@ -21,6 +21,18 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
     target_version: str | None = None
 
 
+class Comment(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody said of a request. An `ask` is `open` until its submitter comments or it is edited."""
+
+    id: str
+    kind: str
+    by: str
+    at: datetime | None = None
+    text: str = ""
+    via: str = "api"
+    open: bool = False
+
+
 class ApprovalItem(Job, frozen=True, kw_only=True):
     """A job in the list of those that people were asked about.
 
@@ -48,12 +60,14 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     votes_needed: int | None = None
     people_able: int | None = None
     on_approve: str | None = None
+    comments: tuple[Comment, ...] = ()
 
 
 class Review(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one approve or reject; `votes` counts the people whose yes counts, or did when it was decided.
 
-    `outcome` is `approved`, `rejected`, `vote_recorded`, `already_approved` or `already_rejected`.
+    `outcome` is `approved`, `rejected`, `vote_recorded`, `already_approved`, `already_rejected` or, of a vote
+    that was taken back, `withdrawn`. Until `grace_until` whoever voted may withdraw.
     """
 
     outcome: str
@@ -65,3 +79,4 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     decided_at: datetime | None = None
     votes: int | None = None
     quorum: int | None = None
+    grace_until: datetime | None = None

@@ -317,9 +317,7 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
         labels = {**job.system_labels, GRANTED_LABEL: "true"}
         stored = _move(world, job, "approve", approval, labels)
         told = {"decision_id": approval.decision_id, "grace_until": _text(grace_until)}
-        record_change(
-            world, stored, self.caller, "approve", **told, reason=self.reason, via=self.caller.via
-        )
+        record_change(world, stored, self.caller, "approve", **told, reason=self.reason, via=self.caller.via)
         announce_job(world, stored, "approval.approved", by=self.caller.principal, **told)
         return Decided(
             outcome=Outcome.APPROVED,

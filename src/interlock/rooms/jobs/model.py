@@ -287,6 +287,40 @@ _COLUMNS = (
 )  # fmt: skip
 JOBS = Kind("job", Job, table="jobs", columns=_COLUMNS, values=_values)
 
+COMMENTS_MAX = 200
+COMMENT_BYTES_MAX = 4096
+
+
+class CommentKind(StrEnum):
+    """A remark, or a question back to whoever submitted the request."""
+
+    COMMENT = "comment"
+    ASK = "ask"
+
+
+class Comment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What somebody said of a request. `answers`: they were its submitter, so it answers what was asked before."""
+
+    id: str
+    kind: CommentKind
+    by: str
+    at: datetime
+    text: str
+    via: str = "api"
+    answers: bool = False
+
+
+class Discussion(Record, frozen=True, kw_only=True):
+    """All that was said of one job's requests, the oldest first. Its id is the job's.
+
+    It is a record of its own, so that a job that is voted on, claimed or renewed does not carry it along.
+    """
+
+    comments: tuple[Comment, ...] = ()
+
+
+DISCUSSIONS = Kind("discussion", Discussion, table="discussions")
+
 # What the loop that advances workflow runs listens on.
 ADVANCE_TOPIC = "workflow-runs"
 

@@ -207,6 +207,16 @@ class NotAVoter(DecisionRefused):
         self.state = "PENDING"
 
 
+class CommentsFull(DecisionRefused):
+    """So much was said of it that no more is kept."""
+
+    def __init__(self, job_id: str, state: str, most: int) -> None:
+        super().__init__(
+            f"{job_id} has {most} comments, and no more are kept; decide it, or submit a new job"
+        )
+        self.state = state
+
+
 class SubmitterUnknown(DecisionRefused):
     """The policy judges an action by who asks for it, and that principal was forgotten."""
 
