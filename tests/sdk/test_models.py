@@ -41,6 +41,7 @@ PAIRS: list[tuple[Any, Any]] = [
     (workers.RenewedView, models.Renewed),
     (approval_views.RequestView, approval_models.ApprovalRequest),
     (approvals.DecidedView, approval_models.Review),
+    (approval_views.CommentView, approval_models.Comment),
     (approvals.ApprovalItem, approval_models.ApprovalItem),
     (audit.EntryView, models.AuditEntry),
     (policy.SimulatedView, models.Simulation),

@@ -61,6 +61,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     people_able: int | None = None
     on_approve: str | None = None
     comments: tuple[Comment, ...] = ()
+    grace_until: datetime | None = None
 
 
 class Review(msgspec.Struct, frozen=True, kw_only=True):
