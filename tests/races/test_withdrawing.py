@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 
 import pytest
 
@@ -20,15 +21,17 @@ async def test_of_withdrawals_and_claims_at_the_end_of_the_grace_one_side_wins(
         *(_race(deployment, executor, late=number / JOBS) for number in range(JOBS))
     )
 
-    for job, withdrawn, claimed in outcomes:
+    for job, grace_until, withdrawn, claimed in outcomes:
         assert withdrawn + claimed == 1, (job, withdrawn, claimed)
         after = await deployment.job(job)
         assert after["state"] == ("APPROVAL" if withdrawn else "RUNNING")
+        # By the store's clock, whichever server decided: a withdrawal within the grace, a claim after it.
+        assert (datetime.fromisoformat(after["updated_at"]) < grace_until) == bool(withdrawn)
         _, audit = await deployment.account(job)
         assert (audit["withdraw"], audit["claim"]) == (withdrawn, claimed)
 
 
-async def _race(deployment: Deployment, executor: str, *, late: float) -> tuple[str, int, int]:
+async def _race(deployment: Deployment, executor: str, *, late: float) -> tuple[str, datetime, int, int]:
     """Claim and withdraw until one of them wins; the withdrawals begin nearer and nearer to the end of the grace."""
     who = "bot" if executor == "caller" else "hand"
     job = await deployment.submit("pay.grace", executor=executor)
@@ -49,4 +52,4 @@ async def _race(deployment: Deployment, executor: str, *, late: float) -> tuple[
     late_claim, late_withdrawal = await deployment.ask(deployment.claim(job, who), deployment.withdraw(job))
     assert late_claim.status == 409
     assert (late_withdrawal.status, late_withdrawal.word) == (409, "not_actionable")
-    return job, withdrawn, claimed
+    return job, datetime.fromisoformat(approved.json()["grace_until"]), withdrawn, claimed
