@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from interlock.kernel import pages
 from tests.harness.postgres import PostgresServer
-from tests.harness.proxy import PostgresProxy
+from tests.harness.postgres_proxy import PostgresProxy
 from tests.harness.server import InterlockServer, live
 from tests.harness.soak import dose
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 TESTS = Path("tests")
 # The tests that kill, race and wait; the others compute.
-WAITING = ("crash", "races", "relays", "sdk", "linearizability")
+WAITING = ("crash", "races", "service", "sdk", "linearizability")
 
 
 def main(arguments: list[str]) -> int:

@@ -217,6 +217,16 @@ def _codes() -> str:
     lines = [
         "## Codes",
         "",
+        "Where one operation is the next step, the problem names it in `next`: its id, its route and the arguments",
+        "that are known; `needs` lists the fields that only the caller can fill in. The SDK words it as a call",
+        "(`error.next`, and at the end of `str(error)`), the command line as a command.",
+        "",
+        "```json",
+        '{"code": "snapshot_changed", "detail": "the policy changed since job_… was submitted; refresh it, and …",',
+        ' "next": {"operation": "refresh_approval", "method": "POST", "path": "/api/v1/approvals/job_…/refresh",',
+        '          "arguments": {"job_id": "job_…"}}}',
+        "```",
+        "",
         "| code | status | retry | what it means | what to do |",
         "|---|---|---|---|---|",
     ]

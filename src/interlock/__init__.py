@@ -1,6 +1,6 @@
-"""Interlock: who may act, on exactly what, exactly once, one owner at a time.
+"""Interlock: who may do exactly what, once, with one owner at a time.
 
-The names below load when they are first used, so that `import interlock` costs nothing.
+The names below are imported when they are first used, so that `import interlock` stays fast.
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from interlock.sdk.async_client import AsyncInterlock as AsyncInterlock
     from interlock.sdk.client import Interlock as Interlock
     from interlock.sdk.gated_call import CurrentCall as CurrentCall
-    from interlock.sdk.models import Evidence as Evidence
-    from interlock.sdk.models import Job as Job
-    from interlock.sdk.models import Target as Target
     from interlock.sdk.once import Committed as Committed
     from interlock.sdk.once import NotCommitted as NotCommitted
     from interlock.sdk.once import NotDone as NotDone
@@ -48,6 +45,9 @@ if TYPE_CHECKING:
     from interlock.sdk.worker import Worker as Worker
     from interlock.sdk.worker_jobs import AsyncWork as AsyncWork
     from interlock.sdk.worker_jobs import Work as Work
+    from interlock.wire.jobs import Evidence as Evidence
+    from interlock.wire.jobs import Job as Job
+    from interlock.wire.jobs import Target as Target
 
 _HOMES = {
     "interlock.rooms.permits.verification": ("PermitInvalid", "verify_permit"),
@@ -58,7 +58,7 @@ _HOMES = {
     "interlock.sdk.arguments": ("NotJson",),
     "interlock.sdk.gated_call": ("CurrentCall",),
     "interlock.sdk.once": ("Committed", "NotCommitted", "NotDone", "Unknown"),
-    "interlock.sdk.models": ("Evidence", "Job", "Target"),
+    "interlock.wire.jobs": ("Evidence", "Job", "Target"),
     "interlock.sdk.retry": ("NO_RETRIES", "Backoff", "Retry", "RetryPolicy"),
     "interlock.sdk.outcomes": (
         "AlreadyDone",

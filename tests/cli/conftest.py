@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.task_folder import TASKS
 from tests.cli.terminal import POLICY, Terminal
-from tests.cli.yard import TASKS
 
 PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -21,14 +21,14 @@ def terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: py
 
 
 @pytest.fixture
-def house(terminal: Terminal) -> Terminal:
+def policy_terminal(terminal: Terminal) -> Terminal:
     """A terminal in a folder whose embedded store has a policy in force."""
     assert terminal("policy", "apply", terminal.file("policy.yaml", POLICY)).code == 0
     return terminal
 
 
 @pytest.fixture
-def yard(terminal: Terminal) -> Terminal:
+def task_terminal(terminal: Terminal) -> Terminal:
     """A terminal in a folder with tasks."""
     terminal.file("interlock.yaml", TASKS)
     (terminal.folder / "sub").mkdir()

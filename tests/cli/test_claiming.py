@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.task_folder import granted, marks
 from tests.cli.terminal import Terminal
 from tests.cli.test_lost_answers import losing
-from tests.cli.yard import granted, marks
 from tests.harness.server import InterlockServer
 
 
@@ -76,15 +76,15 @@ def test_arguments_that_are_none_are_a_usage_error(terminal: Terminal, words: tu
     assert terminal("claim", "deploy", *words).code == 2
 
 
-def test_an_execution_that_claimed_first_is_resumed_under_its_use(yard: Terminal) -> None:
-    grant = granted(yard, "mark")["id"]
-    yard.file("shown.json", yard("exec", "--show", "mark").out)
-    assert yard("claim", "mark", "--args", "@shown.json", "--execution-id", "run-7").code == 0
+def test_an_execution_that_claimed_first_is_resumed_under_its_use(task_terminal: Terminal) -> None:
+    grant = granted(task_terminal, "mark")["id"]
+    task_terminal.file("shown.json", task_terminal("exec", "--show", "mark").out)
+    assert task_terminal("claim", "mark", "--args", "@shown.json", "--execution-id", "run-7").code == 0
 
-    assert yard.process("exec", "--resume", "run-7", "mark").code == 0
+    assert task_terminal.process("exec", "--resume", "run-7", "mark").code == 0
 
-    assert marks(yard) == ["ran"]
-    assert yard("grants", grant, "--json").json["used"] == 1
+    assert marks(task_terminal) == ["ran"]
+    assert task_terminal("grants", grant, "--json").json["used"] == 1
 
 
 def test_a_lost_answer_is_told_with_the_id_that_settles_it(

@@ -86,6 +86,9 @@ def test_the_file_of_a_server_does_not_stop_work_on_the_embedded_store(terminal:
     assert terminal("submit", "a.b").code in (0, 3, 4)
 
 
-def test_a_bad_setting_is_never_a_traceback() -> None:
-    with pytest.raises(BadSetting, match="see `interlock serve --help`"):
+def test_a_bad_setting_is_never_a_traceback(terminal: Terminal) -> None:
+    with pytest.raises(BadSetting, match="root_path"):
         settings_from({"INTERLOCK_ROOT_PATH": "/api/x"})
+    terminal.use(INTERLOCK_ROOT_PATH="/api/x")
+    said = terminal("serve")
+    assert (said.code, said.err.endswith("; see `interlock serve --help`\n")) == (2, True), said.err

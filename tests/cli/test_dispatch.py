@@ -124,13 +124,15 @@ def test_an_option_without_its_value_is_wrong_usage(terminal: Terminal) -> None:
     assert terminal("--nonsense", "jobs").code == 2
 
 
-def test_shared_options_may_stand_before_the_command(house: Terminal) -> None:
-    store = f"sqlite:///{house.folder / '.interlock' / 'interlock.db'}"
-    key = house.key("payer", "--kind", "agent", "--roles", "submit")
-    house.use(INTERLOCK_STORE="memory:")
-    said = house("--store", store, f"--key={key}", "--json", "submit", "knowledge.read", "--key", "an-intent")
+def test_shared_options_may_stand_before_the_command(policy_terminal: Terminal) -> None:
+    store = f"sqlite:///{policy_terminal.folder / '.interlock' / 'interlock.db'}"
+    key = policy_terminal.key("payer", "--kind", "agent", "--roles", "submit")
+    policy_terminal.use(INTERLOCK_STORE="memory:")
+    said = policy_terminal(
+        "--store", store, f"--key={key}", "--json", "submit", "knowledge.read", "--key", "an-intent"
+    )
     assert said.json["submitted_by"] == "payer"
-    assert said.json["id"] in house("--store", store, "jobs").out
+    assert said.json["id"] in policy_terminal("--store", store, "jobs").out
 
 
 def test_a_server_and_a_store_together_are_wrong_usage(terminal: Terminal) -> None:
@@ -149,12 +151,12 @@ def test_the_package_and_the_module_are_the_same_command(terminal: Terminal) -> 
 
 
 @pytest.mark.parametrize("words", [("version",), ("jobs",), ("approvals",), ("submit", "knowledge.read")])
-def test_no_command_imports_what_it_does_not_use(house: Terminal, words: tuple[str, ...]) -> None:
+def test_no_command_imports_what_it_does_not_use(policy_terminal: Terminal, words: tuple[str, ...]) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", IMPORTED, ",".join(HEAVY), *words],
         capture_output=True,
         text=True,
-        cwd=house.folder,
+        cwd=policy_terminal.folder,
         check=True,
     )
     assert ended.stderr == "[]\n"
@@ -170,7 +172,7 @@ def test_the_front_door_alone_imports_no_third_party(terminal: Terminal) -> None
     assert ended.stderr == "[]\n"
 
 
-def test_a_reader_who_left_is_no_crash(house: Terminal) -> None:
+def test_a_reader_who_left_is_no_crash(policy_terminal: Terminal) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     ended = subprocess.run(
@@ -178,34 +180,36 @@ def test_a_reader_who_left_is_no_crash(house: Terminal) -> None:
         stdout=writing,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=house.folder,
+        cwd=policy_terminal.folder,
     )
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (1, "")
 
 
-def test_a_terminal_that_cannot_show_a_character_is_no_crash(house: Terminal) -> None:
-    job = house(
+def test_a_terminal_that_cannot_show_a_character_is_no_crash(policy_terminal: Terminal) -> None:
+    job = policy_terminal(
         "submit", "finance.payment.execute", "--payload", '{"amount_cents": 5, "to": "Zoë"}', "--json"
     ).json
-    said = house.process("job", job["id"], env={"PYTHONIOENCODING": "ascii"})
+    said = policy_terminal.process("job", job["id"], env={"PYTHONIOENCODING": "ascii"})
     assert (said.code, '"to": "Zo\\xeb"' in said.out) == (0, True)
 
 
-def test_a_full_disk_under_the_answer_is_told_as_such(house: Terminal) -> None:
+def test_a_full_disk_under_the_answer_is_told_as_such(policy_terminal: Terminal) -> None:
     for words in (
         ("submit", "finance.payment.execute", "--payload", '{"amount_cents": 5}'),
         ("jobs", "--json"),
     ):
         with Path("/dev/full").open("w") as full:
-            ended = _run(house, words, stdout=full)
+            ended = _run(policy_terminal, words, stdout=full)
         assert (ended.returncode, ended.stderr.count("\n")) == (1, 1), ended.stderr
         assert "the answer could not be written: No space left on device" in ended.stderr
-    assert len(house("jobs", "--json").json["items"]) == 1
+    assert len(policy_terminal("jobs", "--json").json["items"]) == 1
 
 
-def test_a_closed_stdin_is_an_empty_one(house: Terminal) -> None:
-    ended = _run(house, ("submit", "knowledge.read", "--payload", "-"), preexec_fn=lambda: os.close(0))
+def test_a_closed_stdin_is_an_empty_one(policy_terminal: Terminal) -> None:
+    ended = _run(
+        policy_terminal, ("submit", "knowledge.read", "--payload", "-"), preexec_fn=lambda: os.close(0)
+    )
     assert (ended.returncode, "argument --payload: not JSON" in ended.stderr) == (2, True), ended.stderr
 
 
@@ -225,31 +229,36 @@ GARBLED = "\udcff"  # how Python spells a byte that is no text
     ],
 )
 def test_a_word_that_is_no_text_is_wrong_usage_and_no_traceback(
-    house: Terminal, words: tuple[str, ...]
+    policy_terminal: Terminal, words: tuple[str, ...]
 ) -> None:
-    said = house(*words)
+    said = policy_terminal(*words)
     assert (said.code, "is not text in UTF-8" in said.err) == (2, True), said.err
 
 
-def test_a_file_may_have_a_name_that_is_no_text(house: Terminal) -> None:
-    (house.folder / f"{GARBLED}.json").write_text('{"page": 7}')
-    assert house("submit", "knowledge.read", "--payload", f"@{GARBLED}.json").code == 0
+def test_a_file_may_have_a_name_that_is_no_text(policy_terminal: Terminal) -> None:
+    (policy_terminal.folder / f"{GARBLED}.json").write_text('{"page": 7}')
+    assert policy_terminal("submit", "knowledge.read", "--payload", f"@{GARBLED}.json").code == 0
 
 
-def test_nobody_becomes_somebody_else_by_saying_so_in_the_environment(house: Terminal) -> None:
-    me = house.submit()["submitted_by"]
-    house.use(LOGNAME="ann", USER="ann", LNAME="ann", USERNAME="ann")
-    assert house.submit()["submitted_by"] == me
-    assert house("exec", "--", "true").code == 3
-    assert house("audit", "--actor", me, "--json").json["items"][0]["subject"] != ""
-    assert house("audit", "--actor", "local:ann", "--json").json["items"] == []
+def test_nobody_becomes_somebody_else_by_saying_so_in_the_environment(policy_terminal: Terminal) -> None:
+    me = policy_terminal.submit()["submitted_by"]
+    policy_terminal.use(LOGNAME="ann", USER="ann", LNAME="ann", USERNAME="ann")
+    assert policy_terminal.submit()["submitted_by"] == me
+    assert policy_terminal("exec", "--", "true").code == 3
+    assert policy_terminal("audit", "--actor", me, "--json").json["items"][0]["subject"] != ""
+    assert policy_terminal("audit", "--actor", "local:ann", "--json").json["items"] == []
 
 
-def test_a_user_without_a_name_acts_under_a_number(house: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_name_acts_under_a_number(
+    policy_terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 2_000_000_001)
-    assert house.submit()["submitted_by"] == "local:2000000001"
-    assert house("exec", "--", "true").code == 3
-    assert house("audit", "--actor", "local:2000000001", "--json").json["items"][0]["action"] == "submit"
+    assert policy_terminal.submit()["submitted_by"] == "local:2000000001"
+    assert policy_terminal("exec", "--", "true").code == 3
+    assert (
+        policy_terminal("audit", "--actor", "local:2000000001", "--json").json["items"][0]["action"]
+        == "submit"
+    )
 
 
 @pytest.mark.parametrize(
@@ -267,9 +276,11 @@ def test_what_a_verb_does_not_take_is_told_with_the_usage_of_that_verb(
     assert (said.code, f"see `interlock {words[0]} {words[1]} --help`" in said.err) == (2, True), said.err
 
 
-def _run(house: Terminal, words: tuple[str, ...], **streams: Any) -> subprocess.CompletedProcess[str]:
+def _run(
+    policy_terminal: Terminal, words: tuple[str, ...], **streams: Any
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "interlock.cli.main", *words]
     streams = {"stdout": subprocess.PIPE, **streams}
     return subprocess.run(
-        command, stderr=subprocess.PIPE, text=True, cwd=house.folder, env=clean_env(), **streams
+        command, stderr=subprocess.PIPE, text=True, cwd=policy_terminal.folder, env=clean_env(), **streams
     )

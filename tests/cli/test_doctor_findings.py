@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from interlock import Interlock
-from tests.cli.ageing import age
+from tests.cli.aged_store import age
 from tests.cli.terminal import POLICY, Said, Terminal
 from tests.harness.nats import NatsServer
 from tests.harness.server import InterlockServer
@@ -47,20 +47,24 @@ def one(terminal: Terminal, about: str) -> dict[str, Any]:
     return finding
 
 
-def test_requests_that_wait_for_more_than_an_hour_are_noted_with_the_oldest(house: Terminal) -> None:
-    house.submit()
-    assert found(house("doctor", "--json"), "approvals") == []
-    age(house.folder, "jobs", hours=2)
-    house.submit()
-    finding = one(house, "approvals")
+def test_requests_that_wait_for_more_than_an_hour_are_noted_with_the_oldest(
+    policy_terminal: Terminal,
+) -> None:
+    policy_terminal.submit()
+    assert found(policy_terminal("doctor", "--json"), "approvals") == []
+    age(policy_terminal.folder, "jobs", hours=2)
+    policy_terminal.submit()
+    finding = one(policy_terminal, "approvals")
     assert (finding["level"], finding["next_step"]) == ("note", "interlock approvals")
     assert "2 requests waiting" in finding["text"]
     assert finding["since"] is not None
 
 
-def test_requests_that_nobody_can_decide_are_told_together_where_they_want_the_same(house: Terminal) -> None:
-    oldest, *_ = [house.submit("finance.payment.execute", 20_000 + number) for number in range(3)]
-    finding = one(house, "people")
+def test_requests_that_nobody_can_decide_are_told_together_where_they_want_the_same(
+    policy_terminal: Terminal,
+) -> None:
+    oldest, *_ = [policy_terminal.submit("finance.payment.execute", 20_000 + number) for number in range(3)]
+    finding = one(policy_terminal, "people")
     assert (
         finding["text"]
         == f"{oldest['id']} needs 2 people of finance; nobody may decide it (and 2 more like it)"
@@ -68,35 +72,37 @@ def test_requests_that_nobody_can_decide_are_told_together_where_they_want_the_s
     assert finding["since"] == oldest["approval"]["requested_at"]
 
 
-def test_an_owner_who_is_nobody_here_is_noted(house: Terminal) -> None:
-    house.key("ann", "--kind", "person", "--roles", "review,admin")
-    house.key("hers", "--kind", "agent", "--roles", "submit", "--owner", "ann")
-    house.key("stray", "--kind", "agent", "--roles", "submit", "--owner", "anm")
-    finding = one(house, "keys")
+def test_an_owner_who_is_nobody_here_is_noted(policy_terminal: Terminal) -> None:
+    policy_terminal.key("ann", "--kind", "person", "--roles", "review,admin")
+    policy_terminal.key("hers", "--kind", "agent", "--roles", "submit", "--owner", "ann")
+    policy_terminal.key("stray", "--kind", "agent", "--roles", "submit", "--owner", "anm")
+    finding = one(policy_terminal, "keys")
     assert (finding["level"], "agent stray is owned by anm, who is unknown" in finding["text"]) == (
         "note",
         True,
     )
-    assert house("doctor").code == 0
+    assert policy_terminal("doctor").code == 0
 
 
 def test_requests_past_their_end_that_nobody_closed_are_noted(
-    house: Terminal, serve: Callable[..., InterlockServer]
+    policy_terminal: Terminal, serve: Callable[..., InterlockServer]
 ) -> None:
-    house.submit()
-    age(house.folder, "jobs", hours=25)
-    finding = one(house, "sweeps")
+    policy_terminal.submit()
+    age(policy_terminal.folder, "jobs", hours=25)
+    finding = one(policy_terminal, "sweeps")
     assert (finding["level"], "1 request past the end" in finding["text"]) == ("note", True)
     assert "interlock serve" in finding["next_step"]
-    serve(f"sqlite:///{house.folder}/.interlock/interlock.db")
-    _until(house, "sweeps", 0)
+    serve(f"sqlite:///{policy_terminal.folder}/.interlock/interlock.db")
+    _until(policy_terminal, "sweeps", 0)
 
 
-def test_released_jobs_that_nobody_takes_are_named_by_topic_with_the_worker_to_start(house: Terminal) -> None:
-    house.submit(RELEASED)
-    assert house("doctor").code == 0
-    age(house.folder, "jobs", hours=2)
-    said = house("doctor", "--json")
+def test_released_jobs_that_nobody_takes_are_named_by_topic_with_the_worker_to_start(
+    policy_terminal: Terminal,
+) -> None:
+    policy_terminal.submit(RELEASED)
+    assert policy_terminal("doctor").code == 0
+    age(policy_terminal.folder, "jobs", hours=2)
+    said = policy_terminal("doctor", "--json")
     assert said.code == 1
     (stuck,), (unclaimed,) = found(said, "jobs"), found(said, "work")
     assert (stuck["level"], "not taken for more than an hour" in stuck["text"]) == ("note", True)
@@ -104,79 +110,79 @@ def test_released_jobs_that_nobody_takes_are_named_by_topic_with_the_worker_to_s
     assert f"interlock worker --topic {RELEASED}" in unclaimed["next_step"]
 
 
-def test_dead_letters_are_noted_with_how_to_bring_them_back(house: Terminal) -> None:
-    job = house.submit(RELEASED)
-    house("worker", "--topic", RELEASED, "--exec", "exit 1", "--once")
-    finding = one(house, "dead letters")
+def test_dead_letters_are_noted_with_how_to_bring_them_back(policy_terminal: Terminal) -> None:
+    job = policy_terminal.submit(RELEASED)
+    policy_terminal("worker", "--topic", RELEASED, "--exec", "exit 1", "--once")
+    finding = one(policy_terminal, "dead letters")
     assert (finding["level"], job["id"] in finding["text"]) == ("note", True)
     assert f"interlock retry {job['id']}" in finding["next_step"]
-    house("retry", job["id"])
-    assert found(house("doctor", "--json"), "dead letters") == []
+    policy_terminal("retry", job["id"])
+    assert found(policy_terminal("doctor", "--json"), "dead letters") == []
 
 
-def test_a_lease_that_ran_out_and_that_nobody_settled_is_wrong(house: Terminal) -> None:
-    house.submit(RELEASED)
-    with store_of(house) as il:
+def test_a_lease_that_ran_out_and_that_nobody_settled_is_wrong(policy_terminal: Terminal) -> None:
+    policy_terminal.submit(RELEASED)
+    with store_of(policy_terminal) as il:
         assert il.claim_jobs([RELEASED], lease_seconds=60)
-    assert found(house("doctor", "--json"), "leases") == []
-    age(house.folder, "jobs", minutes=10)
-    finding = one(house, "leases")
+    assert found(policy_terminal("doctor", "--json"), "leases") == []
+    age(policy_terminal.folder, "jobs", minutes=10)
+    finding = one(policy_terminal, "leases")
     assert (finding["level"], "1 lease ran out" in finding["text"]) == ("wrong", True)
     assert "interlock serve" in finding["next_step"]
 
 
-def test_a_job_that_a_rule_holds_up_is_wrong_and_says_why(house: Terminal) -> None:
-    job = house.submit(RELEASED)
-    house("policy", "apply", house.file("broken.yaml", BROKEN_RULE))
-    with store_of(house) as il:
+def test_a_job_that_a_rule_holds_up_is_wrong_and_says_why(policy_terminal: Terminal) -> None:
+    job = policy_terminal.submit(RELEASED)
+    policy_terminal("policy", "apply", policy_terminal.file("broken.yaml", BROKEN_RULE))
+    with store_of(policy_terminal) as il:
         assert il.claim_jobs([RELEASED]) == ()
-    finding = one(house, "work")
+    finding = one(policy_terminal, "work")
     assert finding["level"] == "wrong"
     assert finding["text"].startswith(f"{job['id']} is held up: ")
     assert "interlock policy evaluate" in finding["next_step"]
 
 
-def test_a_house_without_an_admins_key_is_noted(house: Terminal) -> None:
-    finding = one(house, "keys")
+def test_a_house_without_an_admins_key_is_noted(policy_terminal: Terminal) -> None:
+    finding = one(policy_terminal, "keys")
     assert (finding["level"], "no key has the role admin" in finding["text"]) == ("note", True)
 
 
 def test_a_slot_that_ran_out_and_that_nobody_took_back_is_wrong(
-    house: Terminal, serve: Callable[..., InterlockServer]
+    policy_terminal: Terminal, serve: Callable[..., InterlockServer]
 ) -> None:
-    with store_of(house) as il:
+    with store_of(policy_terminal) as il:
         il.start_run("nightly")
-    age(house.folder, "runs", hours=2)
-    finding = one(house, "runs")
+    age(policy_terminal.folder, "runs", hours=2)
+    finding = one(policy_terminal, "runs")
     assert (finding["level"], "1 slot ran out" in finding["text"]) == ("wrong", True)
-    serve(f"sqlite:///{house.folder}/.interlock/interlock.db")
-    _until(house, "runs", 0)
+    serve(f"sqlite:///{policy_terminal.folder}/.interlock/interlock.db")
+    _until(policy_terminal, "runs", 0)
 
 
-def test_a_gate_that_counts_wrong_is_wrong(house: Terminal) -> None:
-    with store_of(house) as il:
+def test_a_gate_that_counts_wrong_is_wrong(policy_terminal: Terminal) -> None:
+    with store_of(policy_terminal) as il:
         il.start_run("nightly")
-    database = apsw.Connection(str(house.folder / ".interlock" / "interlock.db"))
+    database = apsw.Connection(str(policy_terminal.folder / ".interlock" / "interlock.db"))
     database.execute("DELETE FROM runs")
     database.close()
-    finding = one(house, "runs")
+    finding = one(policy_terminal, "runs")
     assert (finding["level"], finding["text"]) == ("wrong", "the gate counts 1 active run, but there are 0")
 
 
-def test_a_caller_who_may_not_see_grants_is_told_so(house: Terminal) -> None:
-    key = house.key("payer", "--kind", "agent", "--roles", "submit")
-    (finding,) = found(house("doctor", "--json", "--key", key), "grants")
+def test_a_caller_who_may_not_see_grants_is_told_so(policy_terminal: Terminal) -> None:
+    key = policy_terminal.key("payer", "--kind", "agent", "--roles", "submit")
+    (finding,) = found(policy_terminal("doctor", "--json", "--key", key), "grants")
     assert (finding["level"], finding["text"]) == ("note", "not examined")
 
 
 def test_a_webhook_that_takes_nothing_is_wrong_and_what_it_missed_is_noted(
-    house: Terminal, serve: Callable[..., InterlockServer], tmp_path: Path
+    policy_terminal: Terminal, serve: Callable[..., InterlockServer], tmp_path: Path
 ) -> None:
     url = _served(serve, tmp_path, INTERLOCK_WEBHOOK_ATTEMPTS_MAX="1")
-    house.use(INTERLOCK_URL=url[0], INTERLOCK_KEY=url[1])
-    hook = house("webhooks", "add", "http://127.0.0.1:1/hook", "--json").json["id"]
-    house.submit(RELEASED)
-    findings = _until(house, "webhooks", 2)
+    policy_terminal.use(INTERLOCK_URL=url[0], INTERLOCK_KEY=url[1])
+    hook = policy_terminal("webhooks", "add", "http://127.0.0.1:1/hook", "--json").json["id"]
+    policy_terminal.submit(RELEASED)
+    findings = _until(policy_terminal, "webhooks", 2)
     assert [each["level"] for each in findings] == ["wrong", "note"]
     assert f"{hook} (http://127.0.0.1:1/hook) takes nothing: " in findings[0]["text"]
     assert f"interlock webhooks test {hook}" in findings[0]["next_step"]
@@ -184,26 +190,26 @@ def test_a_webhook_that_takes_nothing_is_wrong_and_what_it_missed_is_noted(
     assert findings[1]["next_step"] == f"interlock webhooks letters {hook}"
 
 
-def test_events_that_no_server_relays_are_wrong(house: Terminal) -> None:
-    house.use(INTERLOCK_WEBHOOK_ALLOW_PRIVATE="127.0.0.0/8")
-    hook = house("webhooks", "add", "http://127.0.0.1:1/hook", "--json").json["id"]
-    house.submit(RELEASED)
-    assert found(house("doctor", "--json"), "relays") == []
-    age(house.folder, "relays", minutes=5)
-    finding = one(house, "relays")
+def test_events_that_no_server_relays_are_wrong(policy_terminal: Terminal) -> None:
+    policy_terminal.use(INTERLOCK_WEBHOOK_ALLOW_PRIVATE="127.0.0.0/8")
+    hook = policy_terminal("webhooks", "add", "http://127.0.0.1:1/hook", "--json").json["id"]
+    policy_terminal.submit(RELEASED)
+    assert found(policy_terminal("doctor", "--json"), "relays") == []
+    age(policy_terminal.folder, "relays", minutes=5)
+    finding = one(policy_terminal, "relays")
     assert finding["level"] == "wrong"
     assert f"{hook} is 1 event behind, and no server relays to it" in finding["text"]
 
 
 def test_a_broker_that_takes_nothing_is_wrong(
-    house: Terminal, serve: Callable[..., InterlockServer], tmp_path: Path, nats: NatsServer
+    policy_terminal: Terminal, serve: Callable[..., InterlockServer], tmp_path: Path, nats: NatsServer
 ) -> None:
     url = _served(serve, tmp_path, INTERLOCK_NATS_URL=nats.url, INTERLOCK_RELAY_LEASE_SECONDS="1")
-    house.use(INTERLOCK_URL=url[0], INTERLOCK_KEY=url[1])
-    house.submit(RELEASED)
+    policy_terminal.use(INTERLOCK_URL=url[0], INTERLOCK_KEY=url[1])
+    policy_terminal.submit(RELEASED)
     nats.kill()
-    house.submit(RELEASED)
-    (finding,) = _until(house, "broker", 1)
+    policy_terminal.submit(RELEASED)
+    (finding,) = _until(policy_terminal, "broker", 1)
     assert (finding["level"], "it takes no events" in finding["text"]) == ("wrong", True)
     assert "INTERLOCK_NATS_URL" in finding["next_step"]
 

@@ -68,7 +68,7 @@ def test_a_late_attempt_cannot_settle_what_another_does(terminal: Terminal) -> N
     late = terminal("effect", "commit", "refund:4711", "--fence", "1", "--json")
     assert (late.code, late.problem["code"]) == (1, "fence_stale")
     told = terminal("effect", "commit", "refund:4711", "--fence", "1")
-    assert "`interlock effect resolve refund:4711`" in told.err
+    assert "`interlock effect resolve refund:4711 committed|not_committed --evidence TEXT`" in told.err
 
 
 def test_a_use_of_a_grant_is_taken_if_and_only_if_the_effect_begins(terminal: Terminal) -> None:
@@ -111,13 +111,13 @@ def test_an_effect_under_a_lease_needs_its_current_fence(terminal: Terminal) -> 
     assert (begun.code, begun.json["lease"]["resource"]) == (0, "account:7")
 
 
-def test_an_effect_for_a_job_needs_the_job_to_be_held(house: Terminal) -> None:
-    job = house.submit("knowledge.read")
-    loose = begin(house, "--job", job["id"])
+def test_an_effect_for_a_job_needs_the_job_to_be_held(policy_terminal: Terminal) -> None:
+    job = policy_terminal.submit("knowledge.read")
+    loose = begin(policy_terminal, "--job", job["id"])
     assert (loose.code, loose.problem["code"]) == (1, "fence_stale")
     with Interlock() as il:
         held = il.claim_job(job["id"])
-    begun = begin(house, "--permit", held.permit)
+    begun = begin(policy_terminal, "--permit", held.permit)
     assert (begun.code, begun.json["job_id"]) == (0, job["id"])
 
 

@@ -29,12 +29,12 @@ def short(event: dict[str, Any]) -> str:
 
 
 @pytest.fixture
-def told(house: Terminal) -> Terminal:
-    """A house in which a job was submitted, and another one asked for and rejected."""
-    house.submit(FREE)
-    asked = house.submit()
-    house("reject", asked["id"], "--reason", "no")
-    return house
+def told(policy_terminal: Terminal) -> Terminal:
+    """A terminal on a store in which a job was submitted, and another one asked for and rejected."""
+    policy_terminal.submit(FREE)
+    asked = policy_terminal.submit()
+    policy_terminal("reject", asked["id"], "--reason", "no")
+    return policy_terminal
 
 
 def test_a_store_where_nothing_happened_says_so(terminal: Terminal) -> None:
@@ -111,20 +111,20 @@ def next_of(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def test_following_shows_what_was_and_what_comes_and_ends_with_ctrl_c(
-    house: Terminal, serve: Callable[..., InterlockServer], tmp_path: Path
+    policy_terminal: Terminal, serve: Callable[..., InterlockServer], tmp_path: Path
 ) -> None:
     (tmp_path / "served.yaml").write_text(POLICY)
     server = serve(f"sqlite:///{tmp_path}/served.db", policy=tmp_path / "served.yaml")
     key = server.create_key("root", kind="person", roles="submit,audit,operate,admin").key
-    house.use(INTERLOCK_URL=server.url, INTERLOCK_KEY=key)
-    first = house.submit(FREE)
+    policy_terminal.use(INTERLOCK_URL=server.url, INTERLOCK_KEY=key)
+    first = policy_terminal.submit(FREE)
     words = ("--json", "--type", "job.*")
     with following(tmp_path, *words, INTERLOCK_URL=server.url, INTERLOCK_KEY=key) as process:
         assert next_of(process)["subject"] == first["id"]
-        second = house.submit(FREE)
+        second = policy_terminal.submit(FREE)
         assert next_of(process)["subject"] == second["id"]
         server.restart()
-        third = house.submit(FREE)
+        third = policy_terminal.submit(FREE)
         assert next_of(process)["subject"] == third["id"]
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=HANG_SECONDS)
@@ -133,9 +133,9 @@ def test_following_shows_what_was_and_what_comes_and_ends_with_ctrl_c(
     assert process.returncode == 130
 
 
-def test_following_works_on_the_embedded_store_too(house: Terminal) -> None:
-    first = house.submit(FREE)
-    with following(house.folder, "--json", "--type", "job.*") as process:
+def test_following_works_on_the_embedded_store_too(policy_terminal: Terminal) -> None:
+    first = policy_terminal.submit(FREE)
+    with following(policy_terminal.folder, "--json", "--type", "job.*") as process:
         assert next_of(process)["subject"] == first["id"]
-        second = house.submit(FREE)
+        second = policy_terminal.submit(FREE)
         assert next_of(process)["subject"] == second["id"]

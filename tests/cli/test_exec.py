@@ -9,31 +9,31 @@ import sys
 
 import pytest
 
+from tests.cli.task_folder import TASKS, effect_of, granted, marks, start, wait_for
 from tests.cli.terminal import Terminal
 from tests.cli.test_dispatch import IMPORTED
-from tests.cli.yard import TASKS, effect_of, granted, marks, start, wait_for
 from tests.harness.server import clean_env
 
 
-def test_a_task_runs_once_under_a_grant_and_its_exit_code_is_passed_on(yard: Terminal) -> None:
-    grant = granted(yard, "mark")
+def test_a_task_runs_once_under_a_grant_and_its_exit_code_is_passed_on(task_terminal: Terminal) -> None:
+    grant = granted(task_terminal, "mark")
 
-    first = yard.process("exec", "mark", "42")
-    second = yard("exec", "mark", "42")
+    first = task_terminal.process("exec", "mark", "42")
+    second = task_terminal("exec", "mark", "42")
 
     assert (first.code, first.out, first.err) == (42, "out\n", "err\n")
     assert second.code == 4
     assert "no open grant for mark" in second.err
-    assert marks(yard) == ["ran"]
-    assert yard("grants", grant["id"], "--json").json["state"] == "spent"
+    assert marks(task_terminal) == ["ran"]
+    assert task_terminal("grants", grant["id"], "--json").json["state"] == "spent"
 
 
-def test_what_ran_is_recorded_with_exit_code_duration_and_output(yard: Terminal) -> None:
-    grant = granted(yard, "mark")
-    yard.process("exec", "mark", "5")
-    execution = yard("grants", grant["id"], "--json").json["claims"][0]["execution_id"]
+def test_what_ran_is_recorded_with_exit_code_duration_and_output(task_terminal: Terminal) -> None:
+    grant = granted(task_terminal, "mark")
+    task_terminal.process("exec", "mark", "5")
+    execution = task_terminal("grants", grant["id"], "--json").json["claims"][0]["execution_id"]
 
-    effect = effect_of(yard, execution)
+    effect = effect_of(task_terminal, execution)
 
     assert (effect["state"], effect["result"]["exit_code"]) == ("COMMITTED", 5)
     assert (effect["result"]["stdout_bytes"], effect["result"]["stderr_bytes"]) == (4, 4)
@@ -41,62 +41,74 @@ def test_what_ran_is_recorded_with_exit_code_duration_and_output(yard: Terminal)
     assert effect["result"]["duration_ms"] >= 0
 
 
-def test_twenty_at_once_on_one_grant_run_the_command_once(yard: Terminal) -> None:
-    grant = granted(yard, "mark")
+def test_twenty_at_once_on_one_grant_run_the_command_once(task_terminal: Terminal) -> None:
+    grant = granted(task_terminal, "mark")
     words = [sys.executable, "-m", "interlock.cli.main", "exec", "--grant", grant["id"], "mark"]
     started = [
         subprocess.Popen(
-            words, cwd=yard.folder, env=clean_env(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            words,
+            cwd=task_terminal.folder,
+            env=clean_env(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
         )
         for _ in range(20)
     ]
     ends = [(process.communicate(timeout=240)[1], process.returncode) for process in started]
 
-    assert marks(yard) == ["ran"]
+    assert marks(task_terminal) == ["ran"]
     assert sorted(code for _, code in ends) == [0] + [3] * 19, ends
 
 
-def test_pins_hold_the_arguments_and_the_whole_command(yard: Terminal) -> None:
-    shown = yard("exec", "--show", "mark", "7").json
-    granted(yard, "mark", "--pin", 'args.0="7"', "--pin", f"command_hash={shown['command_hash']}")
+def test_pins_hold_the_arguments_and_the_whole_command(task_terminal: Terminal) -> None:
+    shown = task_terminal("exec", "--show", "mark", "7").json
+    granted(task_terminal, "mark", "--pin", 'args.0="7"', "--pin", f"command_hash={shown['command_hash']}")
 
-    assert yard("exec", "mark", "8").code == 4
-    yard.file("interlock.yaml", TASKS.replace("exit ${1:-0}", "exit ${1:-0} # changed"))
-    assert yard("exec", "mark", "7").code == 4
-    yard.file("interlock.yaml", TASKS)
-    assert yard.process("exec", "mark", "7").code == 7
-    assert marks(yard) == ["ran"]
+    assert task_terminal("exec", "mark", "8").code == 4
+    task_terminal.file("interlock.yaml", TASKS.replace("exit ${1:-0}", "exit ${1:-0} # changed"))
+    assert task_terminal("exec", "mark", "7").code == 4
+    task_terminal.file("interlock.yaml", TASKS)
+    assert task_terminal.process("exec", "mark", "7").code == 7
+    assert marks(task_terminal) == ["ran"]
 
 
-def test_every_grant_that_was_looked_at_is_named_with_why_it_does_not_fit(yard: Terminal) -> None:
-    grants = [granted(yard, "mark", "--pin", f'args.0="{code}"')["id"] for code in (7, 8)]
-    said = yard.process("exec", "--grant", grants[0], "mark")
+def test_every_grant_that_was_looked_at_is_named_with_why_it_does_not_fit(task_terminal: Terminal) -> None:
+    grants = [granted(task_terminal, "mark", "--pin", f'args.0="{code}"')["id"] for code in (7, 8)]
+    said = task_terminal.process("exec", "--grant", grants[0], "mark")
     assert (said.code, "pin args.0" in said.err) == (3, True)
-    asked = yard.process("exec", "mark")
+    asked = task_terminal.process("exec", "mark")
     assert all(f"{grant}: pin args.0" in asked.err for grant in grants)
-    assert marks(yard) == []
+    assert marks(task_terminal) == []
 
 
-def test_stdin_is_bound_and_passed_on(yard: Terminal) -> None:
-    granted(yard, "cat", "--uses", "3")
-    assert yard.process("exec", "cat", stdin="hello\n").out == "hello\n"
-    assert yard.process("exec", "--show", "cat", stdin="hello\n").json["stdin"].startswith("sha256:")
+def test_stdin_is_bound_and_passed_on(task_terminal: Terminal) -> None:
+    granted(task_terminal, "cat", "--uses", "3")
+    assert task_terminal.process("exec", "cat", stdin="hello\n").out == "hello\n"
+    assert task_terminal.process("exec", "--show", "cat", stdin="hello\n").json["stdin"].startswith("sha256:")
 
 
-def test_a_pipe_that_nobody_writes_to_keeps_nobody_waiting_and_is_said_to_be_unread(yard: Terminal) -> None:
-    granted(yard, "cat")
+def test_a_pipe_that_nobody_writes_to_keeps_nobody_waiting_and_is_said_to_be_unread(
+    task_terminal: Terminal,
+) -> None:
+    granted(task_terminal, "cat")
     words = [sys.executable, "-m", "interlock.cli.main", "exec", "cat"]
     never, writer = os.pipe()
     ended = subprocess.run(
-        words, cwd=yard.folder, env=clean_env(), stdin=never, capture_output=True, text=True, timeout=120
+        words,
+        cwd=task_terminal.folder,
+        env=clean_env(),
+        stdin=never,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     os.close(never)
     os.close(writer)
     assert (ended.returncode, "--stdin waits for it" in ended.stderr) == (0, True)
 
 
-def test_a_granted_task_starts_without_what_it_does_not_need(yard: Terminal) -> None:
-    granted(yard, "cat")
+def test_a_granted_task_starts_without_what_it_does_not_need(task_terminal: Terminal) -> None:
+    granted(task_terminal, "cat")
     heavy = (
         "cel_expr_python,cryptography,httpx2,interlock.api.app,interlock.service.service,interlock.sdk.client,"
         "interlock.rooms.jobs.model,interlock.rooms.leases.rules"
@@ -106,82 +118,82 @@ def test_a_granted_task_starts_without_what_it_does_not_need(yard: Terminal) -> 
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        cwd=yard.folder,
+        cwd=task_terminal.folder,
         env=clean_env(),
         check=True,
     )
     assert ended.stderr == "[]\n"
 
 
-def test_only_listed_variables_reach_the_command(yard: Terminal) -> None:
-    granted(yard, "env", "--uses", "2")
-    out = yard.process("exec", "env", env={"SHOWN": "yes", "SECRET": "no"}).out.splitlines()
+def test_only_listed_variables_reach_the_command(task_terminal: Terminal) -> None:
+    granted(task_terminal, "env", "--uses", "2")
+    out = task_terminal.process("exec", "env", env={"SHOWN": "yes", "SECRET": "no"}).out.splitlines()
     assert "SHOWN=yes" in out
     assert not any(line.startswith(("SECRET", "INTERLOCK")) for line in out)
 
 
-def test_a_variables_value_is_part_of_the_hash_and_is_not_shown(yard: Terminal) -> None:
-    one = yard.process("exec", "--show", "env", env={"SHOWN": "hunter2"})
-    two = yard.process("exec", "--show", "env", env={"SHOWN": "hunter3"})
+def test_a_variables_value_is_part_of_the_hash_and_is_not_shown(task_terminal: Terminal) -> None:
+    one = task_terminal.process("exec", "--show", "env", env={"SHOWN": "hunter2"})
+    two = task_terminal.process("exec", "--show", "env", env={"SHOWN": "hunter3"})
     assert one.json["command_hash"] != two.json["command_hash"]
     assert "hunter" not in one.out + two.out
 
 
-def test_a_task_runs_in_its_folder_from_wherever_it_is_called(yard: Terminal) -> None:
-    granted(yard, "where")
+def test_a_task_runs_in_its_folder_from_wherever_it_is_called(task_terminal: Terminal) -> None:
+    granted(task_terminal, "where")
     ended = subprocess.run(
         [sys.executable, "-m", "interlock.cli.main", "exec", "where"],
-        cwd=yard.folder / "sub",
-        env=clean_env({"INTERLOCK_STORE": f"sqlite:///{yard.folder}/.interlock/interlock.db"}),
+        cwd=task_terminal.folder / "sub",
+        env=clean_env({"INTERLOCK_STORE": f"sqlite:///{task_terminal.folder}/.interlock/interlock.db"}),
         capture_output=True,
         text=True,
         timeout=120,
     )
-    assert ended.stdout.strip() == str((yard.folder / "sub").resolve())
+    assert ended.stdout.strip() == str((task_terminal.folder / "sub").resolve())
 
 
-def test_a_signal_reaches_the_command_and_how_it_ends_is_how_we_end(yard: Terminal) -> None:
-    granted(yard, "slow")
-    process = start(yard, "slow")
-    wait_for(yard, "started")
+def test_a_signal_reaches_the_command_and_how_it_ends_is_how_we_end(task_terminal: Terminal) -> None:
+    granted(task_terminal, "slow")
+    process = start(task_terminal, "slow")
+    wait_for(task_terminal, "started")
 
     process.send_signal(signal.SIGTERM)
 
     assert process.wait(60) == 7
-    assert marks(yard) == ["started", "stopped"]
+    assert marks(task_terminal) == ["started", "stopped"]
 
 
-def test_a_command_out_of_time_is_ended_with_all_it_started(yard: Terminal) -> None:
-    grant = granted(yard, "late")
-    assert yard.process("exec", "late").code == 124
-    execution = yard("grants", grant["id"], "--json").json["claims"][0]["execution_id"]
-    assert effect_of(yard, execution)["result"]["timed_out"] is True
+def test_a_command_out_of_time_is_ended_with_all_it_started(task_terminal: Terminal) -> None:
+    grant = granted(task_terminal, "late")
+    assert task_terminal.process("exec", "late").code == 124
+    execution = task_terminal("grants", grant["id"], "--json").json["claims"][0]["execution_id"]
+    assert effect_of(task_terminal, execution)["result"]["timed_out"] is True
 
 
-def test_a_command_that_cannot_start_consumes_nothing(yard: Terminal) -> None:
-    grant = granted(yard, "gone")
+def test_a_command_that_cannot_start_consumes_nothing(task_terminal: Terminal) -> None:
+    grant = granted(task_terminal, "gone")
     for why in ("there is no program './gone.sh'", "'./gone.sh' is not executable"):
-        said = yard("exec", "gone")
+        said = task_terminal("exec", "gone")
         assert (said.code, why in said.err) == (2, True)
-        yard.file("gone.sh", "")
-    assert yard("grants", grant["id"], "--json").json["used"] == 0
+        task_terminal.file("gone.sh", "")
+    assert task_terminal("grants", grant["id"], "--json").json["used"] == 0
 
 
-def test_a_task_that_asks_for_a_signature_takes_no_other_grant(yard: Terminal) -> None:
-    granted(yard, "signed")
-    said = yard("exec", "signed")
+def test_a_task_that_asks_for_a_signature_takes_no_other_grant(task_terminal: Terminal) -> None:
+    granted(task_terminal, "signed")
+    said = task_terminal("exec", "signed")
     assert said.code == 3
     assert "needs a signed grant" in said.err
     assert "--sign-with" in said.err
 
 
-def test_a_named_grant_that_does_not_fit_is_the_end_of_it(yard: Terminal) -> None:
-    other = granted(yard, "cat")
-    granted(yard, "mark")
-    said = yard("exec", "--grant", other["id"], "mark")
+def test_a_named_grant_that_does_not_fit_is_the_end_of_it(task_terminal: Terminal) -> None:
+    other = granted(task_terminal, "cat")
+    granted(task_terminal, "mark")
+    said = task_terminal("exec", "--grant", other["id"], "mark")
     assert said.code == 3
     assert "it is for cat" in said.err
-    assert marks(yard) == []
+    assert marks(task_terminal) == []
 
 
 BAD = [
@@ -208,10 +220,10 @@ BAD = [
 
 
 @pytest.mark.parametrize("words", BAD, ids=" ".join)
-def test_what_cannot_be_run_is_a_usage_error(yard: Terminal, words: tuple[str, ...]) -> None:
-    granted(yard, "mark")
-    assert yard(*words).code == 2
-    assert marks(yard) == []
+def test_what_cannot_be_run_is_a_usage_error(task_terminal: Terminal, words: tuple[str, ...]) -> None:
+    granted(task_terminal, "mark")
+    assert task_terminal(*words).code == 2
+    assert marks(task_terminal) == []
 
 
 @pytest.mark.parametrize(
@@ -245,50 +257,52 @@ def test_what_cannot_be_run_is_a_usage_error(yard: Terminal, words: tuple[str, .
         ("tasks: [", "1:9"),
     ],
 )
-def test_a_bad_task_file_says_where_and_what_is_wrong_with_it(yard: Terminal, text: str, place: str) -> None:
-    yard.file("interlock.yaml", text)
-    said = yard("exec", "a")
+def test_a_bad_task_file_says_where_and_what_is_wrong_with_it(
+    task_terminal: Terminal, text: str, place: str
+) -> None:
+    task_terminal.file("interlock.yaml", text)
+    said = task_terminal("exec", "a")
     assert said.code == 2
     assert f"interlock.yaml:{place}" in said.err
 
 
 @pytest.mark.parametrize("folder", ["loop", "x" * 300, "interlock.yaml/x"])
-def test_a_folder_that_cannot_be_reached_is_a_usage_error(yard: Terminal, folder: str) -> None:
-    (yard.folder / "loop").symlink_to("loop")
-    yard.file("interlock.yaml", f"tasks: {{a: {{command: 'true', cwd: '{folder}'}}}}")
-    granted(yard, "a")
-    said = yard("exec", "a")
+def test_a_folder_that_cannot_be_reached_is_a_usage_error(task_terminal: Terminal, folder: str) -> None:
+    (task_terminal.folder / "loop").symlink_to("loop")
+    task_terminal.file("interlock.yaml", f"tasks: {{a: {{command: 'true', cwd: '{folder}'}}}}")
+    granted(task_terminal, "a")
+    said = task_terminal("exec", "a")
     assert (said.code, "task a: its folder" in said.err) == (2, True), said.err
 
 
-def test_a_folder_that_was_removed_is_a_usage_error(yard: Terminal) -> None:
-    (yard.folder / "gone").mkdir()
+def test_a_folder_that_was_removed_is_a_usage_error(task_terminal: Terminal) -> None:
+    (task_terminal.folder / "gone").mkdir()
     words = f"cd gone && rmdir ../gone && {sys.executable} -m interlock.cli.main exec -- true"
     shell = ["sh", "-c", words]
     said = subprocess.run(
-        shell, cwd=yard.folder, env=clean_env(), capture_output=True, text=True, timeout=120
+        shell, cwd=task_terminal.folder, env=clean_env(), capture_output=True, text=True, timeout=120
     )
     assert (said.returncode, "was removed" in said.stderr) == (2, True), said.stderr
 
 
-def test_the_folder_is_left_as_it_was_found_except_for_the_store(yard: Terminal) -> None:
-    before = set(yard.folder.iterdir())
-    granted(yard, "cat")
-    yard.process("exec", "cat")
-    assert {path.name for path in set(yard.folder.iterdir()) - before} == {".interlock"}
+def test_the_folder_is_left_as_it_was_found_except_for_the_store(task_terminal: Terminal) -> None:
+    before = set(task_terminal.folder.iterdir())
+    granted(task_terminal, "cat")
+    task_terminal.process("exec", "cat")
+    assert {path.name for path in set(task_terminal.folder.iterdir()) - before} == {".interlock"}
 
 
-def test_a_task_that_no_file_declares_takes_its_command_after_the_dashes(yard: Terminal) -> None:
+def test_a_task_that_no_file_declares_takes_its_command_after_the_dashes(task_terminal: Terminal) -> None:
     command = ["cleanup", "--", "sh", "-c", "echo ran >> marks; exit 9"]
-    assert yard("exec", *command).code == 3
-    granted(yard, "cleanup", "--pin", 'argv.0="sh"')
+    assert task_terminal("exec", *command).code == 3
+    granted(task_terminal, "cleanup", "--pin", 'argv.0="sh"')
 
-    assert yard.process("exec", *command).code == 9
-    assert yard("exec", *command).code == 3
-    assert marks(yard) == ["ran"]
+    assert task_terminal.process("exec", *command).code == 9
+    assert task_terminal("exec", *command).code == 3
+    assert marks(task_terminal) == ["ran"]
 
 
-def test_a_declared_task_stays_what_it_declares_whatever_follows_the_dashes(yard: Terminal) -> None:
-    granted(yard, "mark")
-    assert yard.process("exec", "mark", "--", "4").code == 4
-    assert marks(yard) == ["ran"]
+def test_a_declared_task_stays_what_it_declares_whatever_follows_the_dashes(task_terminal: Terminal) -> None:
+    granted(task_terminal, "mark")
+    assert task_terminal.process("exec", "mark", "--", "4").code == 4
+    assert marks(task_terminal) == ["ran"]

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from interlock.cli.execution import process as orphans
+from tests.cli.task_folder import effect_of, granted, wait_for
 from tests.cli.terminal import HANG_SECONDS, Terminal
-from tests.cli.yard import effect_of, granted, wait_for
 from tests.harness.server import clean_env
 
 EXEC = [sys.executable, "-m", "interlock.cli.main", "exec"]
@@ -23,9 +23,9 @@ HOLD = "exec 9>alive; sleep 600 & (trap '' TERM HUP INT; echo started >> marks; 
 
 
 @pytest.fixture
-def alive(yard: Terminal) -> Generator[int]:
+def alive(task_terminal: Terminal) -> Generator[int]:
     """The reading end of a pipe that a command may hold open."""
-    path = yard.folder / "alive"
+    path = task_terminal.folder / "alive"
     os.mkfifo(path)
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     yield descriptor
@@ -36,11 +36,15 @@ def has_ended(descriptor: int) -> bool:
     return bool(select.select([descriptor], [], [], HANG_SECONDS)[0]) and os.read(descriptor, 1) == b""
 
 
-def started(yard: Terminal, *words: str) -> subprocess.Popen[bytes]:
+def started(task_terminal: Terminal, *words: str) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
-        [*EXEC, *words], cwd=yard.folder, env=clean_env(), stdin=subprocess.DEVNULL, start_new_session=True
+        [*EXEC, *words],
+        cwd=task_terminal.folder,
+        env=clean_env(),
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
     )
-    wait_for(yard, "started")
+    wait_for(task_terminal, "started")
     return process
 
 
@@ -54,24 +58,24 @@ def kill_its_group(process: subprocess.Popen[bytes]) -> None:
 
 @pytest.mark.parametrize("kill", [kill_it, kill_its_group])
 def test_a_command_and_all_that_it_started_end_with_exec(
-    yard: Terminal, alive: int, kill: Callable[[subprocess.Popen[bytes]], None]
+    task_terminal: Terminal, alive: int, kill: Callable[[subprocess.Popen[bytes]], None]
 ) -> None:
-    grant = granted(yard, "hold")
-    process = started(yard, "hold", "--", "sh", "-c", HOLD)
+    grant = granted(task_terminal, "hold")
+    process = started(task_terminal, "hold", "--", "sh", "-c", HOLD)
     kill(process)
     assert process.wait(HANG_SECONDS) == -signal.SIGKILL
     assert has_ended(alive)
-    (use,) = yard("grants", grant["id"], "--json").json["claims"]
-    assert effect_of(yard, use["execution_id"])["state"] == "IN_PROGRESS"
-    again = yard("exec", "--resume", use["execution_id"], "--", "sh", "-c", HOLD)
+    (use,) = task_terminal("grants", grant["id"], "--json").json["claims"]
+    assert effect_of(task_terminal, use["execution_id"])["state"] == "IN_PROGRESS"
+    again = task_terminal("exec", "--resume", use["execution_id"], "--", "sh", "-c", HOLD)
     assert again.code != 0
-    assert (yard.folder / "marks").read_text() == "started\n"
+    assert (task_terminal.folder / "marks").read_text() == "started\n"
 
 
-def test_a_command_that_policy_allows_ends_with_exec(yard: Terminal, alive: int) -> None:
-    policy = yard.file("allow.yaml", "version: v1\ndefault: allow\nrules: []\n")
-    assert yard("policy", "apply", policy).code == 0
-    process = started(yard, "--", "sh", "-c", HOLD)
+def test_a_command_that_policy_allows_ends_with_exec(task_terminal: Terminal, alive: int) -> None:
+    policy = task_terminal.file("allow.yaml", "version: v1\ndefault: allow\nrules: []\n")
+    assert task_terminal("policy", "apply", policy).code == 0
+    process = started(task_terminal, "--", "sh", "-c", HOLD)
     process.kill()
     process.wait(HANG_SECONDS)
     assert has_ended(alive)
@@ -91,17 +95,17 @@ def test_the_kernel_kills_the_command_where_there_is_no_shell_to_watch_it(tmp_pa
 
 
 def test_without_a_shell_the_command_runs_all_the_same(
-    yard: Terminal, monkeypatch: pytest.MonkeyPatch
+    task_terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(orphans, "_SHELL", str(yard.folder / "no-shell"))
-    granted(yard, "mark")
-    assert yard("exec", "mark").code == 0
+    monkeypatch.setattr(orphans, "_SHELL", str(task_terminal.folder / "no-shell"))
+    granted(task_terminal, "mark")
+    assert task_terminal("exec", "mark").code == 0
 
 
-def test_what_a_command_left_behind_on_purpose_lives_on(yard: Terminal, alive: int) -> None:
-    granted(yard, "leave")
+def test_what_a_command_left_behind_on_purpose_lives_on(task_terminal: Terminal, alive: int) -> None:
+    granted(task_terminal, "leave")
     script = "exec 9>alive; sleep 600 >/dev/null 2>&1 </dev/null & echo $! > left"
-    assert yard.process("exec", "leave", "--", "sh", "-c", script).code == 0
+    assert task_terminal.process("exec", "leave", "--", "sh", "-c", script).code == 0
     is_over = bool(select.select([alive], [], [], 0)[0])
-    os.kill(int((yard.folder / "left").read_text()), signal.SIGKILL)
+    os.kill(int((task_terminal.folder / "left").read_text()), signal.SIGKILL)
     assert not is_over

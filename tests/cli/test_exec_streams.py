@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.task_folder import effect_of, granted, marks, wait_for
 from tests.cli.terminal import HANG_SECONDS, Terminal
-from tests.cli.yard import effect_of, granted, marks, wait_for
 from tests.harness.server import InterlockServer, clean_env
 
 EXEC = [sys.executable, "-m", "interlock.cli.main", "exec"]
@@ -26,28 +26,30 @@ os.execv(sys.argv[1], sys.argv[1:])
 LONG = 300_000
 
 
-def test_a_command_fails_as_it_failed_also_where_ended_children_are_ignored(yard: Terminal) -> None:
-    grant = granted(yard, "mark")
+def test_a_command_fails_as_it_failed_also_where_ended_children_are_ignored(task_terminal: Terminal) -> None:
+    grant = granted(task_terminal, "mark")
 
     ended = subprocess.run(
         [sys.executable, "-c", IGNORING_CHILDREN, *EXEC, "mark", "7"],
-        cwd=yard.folder, env=clean_env(), stdin=subprocess.DEVNULL, timeout=HANG_SECONDS,
+        cwd=task_terminal.folder, env=clean_env(), stdin=subprocess.DEVNULL, timeout=HANG_SECONDS,
     )  # fmt: skip
 
     assert ended.returncode == 7
-    use = yard("grants", grant["id"], "--json").json["claims"][0]
-    assert effect_of(yard, use["execution_id"])["result"]["exit_code"] == 7
+    use = task_terminal("grants", grant["id"], "--json").json["claims"][0]
+    assert effect_of(task_terminal, use["execution_id"])["result"]["exit_code"] == 7
 
 
-def test_what_a_command_says_goes_nowhere_if_stdout_was_closed(yard: Terminal, tmp_path: Path) -> None:
+def test_what_a_command_says_goes_nowhere_if_stdout_was_closed(
+    task_terminal: Terminal, tmp_path: Path
+) -> None:
     server = InterlockServer(f"sqlite:///{tmp_path}/interlock.db").start()
     ada, bot = server.create_key("ada"), server.create_key("bot", kind="agent", roles="submit")
-    granted(yard, "say", "--url", server.url, "--key", ada.key)
+    granted(task_terminal, "say", "--url", server.url, "--key", ada.key)
     at = {"INTERLOCK_URL": server.url, "INTERLOCK_KEY": bot.key}
 
     ended = subprocess.run(
         ["sh", "-c", 'exec "$@" >&-', "sh", *EXEC, "say", "--", "sh", "-c", "echo GET / HTTP/1.1; exit 3"],
-        cwd=yard.folder, env=clean_env(at), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        cwd=task_terminal.folder, env=clean_env(at), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
         timeout=HANG_SECONDS,
     )  # fmt: skip
     log = server.log()
@@ -57,20 +59,22 @@ def test_what_a_command_says_goes_nowhere_if_stdout_was_closed(yard: Terminal, t
     assert '"status":400' not in log
 
 
-def test_a_command_that_lists_with_stdout_closed_ends_well(yard: Terminal) -> None:
-    yard("init")
+def test_a_command_that_lists_with_stdout_closed_ends_well(task_terminal: Terminal) -> None:
+    task_terminal("init")
     words = ["sh", "-c", 'exec "$@" >&- 2>&- <&-', "sh", *EXEC[:-1], "grants"]
-    assert subprocess.run(words, cwd=yard.folder, env=clean_env(), timeout=HANG_SECONDS).returncode == 0
+    assert (
+        subprocess.run(words, cwd=task_terminal.folder, env=clean_env(), timeout=HANG_SECONDS).returncode == 0
+    )
 
 
 @pytest.mark.parametrize("blocking", [True, False])
-def test_a_reader_that_is_slow_gets_all_that_was_said(yard: Terminal, blocking: bool) -> None:
-    granted(yard, "say")
+def test_a_reader_that_is_slow_gets_all_that_was_said(task_terminal: Terminal, blocking: bool) -> None:
+    granted(task_terminal, "say")
     reading, writing = os.pipe()
     os.set_blocking(writing, blocking)
     words = [*EXEC, "say", "--", "sh", "-c", f"head -c {LONG} /dev/zero; echo said >> marks; exit 5"]
     process = subprocess.Popen(
-        words, cwd=yard.folder, env=clean_env(), stdin=subprocess.DEVNULL, stdout=writing
+        words, cwd=task_terminal.folder, env=clean_env(), stdin=subprocess.DEVNULL, stdout=writing
     )
     os.close(writing)
 
@@ -83,12 +87,12 @@ def test_a_reader_that_is_slow_gets_all_that_was_said(yard: Terminal, blocking: 
     assert (process.wait(HANG_SECONDS), len(said)) == (5, LONG)
 
 
-def test_how_long_a_command_took_is_not_how_long_its_reader_did(yard: Terminal) -> None:
-    grant = granted(yard, "say")
+def test_how_long_a_command_took_is_not_how_long_its_reader_did(task_terminal: Terminal) -> None:
+    grant = granted(task_terminal, "say")
     reading, writing = os.pipe()
     process = subprocess.Popen(
         [*EXEC, "say", "--", "sh", "-c", "head -c 100000 /dev/zero"],
-        cwd=yard.folder, env=clean_env(), stdin=subprocess.DEVNULL, stdout=writing,
+        cwd=task_terminal.folder, env=clean_env(), stdin=subprocess.DEVNULL, stdout=writing,
     )  # fmt: skip
     os.close(writing)
     time.sleep(6)
@@ -96,16 +100,16 @@ def test_how_long_a_command_took_is_not_how_long_its_reader_did(yard: Terminal) 
         pass
     os.close(reading)
     assert process.wait(HANG_SECONDS) == 0
-    use = yard("grants", grant["id"], "--json").json["claims"][0]
-    assert effect_of(yard, use["execution_id"])["result"]["duration_ms"] < 4000
+    use = task_terminal("grants", grant["id"], "--json").json["claims"][0]
+    assert effect_of(task_terminal, use["execution_id"])["result"]["duration_ms"] < 4000
 
 
-def test_a_reader_that_stands_still_keeps_no_command_past_its_time(yard: Terminal) -> None:
-    grant = granted(yard, "say")
+def test_a_reader_that_stands_still_keeps_no_command_past_its_time(task_terminal: Terminal) -> None:
+    grant = granted(task_terminal, "say")
     reading, writing = os.pipe()
     words = [*EXEC, "--timeout", "2s", "say", "--", "sh", "-c", f"head -c {LONG} /dev/zero; echo on >> marks"]
     process = subprocess.Popen(
-        words, cwd=yard.folder, env=clean_env(), stdin=subprocess.DEVNULL, stdout=writing
+        words, cwd=task_terminal.folder, env=clean_env(), stdin=subprocess.DEVNULL, stdout=writing
     )
     os.close(writing)
 
@@ -114,27 +118,27 @@ def test_a_reader_that_stands_still_keeps_no_command_past_its_time(yard: Termina
     finally:
         os.close(reading)
         process.wait(HANG_SECONDS)
-    assert not (yard.folder / "marks").exists()
-    use = yard("grants", grant["id"], "--json").json["claims"][0]
-    assert effect_of(yard, use["execution_id"])["result"]["timed_out"] is True
+    assert not (task_terminal.folder / "marks").exists()
+    use = task_terminal("grants", grant["id"], "--json").json["claims"][0]
+    assert effect_of(task_terminal, use["execution_id"])["result"]["timed_out"] is True
 
 
 @pytest.mark.usefixtures("unignored")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_who_is_stopped_while_recording_passes_the_exit_code_on_and_says_how_to_record_it(
-    yard: Terminal, tmp_path: Path, number: signal.Signals
+    task_terminal: Terminal, tmp_path: Path, number: signal.Signals
 ) -> None:
     server = InterlockServer(f"sqlite:///{tmp_path}/interlock.db").start()
     ada, bot = server.create_key("ada"), server.create_key("bot", kind="agent", roles="submit")
     at = {"INTERLOCK_URL": server.url, "INTERLOCK_KEY": bot.key, "SERVER": str(server.pid)}
-    granted(yard, "halt", "--url", server.url, "--key", ada.key)
+    granted(task_terminal, "halt", "--url", server.url, "--key", ada.key)
     halt = ("halt", "--", "sh", "-c", 'kill -STOP "$SERVER"; echo $$ >> marks; echo over >> marks; exit 7')
     process = subprocess.Popen(
         [*EXEC, "--patience", "10m", "--env", "SERVER", *halt],
-        cwd=yard.folder, env=clean_env(at), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        cwd=task_terminal.folder, env=clean_env(at), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    wait_for(yard, "over")
-    ours = (yard.folder / "marks").read_text().split()[0]
+    wait_for(task_terminal, "over")
+    ours = (task_terminal.folder / "marks").read_text().split()[0]
     while Path(f"/proc/{ours}").exists():
         time.sleep(0.02)
     until = time.monotonic() + HANG_SECONDS
@@ -149,12 +153,12 @@ def test_who_is_stopped_while_recording_passes_the_exit_code_on_and_says_how_to_
     assert "record it with `interlock effect commit exec:" in complaint
 
 
-def test_a_command_that_asks_at_the_terminal_fails_instead_of_standing_still(yard: Terminal) -> None:
-    granted(yard, "ask")
+def test_a_command_that_asks_at_the_terminal_fails_instead_of_standing_still(task_terminal: Terminal) -> None:
+    granted(task_terminal, "ask")
     words = [*EXEC, "--timeout", "20s", "ask", "--", "sh", "-c", "read -r answer < /dev/tty || exit 9"]
     pid, terminal = pty.fork()
     if pid == 0:
-        os.chdir(yard.folder)
+        os.chdir(task_terminal.folder)
         os.execve(words[0], words, clean_env())
     with contextlib.suppress(OSError):  # which is how a terminal says that nobody is left
         while os.read(terminal, 1 << 16):
@@ -165,27 +169,29 @@ def test_a_command_that_asks_at_the_terminal_fails_instead_of_standing_still(yar
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) in (2, 9)
 
 
-def test_output_that_finds_no_room_is_said_to_be_lost(yard: Terminal) -> None:
-    grant = granted(yard, "mark")
+def test_output_that_finds_no_room_is_said_to_be_lost(task_terminal: Terminal) -> None:
+    grant = granted(task_terminal, "mark")
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
             [*EXEC, "mark"],
-            cwd=yard.folder,
+            cwd=task_terminal.folder,
             env=clean_env(),
             stdout=full,
             stderr=subprocess.PIPE,
             timeout=HANG_SECONDS,
         )
     assert (ended.returncode, b"could be written: No space left on device" in ended.stderr) == (0, True)
-    use = yard("grants", grant["id"], "--json").json["claims"][0]
-    assert "unheard" not in effect_of(yard, use["execution_id"])["result"]
+    use = task_terminal("grants", grant["id"], "--json").json["claims"][0]
+    assert "unheard" not in effect_of(task_terminal, use["execution_id"])["result"]
 
 
 @pytest.mark.parametrize("full", [True, False])
-def test_nobody_who_hears_our_remarks_is_no_reason_to_end_otherwise(yard: Terminal, full: bool) -> None:
-    grant = granted(yard, "mark")
-    assert yard.process("exec", "mark", "5").code == 5
-    use = yard("grants", grant["id"], "--json").json["claims"][0]
+def test_nobody_who_hears_our_remarks_is_no_reason_to_end_otherwise(
+    task_terminal: Terminal, full: bool
+) -> None:
+    grant = granted(task_terminal, "mark")
+    assert task_terminal.process("exec", "mark", "5").code == 5
+    use = task_terminal("grants", grant["id"], "--json").json["claims"][0]
     reading, writing = os.pipe()
     os.close(reading)
     deaf = os.open("/dev/full", os.O_WRONLY) if full else writing
@@ -193,7 +199,7 @@ def test_nobody_who_hears_our_remarks_is_no_reason_to_end_otherwise(yard: Termin
     ends = [
         subprocess.run(
             [*EXEC, *words],
-            cwd=yard.folder,
+            cwd=task_terminal.folder,
             env=clean_env(),
             stdin=subprocess.DEVNULL,
             stderr=deaf,
@@ -207,25 +213,25 @@ def test_nobody_who_hears_our_remarks_is_no_reason_to_end_otherwise(yard: Termin
     assert ends == [5, 4, 2]
 
 
-def test_a_stdin_that_cannot_be_read_is_a_usage_error(yard: Terminal) -> None:
-    granted(yard, "cat")
-    with (yard.folder / "unread").open("wb") as unreadable:
+def test_a_stdin_that_cannot_be_read_is_a_usage_error(task_terminal: Terminal) -> None:
+    granted(task_terminal, "cat")
+    with (task_terminal.folder / "unread").open("wb") as unreadable:
         ended = subprocess.run(
-            [*EXEC, "cat"], cwd=yard.folder, env=clean_env(), stdin=unreadable, stderr=subprocess.PIPE,
+            [*EXEC, "cat"], cwd=task_terminal.folder, env=clean_env(), stdin=unreadable, stderr=subprocess.PIPE,
             timeout=HANG_SECONDS,
         )  # fmt: skip
     assert (ended.returncode, b"stdin cannot be read" in ended.stderr) == (2, True), ended.stderr
 
 
-def test_a_signal_that_we_were_started_to_ignore_does_not_reach_the_command(yard: Terminal) -> None:
-    granted(yard, "slow")
+def test_a_signal_that_we_were_started_to_ignore_does_not_reach_the_command(task_terminal: Terminal) -> None:
+    granted(task_terminal, "slow")
     words = ["nohup", sys.executable, "-m", "interlock.cli.main", "exec", "slow"]
-    process = subprocess.Popen(words, cwd=yard.folder, env=clean_env(), stdin=subprocess.DEVNULL)
-    wait_for(yard, "started")
+    process = subprocess.Popen(words, cwd=task_terminal.folder, env=clean_env(), stdin=subprocess.DEVNULL)
+    wait_for(task_terminal, "started")
 
     process.send_signal(signal.SIGHUP)
     time.sleep(0.3)
     process.terminate()
 
     assert process.wait(120) == 7
-    assert marks(yard) == ["started", "stopped"]
+    assert marks(task_terminal) == ["started", "stopped"]

@@ -18,12 +18,12 @@ from tests.cli.terminal import HANG_SECONDS, Terminal
 from tests.harness.server import InterlockServer, clean_env
 
 
-def test_what_may_run_ends_with_zero(house: Terminal) -> None:
-    assert house("submit", "knowledge.read").code == 0
+def test_what_may_run_ends_with_zero(policy_terminal: Terminal) -> None:
+    assert policy_terminal("submit", "knowledge.read").code == 0
 
 
-def test_an_error_ends_with_one_and_says_the_next_step(house: Terminal) -> None:
-    said = house("job", "job_0000")
+def test_an_error_ends_with_one_and_says_the_next_step(policy_terminal: Terminal) -> None:
+    said = policy_terminal("job", "job_0000")
     assert said.code == 1
     assert "check the id" in said.err
     assert said.out == ""
@@ -39,9 +39,9 @@ def test_an_error_ends_with_one_and_says_the_next_step(house: Terminal) -> None:
     ],
 )
 def test_a_refused_value_is_named_as_its_sender_knows_it(
-    house: Terminal, words: tuple[str, ...], said: str
+    policy_terminal: Terminal, words: tuple[str, ...], said: str
 ) -> None:
-    ended = house(*words)
+    ended = policy_terminal(*words)
     assert (ended.code, ended.err.startswith(f"interlock: {said}")) == (1, True), ended.err
 
 
@@ -54,22 +54,22 @@ def test_an_address_that_is_none_is_wrong_usage_and_no_traceback(terminal: Termi
         assert (said.code, "is not the address of a server" in said.err) == (2, True), words
 
 
-def test_wrong_usage_ends_with_two_and_names_the_help(house: Terminal) -> None:
-    said = house("submit")
+def test_wrong_usage_ends_with_two_and_names_the_help(policy_terminal: Terminal) -> None:
+    said = policy_terminal("submit")
     assert said.code == 2
     assert "interlock submit --help" in said.err
 
 
-def test_what_policy_denies_ends_with_three_and_names_the_kept_job(house: Terminal) -> None:
-    said = house("submit", "server.delete")
+def test_what_policy_denies_ends_with_three_and_names_the_kept_job(policy_terminal: Terminal) -> None:
+    said = policy_terminal("submit", "server.delete")
     assert said.code == 3
     assert "job_" in said.err
 
 
-def test_what_a_person_rejected_ends_with_three(house: Terminal) -> None:
-    job = house.submit("finance.payment.execute", 500, "--key", "invoice-7")
-    assert house("reject", job["id"], "--reason", "wrong amount").code == 0
-    said = house(
+def test_what_a_person_rejected_ends_with_three(policy_terminal: Terminal) -> None:
+    job = policy_terminal.submit("finance.payment.execute", 500, "--key", "invoice-7")
+    assert policy_terminal("reject", job["id"], "--reason", "wrong amount").code == 0
+    said = policy_terminal(
         "submit", "finance.payment.execute", "--payload", '{"amount_cents": 500}', "--key", "invoice-7",
         "--wait", "1m",
     )  # fmt: skip
@@ -77,16 +77,18 @@ def test_what_a_person_rejected_ends_with_three(house: Terminal) -> None:
     assert "wrong amount" in said.out
 
 
-def test_what_waits_for_people_ends_with_four(house: Terminal) -> None:
-    said = house("submit", "finance.payment.execute", "--payload", '{"amount_cents": 500}', "--wait", "1s")
+def test_what_waits_for_people_ends_with_four(policy_terminal: Terminal) -> None:
+    said = policy_terminal(
+        "submit", "finance.payment.execute", "--payload", '{"amount_cents": 500}', "--wait", "1s"
+    )
     assert said.code == 4
     assert "waits for 1 person" in said.out
 
 
-def test_what_was_approved_meanwhile_ends_with_zero(house: Terminal) -> None:
-    job = house.submit("finance.payment.execute", 500, "--key", "invoice-8")
-    assert house("approve", job["id"]).code == 0
-    said = house(
+def test_what_was_approved_meanwhile_ends_with_zero(policy_terminal: Terminal) -> None:
+    job = policy_terminal.submit("finance.payment.execute", 500, "--key", "invoice-8")
+    assert policy_terminal("approve", job["id"]).code == 0
+    said = policy_terminal(
         "submit", "finance.payment.execute", "--payload", '{"amount_cents": 500}', "--key", "invoice-8",
         "--wait", "1m",
     )  # fmt: skip
@@ -94,10 +96,10 @@ def test_what_was_approved_meanwhile_ends_with_zero(house: Terminal) -> None:
     assert "approved by" in said.out
 
 
-def test_a_used_up_limit_ends_with_five(house: Terminal) -> None:
-    assert house("submit", "customer.notify").code == 0
+def test_a_used_up_limit_ends_with_five(policy_terminal: Terminal) -> None:
+    assert policy_terminal("submit", "customer.notify").code == 0
     for words in ((), ("--patience", "0s")):
-        said = house("submit", "customer.notify", *words)
+        said = policy_terminal("submit", "customer.notify", *words)
         assert said.code == 5
         assert "mail-slowly" in said.err
         assert "trying again" not in said.err
@@ -111,11 +113,13 @@ def test_a_service_out_of_reach_ends_with_six_and_asks_whether_it_runs(terminal:
 
 
 def test_a_rule_that_cannot_be_evaluated_denies_and_does_not_blame_the_service(
-    house: Terminal,
+    policy_terminal: Terminal,
 ) -> None:
     rule = "{id: a, when: {topic: a}, if: payload.b.c > 1, decision: allow}"
-    house("policy", "apply", house.file("broken.yaml", f"version: v1\nrules:\n  - {rule}\n"))
-    ended = house("submit", "a", "--patience", "0s")
+    policy_terminal(
+        "policy", "apply", policy_terminal.file("broken.yaml", f"version: v1\nrules:\n  - {rule}\n")
+    )
+    ended = policy_terminal("submit", "a", "--patience", "0s")
     assert ended.code == 3
     assert "there is no field payload.b; send it, or have the rule test it with has() first" in ended.err
     assert "doctor" not in ended.err
@@ -139,14 +143,14 @@ def test_why_a_command_takes_a_while_is_said_once(terminal: Terminal) -> None:
 
 
 def test_patience_lasts_until_a_server_is_there(
-    house: Terminal, serve: Callable[..., InterlockServer]
+    policy_terminal: Terminal, serve: Callable[..., InterlockServer]
 ) -> None:
-    key = house.key("ann", "--kind", "person", "--roles", "submit")
-    server = serve(f"sqlite:///{house.folder}/.interlock/interlock.db")
+    key = policy_terminal.key("ann", "--kind", "person", "--roles", "submit")
+    server = serve(f"sqlite:///{policy_terminal.folder}/.interlock/interlock.db")
     server.terminate()
     asked = subprocess.Popen(
         [sys.executable, "-m", "interlock", "jobs", "--url", server.url, "--key", key, "--patience", "5m"],
-        cwd=house.folder,
+        cwd=policy_terminal.folder,
         env=clean_env(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -191,29 +191,29 @@ def test_a_revoked_key_signs_nothing_more(terminal: Terminal, key: Ed25519Privat
     assert (said.code, said.problem["code"]) == (1, "bad_signature")
 
 
-def test_doctor_says_when_uses_do_not_add_up(house: Terminal) -> None:
-    grant = house("grant", "deploy", "--uses", "2", "--json").json
-    assert "2 uses issued: 2 open" in house("doctor").out
-    database = apsw.Connection(str(house.folder / ".interlock" / "interlock.db"))
+def test_doctor_says_when_uses_do_not_add_up(policy_terminal: Terminal) -> None:
+    grant = policy_terminal("grant", "deploy", "--uses", "2", "--json").json
+    assert "2 uses issued: 2 open" in policy_terminal("doctor").out
+    database = apsw.Connection(str(policy_terminal.folder / ".interlock" / "interlock.db"))
     body = json.loads(next(iter(database.execute("SELECT body FROM grants")))[0])
     database.execute("UPDATE grants SET body = ?", (json.dumps({**body, "used": 1}),))
     database.close()
 
-    said = house("doctor")
+    said = policy_terminal("doctor")
 
     assert said.code == 1
     assert f"the records of {grant['id']} do not add up" in said.out
 
 
 def test_doctor_looks_at_every_grant_or_says_that_it_did_not(
-    house: Terminal, monkeypatch: pytest.MonkeyPatch
+    policy_terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(3):
-        house("grant", "deploy")
+        policy_terminal("grant", "deploy")
     monkeypatch.setattr("interlock.cli.checks._PAGE", 1)
-    assert "3 uses issued: 3 open" in house("doctor").out
+    assert "3 uses issued: 3 open" in policy_terminal("doctor").out
     monkeypatch.setattr("interlock.cli.checks._PAGES_MAX", 2)
-    assert "2 uses of the newest 2 grants issued: 2 open" in house("doctor").out
+    assert "2 uses of the newest 2 grants issued: 2 open" in policy_terminal("doctor").out
 
 
 @pytest.fixture

@@ -83,11 +83,11 @@ def test_a_file_that_another_process_holds_is_not_waited_for(
     ],
 )
 def test_a_file_that_another_process_holds_is_told_to_people_and_programs_with_when_to_come_back(
-    house: Terminal, holding: Callable[[str], None], words: tuple[str, ...]
+    policy_terminal: Terminal, holding: Callable[[str], None], words: tuple[str, ...]
 ) -> None:
-    holding(str(house.folder / ".interlock" / "interlock.db"))
+    holding(str(policy_terminal.folder / ".interlock" / "interlock.db"))
 
-    said, told = house(*words), house(*words, "--json")
+    said, told = policy_terminal(*words), policy_terminal(*words, "--json")
 
     assert (said.code, told.code) == (5, 5)
     assert AGAIN.search(said.err)
@@ -97,8 +97,8 @@ def test_a_file_that_another_process_holds_is_told_to_people_and_programs_with_w
     assert problem["retry_after_ms"] > 0
 
 
-def test_what_a_store_refuses_is_told_as_a_server_tells_it(house: Terminal) -> None:
-    problem = house("key", "revoke", "0123456789abcdef", "--json").problem
+def test_what_a_store_refuses_is_told_as_a_server_tells_it(policy_terminal: Terminal) -> None:
+    problem = policy_terminal("key", "revoke", "0123456789abcdef", "--json").problem
     assert (problem["type"], problem["status"], problem["retryable"]) == ("/problems/not_found", 404, False)
     assert "retry_after_ms" not in problem
 

@@ -28,24 +28,24 @@ def test_a_key_shown_to_a_person_is_the_only_secret_on_the_page(terminal: Termin
     assert said.out.count(lines[0]) == 1
 
 
-def test_a_key_acts_as_its_principal(house: Terminal) -> None:
-    key = house.key("payer", "--kind", "agent", "--roles", "submit", "--owner", "mia")
-    house.use(INTERLOCK_KEY=key)
-    assert house.submit("knowledge.read")["submitted_by"] == "payer"
+def test_a_key_acts_as_its_principal(policy_terminal: Terminal) -> None:
+    key = policy_terminal.key("payer", "--kind", "agent", "--roles", "submit", "--owner", "mia")
+    policy_terminal.use(INTERLOCK_KEY=key)
+    assert policy_terminal.submit("knowledge.read")["submitted_by"] == "payer"
 
 
-def test_a_revoked_key_is_refused_at_once(house: Terminal) -> None:
-    made = house("key", "create", "payer", "--kind", "agent", "--roles", "submit", "--json").json
-    assert house("jobs", "--key", made["key"]).code == 0
-    assert "revoked" in house("key", "revoke", made["key_id"]).out
-    said = house("jobs", "--key", made["key"])
+def test_a_revoked_key_is_refused_at_once(policy_terminal: Terminal) -> None:
+    made = policy_terminal("key", "create", "payer", "--kind", "agent", "--roles", "submit", "--json").json
+    assert policy_terminal("jobs", "--key", made["key"]).code == 0
+    assert "revoked" in policy_terminal("key", "revoke", made["key_id"]).out
+    said = policy_terminal("jobs", "--key", made["key"])
     assert said.code == 1
     assert "interlock key create" in said.err
-    assert "revoked" in house("key", "list").out
+    assert "revoked" in policy_terminal("key", "list").out
 
 
-def test_an_unknown_key_id_is_not_found(house: Terminal) -> None:
-    said = house("key", "revoke", "0123456789abcdef", "--json")
+def test_an_unknown_key_id_is_not_found(policy_terminal: Terminal) -> None:
+    said = policy_terminal("key", "revoke", "0123456789abcdef", "--json")
     assert (said.code, said.problem["code"]) == (1, "not_found")
 
 
@@ -67,19 +67,19 @@ def test_what_create_printed_is_enough_to_end_a_key(
     assert terminal("jobs", "--key", made["key"]).code == 1
 
 
-def test_the_name_of_somebody_with_two_keys_ends_neither(house: Terminal) -> None:
-    keys = [house.key("payer", "--kind", "agent", "--roles", "submit") for _ in range(2)]
-    said = house("key", "revoke", "payer")
+def test_the_name_of_somebody_with_two_keys_ends_neither(policy_terminal: Terminal) -> None:
+    keys = [policy_terminal.key("payer", "--kind", "agent", "--roles", "submit") for _ in range(2)]
+    said = policy_terminal("key", "revoke", "payer")
     assert (said.code, "payer has 2 keys; name one of" in said.err) == (2, True)
-    assert [house("jobs", "--key", key).code for key in keys] == [0, 0]
-    house("key", "revoke", keys[0])
-    assert house("key", "revoke", "payer").code == 0
-    assert house("jobs", "--key", keys[1]).code == 1
+    assert [policy_terminal("jobs", "--key", key).code for key in keys] == [0, 0]
+    policy_terminal("key", "revoke", keys[0])
+    assert policy_terminal("key", "revoke", "payer").code == 0
+    assert policy_terminal("jobs", "--key", keys[1]).code == 1
 
 
-def test_a_principal_keeps_its_kind(house: Terminal) -> None:
-    house.key("payer", "--kind", "agent", "--roles", "submit")
-    said = house("key", "create", "payer", "--kind", "person", "--roles", "review")
+def test_a_principal_keeps_its_kind(policy_terminal: Terminal) -> None:
+    policy_terminal.key("payer", "--kind", "agent", "--roles", "submit")
+    said = policy_terminal("key", "create", "payer", "--kind", "person", "--roles", "review")
     assert (said.code, "exists already as 'agent'" in said.err) == (1, True)
 
 
@@ -91,15 +91,15 @@ def test_roles_and_names_are_checked_before_anything_is_stored(terminal: Termina
     assert not (terminal.folder / ".interlock").exists()
 
 
-def test_tenants_do_not_see_each_other(house: Terminal) -> None:
-    key = house(
+def test_tenants_do_not_see_each_other(policy_terminal: Terminal) -> None:
+    key = policy_terminal(
         "key", "create", "mia", "--kind", "person", "--roles", "admin", "--tenant", "other", "--json"
     ).json
-    house.submit("knowledge.read")
+    policy_terminal.submit("knowledge.read")
     assert key["tenant"] == "other"
-    assert house("jobs", "--key", key["key"], "--json").json["items"] == []
-    assert [each["principal"] for each in house("key", "list", "--json").json["items"]] == []
-    assert len(house("key", "list", "--tenant", "other", "--json").json["items"]) == 1
+    assert policy_terminal("jobs", "--key", key["key"], "--json").json["items"] == []
+    assert [each["principal"] for each in policy_terminal("key", "list", "--json").json["items"]] == []
+    assert len(policy_terminal("key", "list", "--tenant", "other", "--json").json["items"]) == 1
 
 
 def test_a_key_made_beside_a_running_server_works_there_at_once(

@@ -13,14 +13,14 @@ from tests.cli.terminal import POLICY, Terminal
 from tests.harness.server import InterlockServer
 
 
-def test_what_there_is_more_of_is_listed_with_the_same_filters(house: Terminal) -> None:
+def test_what_there_is_more_of_is_listed_with_the_same_filters(policy_terminal: Terminal) -> None:
     for cents in (1, 2, 3):
-        house.submit("finance.payment.execute", cents)
-    house.submit("knowledge.read")
-    said = house("jobs", "--topic", "finance.payment.execute", "--limit", "2")
+        policy_terminal.submit("finance.payment.execute", cents)
+    policy_terminal.submit("knowledge.read")
+    said = policy_terminal("jobs", "--topic", "finance.payment.execute", "--limit", "2")
     words = said.out.splitlines()[-1].partition("interlock ")[2].split()
     assert words[:5] == ["jobs", "--topic", "finance.payment.execute", "--limit", "2"]
-    assert len(house(*words, "--json").json["items"]) == 1
+    assert len(policy_terminal(*words, "--json").json["items"]) == 1
 
 
 LISTINGS = [

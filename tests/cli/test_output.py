@@ -90,22 +90,22 @@ def test_marks_take_no_column_of_their_own(text: str, width: int) -> None:
     [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
 )
 def test_a_terminal_shows_colours_unless_asked_not_to(
-    house: Terminal, env: dict[str, str], colours: bool
+    policy_terminal: Terminal, env: dict[str, str], colours: bool
 ) -> None:
-    house.submit()
-    assert ("\x1b[" in _on_a_terminal(house, {"TERM": "xterm", **env}, "jobs")) is colours
+    policy_terminal.submit()
+    assert ("\x1b[" in _on_a_terminal(policy_terminal, {"TERM": "xterm", **env}, "jobs")) is colours
 
 
-def test_a_pipe_gets_no_colours_and_whole_lines(house: Terminal) -> None:
-    job = house.submit("knowledge.read", 1, "--env", "e" * 200)
-    said = house.process("jobs", env={"TERM": "xterm"})
+def test_a_pipe_gets_no_colours_and_whole_lines(policy_terminal: Terminal) -> None:
+    job = policy_terminal.submit("knowledge.read", 1, "--env", "e" * 200)
+    said = policy_terminal.process("jobs", env={"TERM": "xterm"})
     assert "\x1b[" not in said.out
     assert "e" * 200 in said.out
     assert job["id"] in said.out
 
 
-def test_json_for_programs_is_one_line(house: Terminal) -> None:
-    house.submit()
+def test_json_for_programs_is_one_line(policy_terminal: Terminal) -> None:
+    policy_terminal.submit()
     for words in (
         ("jobs",),
         ("approvals",),
@@ -114,7 +114,7 @@ def test_json_for_programs_is_one_line(house: Terminal) -> None:
         ("policy", "snapshots"),
         ("doctor",),
     ):
-        said = house(*words, "--json")
+        said = policy_terminal(*words, "--json")
         assert said.out.count("\n") == 1
         assert isinstance(said.json, dict)
 
@@ -179,11 +179,13 @@ def test_no_table_and_no_page_shows_what_cannot_be_seen(capsys: pytest.CaptureFi
     assert all(map(is_visible, said.err.splitlines()))
 
 
-def test_json_stays_json_on_a_terminal_that_knows_no_other_alphabet(house: Terminal) -> None:
+def test_json_stays_json_on_a_terminal_that_knows_no_other_alphabet(policy_terminal: Terminal) -> None:
     payload = {"amount_cents": 5, "to": "Zoë \U0001f600\x9b31m"}
-    job = house("submit", "finance.payment.execute", "--payload", json.dumps(payload), "--json").json
+    job = policy_terminal(
+        "submit", "finance.payment.execute", "--payload", json.dumps(payload), "--json"
+    ).json
     for encoding in ("ascii", "latin-1", "utf-8"):
-        said = house.process("job", job["id"], "--json", env={"PYTHONIOENCODING": encoding})
+        said = policy_terminal.process("job", job["id"], "--json", env={"PYTHONIOENCODING": encoding})
         assert said.json["payload"] == payload
         assert "\x9b" not in said.out
 
@@ -196,12 +198,12 @@ def test_counting_knows_one_from_many() -> None:
     )
 
 
-def _on_a_terminal(house: Terminal, env: dict[str, str], *words: str) -> str:
+def _on_a_terminal(policy_terminal: Terminal, env: dict[str, str], *words: str) -> str:
     """What a command prints on a pseudo-terminal."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "interlock.cli.main", *words],
-        stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, cwd=house.folder, env=clean_env(env),
+        stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, cwd=policy_terminal.folder, env=clean_env(env),
     )  # fmt: skip
     os.close(theirs)
     chunks: list[bytes] = []

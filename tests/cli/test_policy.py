@@ -43,10 +43,10 @@ def test_checking_a_policy_needs_no_store(terminal: Terminal) -> None:
     assert not (terminal.folder / ".interlock").exists()
 
 
-def test_a_bad_policy_is_never_applied(house: Terminal) -> None:
-    before = house("policy", "show", "--json").json["snapshot"]
-    assert house("policy", "apply", house.file("bad.yaml", BAD)).code == 1
-    assert house("policy", "show", "--json").json["snapshot"] == before
+def test_a_bad_policy_is_never_applied(policy_terminal: Terminal) -> None:
+    before = policy_terminal("policy", "show", "--json").json["snapshot"]
+    assert policy_terminal("policy", "apply", policy_terminal.file("bad.yaml", BAD)).code == 1
+    assert policy_terminal("policy", "show", "--json").json["snapshot"] == before
 
 
 def test_a_missing_file_is_wrong_usage(terminal: Terminal) -> None:
@@ -54,11 +54,11 @@ def test_a_missing_file_is_wrong_usage(terminal: Terminal) -> None:
     assert (said.code, "cannot read nowhere.yaml" in said.err) == (2, True)
 
 
-def test_what_is_shown_can_be_applied_again(house: Terminal) -> None:
-    shown = house("policy", "show").out
+def test_what_is_shown_can_be_applied_again(policy_terminal: Terminal) -> None:
+    shown = policy_terminal("policy", "show").out
     assert shown == POLICY
-    checked = house("policy", "check", "-", "--json", stdin=shown).json
-    assert checked["snapshot"] == house("policy", "show", "--json").json["snapshot"]
+    checked = policy_terminal("policy", "check", "-", "--json", stdin=shown).json
+    assert checked["snapshot"] == policy_terminal("policy", "show", "--json").json["snapshot"]
 
 
 def test_no_policy_in_force_is_said_plainly(terminal: Terminal) -> None:
@@ -68,89 +68,98 @@ def test_no_policy_in_force_is_said_plainly(terminal: Terminal) -> None:
     assert "everything is denied" in said.err
 
 
-def test_a_rollback_puts_the_earlier_policy_back(house: Terminal) -> None:
-    first = house("policy", "show", "--json").json["snapshot"]
-    applied = house("policy", "apply", house.file("policy.yaml", POLICY.replace("10000", "20000")))
+def test_a_rollback_puts_the_earlier_policy_back(policy_terminal: Terminal) -> None:
+    first = policy_terminal("policy", "show", "--json").json["snapshot"]
+    applied = policy_terminal(
+        "policy", "apply", policy_terminal.file("policy.yaml", POLICY.replace("10000", "20000"))
+    )
     assert f"interlock policy rollback {first}" in applied.out
-    assert house("policy", "rollback", first).code == 0
-    listed = house("policy", "snapshots").out.splitlines()
+    assert policy_terminal("policy", "rollback", first).code == 0
+    listed = policy_terminal("policy", "snapshots").out.splitlines()
     assert next(line for line in listed if first in line).endswith("in force")
-    assert house("policy", "show", first).out == POLICY
+    assert policy_terminal("policy", "show", first).out == POLICY
 
 
-def test_an_evaluation_says_what_would_happen_and_why(house: Terminal) -> None:
-    said = house(
+def test_an_evaluation_says_what_would_happen_and_why(policy_terminal: Terminal) -> None:
+    said = policy_terminal(
         "policy", "evaluate", "--topic", "finance.payment.execute", "--payload", '{"amount_cents": 20000}'
     )
     assert "require_human" in said.out
     assert "2 different people of finance" in said.out
     assert "read-freely: topic" in said.out
-    assert house("jobs", "--json").json["items"] == []
+    assert policy_terminal("jobs", "--json").json["items"] == []
 
 
-def test_an_evaluation_takes_a_job_from_a_file_and_options_over_it(house: Terminal) -> None:
-    house.file("job.json", '{"topic": "knowledge.read", "payload": {}}')
-    assert house("policy", "evaluate", "job.json", "--json").json["decision"] == "allow"
-    assert house("policy", "evaluate", "job.json", "--topic", "a.b", "--json").json["decision"] == "deny"
-    assert house("policy", "evaluate").code == 2
+def test_an_evaluation_takes_a_job_from_a_file_and_options_over_it(policy_terminal: Terminal) -> None:
+    policy_terminal.file("job.json", '{"topic": "knowledge.read", "payload": {}}')
+    assert policy_terminal("policy", "evaluate", "job.json", "--json").json["decision"] == "allow"
+    assert (
+        policy_terminal("policy", "evaluate", "job.json", "--topic", "a.b", "--json").json["decision"]
+        == "deny"
+    )
+    assert policy_terminal("policy", "evaluate").code == 2
 
 
-def test_a_topic_can_be_asked_about_as_it_is_submitted(house: Terminal) -> None:
-    asked = house("policy", "evaluate", "knowledge.read", "--payload", "{}", "--json")
+def test_a_topic_can_be_asked_about_as_it_is_submitted(policy_terminal: Terminal) -> None:
+    asked = policy_terminal("policy", "evaluate", "knowledge.read", "--payload", "{}", "--json")
     assert (asked.code, asked.json["decision"]) == (0, "allow")
     for missing in ("no-such-file.json", "no/such/file"):
-        refused = house("policy", "evaluate", missing)
+        refused = policy_terminal("policy", "evaluate", missing)
         assert refused.code == 2
         assert "cannot read" in refused.err
 
 
-def test_a_candidate_policy_can_be_asked_before_it_is_in_force(house: Terminal) -> None:
-    candidate = house.file("strict.yaml", "version: v1\ndefault: deny\n")
+def test_a_candidate_policy_can_be_asked_before_it_is_in_force(policy_terminal: Terminal) -> None:
+    candidate = policy_terminal.file("strict.yaml", "version: v1\ndefault: deny\n")
     words = ("policy", "evaluate", "--topic", "knowledge.read", "--policy", candidate, "--json")
-    assert house(*words).json["decision"] == "deny"
+    assert policy_terminal(*words).json["decision"] == "deny"
 
 
-def test_a_simulation_counts_what_would_change(house: Terminal) -> None:
-    house.submit("knowledge.read")
-    house.submit()
-    candidate = house.file("strict.yaml", "version: v1\ndefault: deny\n")
-    said = house("policy", "simulate", candidate)
+def test_a_simulation_counts_what_would_change(policy_terminal: Terminal) -> None:
+    policy_terminal.submit("knowledge.read")
+    policy_terminal.submit()
+    candidate = policy_terminal.file("strict.yaml", "version: v1\ndefault: deny\n")
+    said = policy_terminal("policy", "simulate", candidate)
     assert "2 jobs examined: 2 would change" in said.out
-    assert house("policy", "simulate", "policy.yaml", "--json").json["changes"] == []
+    assert policy_terminal("policy", "simulate", "policy.yaml", "--json").json["changes"] == []
 
 
-def test_cases_are_reported_like_a_test_runner(house: Terminal) -> None:
-    house.file("cases.yaml", CASES)
-    passed = house("policy", "test", "cases.yaml", "--policy", "policy.yaml")
+def test_cases_are_reported_like_a_test_runner(policy_terminal: Terminal) -> None:
+    policy_terminal.file("cases.yaml", CASES)
+    passed = policy_terminal("policy", "test", "cases.yaml", "--policy", "policy.yaml")
     assert passed.code == 0
     assert "✓ reading is free" in passed.out
     assert "2 cases: 2 passed" in passed.out
 
 
-def test_a_failed_case_says_what_was_expected_and_where(house: Terminal) -> None:
-    house.file("cases.yaml", CASES.replace("decision: allow", "decision: deny"))
-    failed = house("policy", "test", "cases.yaml")
+def test_a_failed_case_says_what_was_expected_and_where(policy_terminal: Terminal) -> None:
+    policy_terminal.file("cases.yaml", CASES.replace("decision: allow", "decision: deny"))
+    failed = policy_terminal("policy", "test", "cases.yaml")
     assert failed.code == 1
     assert "✗ reading is free  cases.yaml:2" in failed.out
     assert "decision: expected deny, got allow" in failed.out
     assert "1 passed, 1 failed" in failed.out
-    assert house("policy", "test", "cases.yaml", "--json").json["failed"] == 1
+    assert policy_terminal("policy", "test", "cases.yaml", "--json").json["failed"] == 1
 
 
-def test_a_bad_file_of_cases_is_refused_with_its_line(house: Terminal) -> None:
-    said = house("policy", "test", house.file("cases.yaml", "cases:\n  - given: {topic: a}\n"))
+def test_a_bad_file_of_cases_is_refused_with_its_line(policy_terminal: Terminal) -> None:
+    said = policy_terminal(
+        "policy", "test", policy_terminal.file("cases.yaml", "cases:\n  - given: {topic: a}\n")
+    )
     assert (said.code, "cases.yaml:2:" in said.err) == (1, True)
 
 
-def test_observed_lists_what_enforcement_would_have_stopped(house: Terminal) -> None:
-    assert "nothing observed" in house("policy", "observed").out
-    house("policy", "apply", house.file("observe.yaml", "version: v1\nmode: observe\ndefault: deny\n"))
-    job = house.submit("server.delete")
+def test_observed_lists_what_enforcement_would_have_stopped(policy_terminal: Terminal) -> None:
+    assert "nothing observed" in policy_terminal("policy", "observed").out
+    policy_terminal(
+        "policy", "apply", policy_terminal.file("observe.yaml", "version: v1\nmode: observe\ndefault: deny\n")
+    )
+    job = policy_terminal.submit("server.delete")
     assert job["state"] == "PENDING"
-    listed = house("policy", "observed").out
+    listed = policy_terminal("policy", "observed").out
     assert job["id"] in listed
     assert "deny" in listed
-    assert house("policy", "observed", "--json").json["items"][0]["decision"]["observed"] == "deny"
+    assert policy_terminal("policy", "observed", "--json").json["items"][0]["decision"]["observed"] == "deny"
 
 
 BARE = """\
@@ -163,28 +172,30 @@ rules:
 """
 
 
-def test_a_field_that_may_be_missing_is_warned_of_with_its_place(house: Terminal) -> None:
-    file = house.file("bare.yaml", BARE)
+def test_a_field_that_may_be_missing_is_warned_of_with_its_place(policy_terminal: Terminal) -> None:
+    file = policy_terminal.file("bare.yaml", BARE)
     for verb in ("check", "apply"):
-        said = house("policy", verb, file)
+        said = policy_terminal("policy", verb, file)
         assert said.code == 0
         assert "warning: " in said.err
         assert "bare.yaml:5:9: rules[0].if: payload.amount_cents may be missing" in said.err
         assert "write has(payload.amount_cents) && …" in said.err
-    [warning] = house("policy", "check", file, "--json").json["warnings"]
+    [warning] = policy_terminal("policy", "check", file, "--json").json["warnings"]
     assert (warning["line"], warning["column"]) == (5, 9)
-    [warning] = house("policy", "apply", file, "--json").json["warnings"]
+    [warning] = policy_terminal("policy", "apply", file, "--json").json["warnings"]
     assert (warning["line"], warning["column"]) == (5, 9)
 
 
-def test_a_request_that_a_rule_fails_on_is_denied_and_every_command_says_why(house: Terminal) -> None:
-    house("policy", "apply", house.file("bare.yaml", BARE))
+def test_a_request_that_a_rule_fails_on_is_denied_and_every_command_says_why(
+    policy_terminal: Terminal,
+) -> None:
+    policy_terminal("policy", "apply", policy_terminal.file("bare.yaml", BARE))
     topic = "finance.payment.execute"
 
-    submitted = house("submit", topic)
-    asked = house("policy", "evaluate", topic)
-    case = house.file("cases.yaml", f"cases:\n- {{given: {{topic: {topic}}}, expect: deny}}\n")
-    tested = house("policy", "test", case)
+    submitted = policy_terminal("submit", topic)
+    asked = policy_terminal("policy", "evaluate", topic)
+    case = policy_terminal.file("cases.yaml", f"cases:\n- {{given: {{topic: {topic}}}, expect: deny}}\n")
+    tested = policy_terminal("policy", "test", case)
 
     assert (submitted.code, asked.code, tested.code) == (3, 0, 0)
     for told in (submitted.err, asked.out, tested.out):

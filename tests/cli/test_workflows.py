@@ -89,21 +89,21 @@ def test_a_run_shows_which_step_waits_for_people(capsys: pytest.CaptureFixture[s
     assert "people decide: interlock approval job_1\n" in shown
 
 
-def test_a_run_shows_how_it_ended_and_a_step_not_begun_cannot_be_answered(house: Terminal) -> None:
-    house(
+def test_a_run_shows_how_it_ended_and_a_step_not_begun_cannot_be_answered(policy_terminal: Terminal) -> None:
+    policy_terminal(
         "workflow",
         "define",
         "nightly",
-        house.file("steps.yaml", STEPS.replace("report.draft", "knowledge.read")),
+        policy_terminal.file("steps.yaml", STEPS.replace("report.draft", "knowledge.read")),
     )
-    run = house("runs", "start", "nightly", "--json").json["run_id"]
-    early = house("workflow", "approve", run, "agree")
-    assert (early.code, f"see how far the run is with `interlock workflow run {run}`" in early.err) == (
+    run = policy_terminal("runs", "start", "nightly", "--json").json["run_id"]
+    early = policy_terminal("workflow", "approve", run, "agree")
+    assert (early.code, f"see how far the run is; next: `interlock workflow run {run}`" in early.err) == (
         1,
         True,
     )
-    assert house("runs", "cancel", run).out == f"{run} of nightly was stopped; its slot is free\n"
-    assert f"{run} of nightly was stopped\n" in house("workflow", "run", run).out
+    assert policy_terminal("runs", "cancel", run).out == f"{run} of nightly was stopped; its slot is free\n"
+    assert f"{run} of nightly was stopped\n" in policy_terminal("workflow", "run", run).out
 
 
 def test_a_step_is_approved_as_it_is_shown(

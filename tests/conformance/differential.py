@@ -25,9 +25,9 @@ from interlock.rooms.identity.model import Caller, PrincipalKind, Role
 from interlock.rooms.identity.rules import IssueKey, RevokeKey, SetPrincipal
 from interlock.store.catalogue import kinds
 from interlock.store.immutable import KeptImmutables
-from tests.conformance import leasing, shared_work
-from tests.conformance.places import Place, counted_ids
-from tests.kernel import counters as room
+from tests.conformance import effect_commands, lease_commands
+from tests.harness.store_places import Place, counted_ids
+from tests.kernel import counter_room as room
 
 Commands = st.SearchStrategy[Command[Any]]
 
@@ -118,14 +118,14 @@ def idempotent(inner: Commands) -> Commands:
 
 
 SHARED_WORK: list[Commands] = [
-    shared_work.effects(),
-    shared_work.targets(),
-    shared_work.conflicts(),
-    leasing.leases(),
-    leasing.grants(),
-    leasing.effects_under_both(),
+    effect_commands.effects(),
+    effect_commands.targets(),
+    effect_commands.conflicts(),
+    lease_commands.leases(),
+    lease_commands.grants(),
+    lease_commands.effects_under_both(),
 ]
-COMMANDS: list[Commands] = [counters(), chores(), identity(), shared_work.people(), *SHARED_WORK]
+COMMANDS: list[Commands] = [counters(), chores(), identity(), effect_commands.people(), *SHARED_WORK]
 
 
 def bursts(commands: list[Commands] = COMMANDS) -> st.SearchStrategy[list[list[Command[Any]]]]:
@@ -136,7 +136,7 @@ def bursts(commands: list[Commands] = COMMANDS) -> st.SearchStrategy[list[list[C
 
 def shared_bursts() -> st.SearchStrategy[list[list[Command[Any]]]]:
     """The same about shared work alone, by people who are known."""
-    return bursts(SHARED_WORK).map(lambda rounds: [shared_work.everybody(), *rounds])
+    return bursts(SHARED_WORK).map(lambda rounds: [effect_commands.everybody(), *rounds])
 
 
 # Playing them.

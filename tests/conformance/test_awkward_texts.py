@@ -7,9 +7,9 @@ import pytest
 from interlock.kernel.record import Kind, Reads
 from interlock.kernel.storage import Loaded
 from interlock.kernel.world import Changes, Update
-from tests.conformance.places import Place
 from tests.conformance.test_stores import carrying, changes
-from tests.kernel.counters import TENANT, Counter
+from tests.harness.store_places import Place
+from tests.kernel.counter_room import TENANT, Counter
 
 AWKWARD = Kind(
     "awkward", Counter, table="principals", columns=("kind",), values=lambda counter: (counter.id,)

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 
 from interlock.kernel.command import Command
 from tests.conformance.differential import Contestant, bursts, shared_bursts
-from tests.conformance.places import MemoryPlace, PostgresPlace, SqlitePlace
 from tests.harness.soak import dose
+from tests.harness.store_places import MemoryPlace, PostgresPlace, SqlitePlace
 
 
 class Contest:

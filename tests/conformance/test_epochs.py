@@ -85,7 +85,7 @@ def backup(request: pytest.FixtureRequest, tmp_path: Path) -> Backup:
     return TemplateCopy(request.getfixturevalue("postgres"), request.getfixturevalue("postgres_url"))
 
 
-class House:
+class LeaseFences:
     """Hands out fences of every kind, again and again of the same things."""
 
     def __init__(self, url: str) -> None:
@@ -126,47 +126,47 @@ def epoch_of(url: str) -> int:
 
 
 def test_a_store_that_was_never_restored_counts_from_one(backup: Backup) -> None:
-    fences = House(backup.url).fences(3)
+    fences = LeaseFences(backup.url).fences(3)
     assert all(found == [1, 2, 3] for kind, found in fences.items() if kind != "lease")
     assert epoch_of(backup.url) == 0
 
 
 def test_the_command_makes_fences_of_every_kind_greater_than_all_before(backup: Backup) -> None:
-    house = House(backup.url)
-    before = house.fences()
+    leases = LeaseFences(backup.url)
+    before = leases.fences()
     for epoch in (1, 2):
         assert main(["doctor", "--after-restore", "--store", backup.url]) == 0
-        after = house.fences()
+        after = leases.fences()
         assert_beyond(after, before)
         assert epoch_of(backup.url) == epoch
         before = after
 
 
 def test_a_restored_copy_is_noticed_and_no_fence_repeats(backup: Backup) -> None:
-    house = House(backup.url)
-    house.fences()
+    leases = LeaseFences(backup.url)
+    leases.fences()
     backup.take()
-    lost = house.fences(4)
+    lost = leases.fences(4)
     backup.restore()
-    after = house.fences()
+    after = leases.fences()
     assert_beyond(after, lost)
     assert epoch_of(backup.url) == 1
-    assert_beyond(house.fences(), after)
+    assert_beyond(leases.fences(), after)
     assert epoch_of(backup.url) == 1
 
 
 def test_a_second_restore_of_the_same_copy_does_not_repeat_the_fences_of_the_first(backup: Backup) -> None:
-    house = House(backup.url)
-    house.fences()
+    leases = LeaseFences(backup.url)
+    leases.fences()
     backup.take()
     backup.restore()
-    lost = house.fences(4)
+    lost = leases.fences(4)
     backup.restore()
-    assert_beyond(house.fences(), lost)
+    assert_beyond(leases.fences(), lost)
 
 
 def test_a_raise_is_audited(backup: Backup) -> None:
-    House(backup.url).fences(1)
+    LeaseFences(backup.url).fences(1)
     assert main(["doctor", "--after-restore", "--store", backup.url]) == 0
     with Interlock(store=backup.url) as il:
         entries = il.call("GET", "audit", query={"subject": "store"})["items"]

@@ -9,8 +9,8 @@ from datetime import datetime
 from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.world import World
-from tests.conformance.places import Place, serving
-from tests.kernel.counters import COUNTERS, TENANT, DueChores
+from tests.harness.store_places import Place, serving
+from tests.kernel.counter_room import COUNTERS, TENANT, DueChores
 
 MOMENTS: list[datetime] = []
 

@@ -13,9 +13,9 @@ from interlock.kernel.pages import page_of
 from interlock.kernel.storage import Store
 from interlock.rooms.grants.model import GRANT_USES, SIGNERS, GrantUse, Signer
 from interlock.rooms.grants.queries import list_signers, list_uses
-from tests.conformance.places import Place
 from tests.conformance.test_stores import carrying, changes
-from tests.kernel.counters import CHORES, Chore
+from tests.harness.store_places import Place
+from tests.kernel.counter_room import CHORES, Chore
 
 WANTED, UNWANTED, BROKEN = "+-!"
 # Oldest first. Nothing, one page, and gaps at the beginning, in the middle and at the end, longer than any page.

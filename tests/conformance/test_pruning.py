@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from datetime import timedelta
 
-from interlock.kernel.idempotency import Once, Rendered
 from interlock.kernel.storage import LockTimeout
-from tests.conformance.places import Place, PostgresPlace, Server, serving
-from tests.kernel.counters import TENANT, Counter, Raise
+from tests.harness.store_places import Place, Server, serving
+from tests.kernel.counter_room import Raise, once
 
 BATCHES = "SELECT id FROM batches"
 ANSWERS = "SELECT id FROM answers"
-
-
-def once(key: str, *, hours: float) -> Once[Counter]:
-    return Once(
-        inner=Raise(name="a"),
-        tenant=TENANT,
-        answer_id=key,
-        request_digest="d",
-        keep_for=timedelta(hours=hours),
-        render=lambda counter: Rendered(200, str(counter.count).encode()),
-    )
 
 
 async def fill(server: Server, batches: int) -> None:
@@ -67,22 +54,6 @@ async def test_expired_answers_go_and_the_others_stay(place: Place) -> None:
         assert await place.rows(ANSWERS) == [("long",)]
         assert (await server.kernel.run(once("long", hours=24))).replayed
         assert not (await server.kernel.run(once("short", hours=1))).replayed
-
-
-async def test_an_answer_that_is_given_anew_while_it_is_pruned_stays(postgres_place: PostgresPlace) -> None:
-    """Its key was used again just as it expired; forgetting it would let the request run twice."""
-    async with serving(postgres_place.store()) as server:
-        await server.kernel.run(once("key", hours=0.1))
-        await postgres_place.age(0.5)
-        client = await postgres_place.connect()
-        await client.execute("BEGIN")
-        await client.execute("UPDATE answers SET expires_at = expires_at + 3600000000")
-        pruning = asyncio.create_task(server.store.prune())
-        await asyncio.sleep(0.02)
-        await client.execute("COMMIT")
-        await asyncio.gather(pruning, return_exceptions=True)
-        await client.close()
-        assert await postgres_place.rows(ANSWERS) == [("key",)]
 
 
 async def test_an_empty_store_has_nothing_to_forget(place: Place) -> None:

@@ -15,8 +15,8 @@ from interlock.kernel.refusal import CommandFailed
 from interlock.kernel.storage import Loaded, Store, Transaction, WriteConflict
 from interlock.kernel.world import Changes, Update, World
 from interlock.store.clock import utc_now
-from tests.conformance.places import Place, serving
-from tests.kernel.counters import (
+from tests.harness.store_places import Place, serving
+from tests.kernel.counter_room import (
     CHORES,
     COUNTERS,
     NOTES,

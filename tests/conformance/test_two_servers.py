@@ -3,59 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator
-from typing import Any
-
-import apsw
-import pytest
 
 from interlock.kernel.idempotency import Once
-from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.refusal import LockBusy
-from tests.conformance.places import Place, PostgresPlace, Server, SqlitePlace, serving
-from tests.conformance.test_pruning import once
 from tests.harness.soak import dose
-from tests.kernel.counters import (
-    TENANT,
+from tests.harness.store_places import Heard, Place, PostgresPlace, two_servers
+from tests.kernel.counter_room import (
     Counter,
     Drop,
     Follow,
-    Look,
     Plan,
     Point,
     Raise,
     Swap,
     Take,
     counter_topic,
+    once,
 )
 
-SHORT = KernelLimits(acquire_seconds=0.4)
 LONG_AGO = 1_000_000
-
-
-@contextlib.asynccontextmanager
-async def two_servers(
-    place: Place, limits: KernelLimits | None = None
-) -> AsyncGenerator[tuple[Server, Server]]:
-    async with serving(place.store(), limits) as one, serving(place.store(), limits) as other:
-        yield one, other
-
-
-@contextlib.asynccontextmanager
-async def holding(place: PostgresPlace, *statements: str) -> AsyncGenerator[Any]:
-    """Another client of the database with a transaction open after these statements."""
-    connection = await place.connect()
-    try:
-        await connection.execute("BEGIN")
-        for statement in statements:
-            await connection.execute(statement)
-        yield connection
-    finally:
-        await connection.close()
-
-
-# Races.
 
 
 async def test_servers_that_race_for_a_new_key_count_together(shared_place: Place) -> None:
@@ -139,140 +105,6 @@ async def test_servers_that_lock_in_opposite_order_never_stop_each_other(shared_
         assert sum(count or 0 for count in await one.counts("a", "b", "c")) == 6 + 2 * dose(15)
 
 
-# Locks.
-
-
-async def test_a_row_that_a_client_holds_keeps_only_its_own_commands_waiting(
-    postgres_place: PostgresPlace,
-) -> None:
-    async with serving(postgres_place.store(), SHORT) as server:
-        await server.outcomes(Raise(name="held"), Raise(name="free"))
-        lock = "SELECT 1 FROM principals WHERE id = 'held' FOR UPDATE"
-        async with holding(postgres_place, lock):
-            held, free, seen = await server.outcomes(
-                Raise(name="held"), Raise(name="free"), Look(name="held")
-            )
-            assert isinstance(held, LockBusy)
-            assert (free.count, seen) == (2, 1)
-        assert (await server.kernel.run(Raise(name="held"))).count == 2
-
-
-async def test_whoever_only_sees_a_row_that_a_client_holds_goes_on(postgres_place: PostgresPlace) -> None:
-    async with serving(postgres_place.store(), SHORT) as server:
-        await server.kernel.run(Raise(name="held"))
-        async with holding(postgres_place, "SELECT 1 FROM principals FOR UPDATE"):
-            held, seen = await server.outcomes(Raise(name="held"), Look(name="held"))
-            assert isinstance(held, LockBusy)
-            assert seen == 1
-
-
-async def test_a_row_that_is_let_go_in_time_is_waited_for(postgres_place: PostgresPlace) -> None:
-    async with serving(postgres_place.store()) as server:
-        await server.kernel.run(Raise(name="held"))
-        async with holding(postgres_place, "SELECT 1 FROM principals FOR UPDATE"):
-            waiting = asyncio.create_task(server.kernel.run(Raise(name="held")))
-            await asyncio.sleep(0.3)
-            assert not waiting.done()
-        assert (await waiting).count == 2
-
-
-async def test_a_new_key_that_a_client_is_inserting_keeps_only_its_own_command_waiting(
-    postgres_place: PostgresPlace,
-) -> None:
-    async with serving(postgres_place.store(), KernelLimits(acquire_seconds=1.5)) as server:
-        insert = (
-            "INSERT INTO principals (tenant, id, version, body, kind) "
-            f'VALUES (\'{TENANT}\', \'taken\', 1, \'{{"tenant":"{TENANT}","id":"taken","version":1}}\', \'c\')'
-        )
-        async with holding(postgres_place, insert) as client:
-            waiting = asyncio.create_task(server.kernel.run(Raise(name="taken")))
-            others = await server.outcomes(*(Raise(name=f"c{n}") for n in range(7)))
-            assert [other.count for other in others] == [1] * 7
-            assert not waiting.done()
-            await client.execute("COMMIT")
-            assert (await waiting).count == 1
-        assert (await server.kernel.run(Raise(name="taken"))).version == 3
-
-
-async def test_a_new_key_that_is_never_decided_on_ends_in_lock_busy(postgres_place: PostgresPlace) -> None:
-    async with serving(postgres_place.store(), SHORT) as server:
-        insert = (
-            "INSERT INTO principals (tenant, id, version, body, kind) "
-            f"VALUES ('{TENANT}', 'taken', 1, '{{}}', 'c')"
-        )
-        async with holding(postgres_place, insert):
-            with pytest.raises(LockBusy):
-                await server.kernel.run(Raise(name="taken"))
-
-
-async def test_a_locked_table_ends_in_lock_busy(postgres_place: PostgresPlace) -> None:
-    async with serving(postgres_place.store(), SHORT) as server:
-        async with holding(postgres_place, "LOCK TABLE principals IN ACCESS EXCLUSIVE MODE"):
-            with pytest.raises(LockBusy):
-                await server.kernel.run(Raise(name="a"))
-        assert (await server.kernel.run(Raise(name="a"))).count == 1
-
-
-async def test_a_locked_file_ends_in_lock_busy_and_is_waited_for_within_the_budget(
-    sqlite_place: SqlitePlace,
-) -> None:
-    async with serving(sqlite_place.store(), SHORT) as server:
-        other = apsw.Connection(str(sqlite_place.path))
-        other.execute("BEGIN IMMEDIATE")
-        busy, also_busy = await server.outcomes(Raise(name="a"), Raise(name="b"))
-        assert isinstance(busy, LockBusy)
-        assert isinstance(also_busy, LockBusy)
-        waiting = asyncio.create_task(server.kernel.run(Raise(name="a"), acquire_seconds=10))
-        await asyncio.sleep(0.3)
-        other.execute("ROLLBACK")
-        other.close()
-        assert (await waiting).count == 1
-
-
-async def test_a_locked_file_can_still_be_read(sqlite_place: SqlitePlace) -> None:
-    async with serving(sqlite_place.store(), SHORT) as server:
-        await server.kernel.run(Raise(name="a"))
-        other = apsw.Connection(str(sqlite_place.path))
-        other.execute("BEGIN IMMEDIATE")
-        assert await server.counts("a") == [1]
-        rows = await server.store.query(
-            "identity.list_principals", {"tenant": TENANT, "after": "", "limit": 5}
-        )
-        assert len(rows) == 1
-        await server.store.ping(1.0)
-        other.close()
-
-
-# Clocks and wake-ups.
-
-
-async def test_a_server_with_a_slow_clock_never_decides_before_the_others(sqlite_place: SqlitePlace) -> None:
-    fast = sqlite_place.store()
-    await sqlite_place.age(1)
-    async with serving(fast) as ahead:
-        await ahead.kernel.run(once("key", hours=24))
-        await sqlite_place.age(-1)
-        async with serving(sqlite_place.store()) as behind:
-            await behind.kernel.run(once("other", hours=24))
-    rows = await sqlite_place.rows("SELECT expires_at FROM answers ORDER BY id")
-    assert rows[1][0] >= rows[0][0]
-
-
-class Heard:
-    def __init__(self) -> None:
-        self.topics: list[frozenset[str] | None] = []
-        self._event = asyncio.Event()
-
-    def __call__(self, topics: frozenset[str] | None) -> None:
-        self.topics.append(topics)
-        self._event.set()
-
-    async def next(self) -> None:
-        async with asyncio.timeout(30):
-            await self._event.wait()
-        self._event.clear()
-
-
 async def test_a_wake_up_reaches_the_other_server_and_not_its_own(shared_place: Place) -> None:
     async with two_servers(shared_place) as (one, other):
         near, far = Heard(), Heard()
@@ -288,37 +120,3 @@ async def test_a_wake_up_reaches_the_other_server_and_not_its_own(shared_place: 
         assert far.topics[-1] in (None, frozenset({counter_topic("a")}))
         await asyncio.sleep(0.2)
         assert len(near.topics) == before
-
-
-async def test_postgres_says_which_topics_were_woken_or_that_there_were_too_many(
-    postgres_place: PostgresPlace,
-) -> None:
-    async with two_servers(postgres_place) as (one, other):
-        heard = Heard()
-        await other.store.listen(heard)
-        await heard.next()
-        await one.outcomes(Raise(name="a"), Raise(name="b"), Raise(name="c", limit=0))
-        await heard.next()
-        assert heard.topics[-1] == {counter_topic("a"), counter_topic("b")}
-        before = len(heard.topics)
-        many = [f"{n:0100d}" for n in range(100)]
-        await one.outcomes(*(Raise(name=name) for name in many))
-        while frozenset[str]().union(*filter(None, heard.topics[before:])) < {*map(counter_topic, many)}:
-            await heard.next()
-        assert None not in heard.topics[before:]
-        await one.outcomes(*(Raise(name=f"{n:02000d}") for n in range(100)))
-        while heard.topics[-1] is not None:
-            await heard.next()
-
-
-async def test_a_listener_that_is_cut_off_comes_back_and_says_so(postgres_place: PostgresPlace) -> None:
-    async with serving(postgres_place.store()) as server:
-        heard = Heard()
-        await server.store.listen(heard)
-        await heard.next()
-        await postgres_place.rows(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND query LIKE '%pg_locks%' AND pid <> pg_backend_pid()"
-        )
-        await heard.next()
-        assert heard.topics == [None, None]

@@ -9,8 +9,8 @@ import pytest
 from interlock.kernel.pages import Choosing
 from interlock.kernel.record import Key, from_micros
 from interlock.kernel.refusal import Unreadable
-from tests.conformance.places import MemoryPlace, Place, Server, serving
-from tests.kernel.counters import (
+from tests.harness.store_places import MemoryPlace, Place, Server, serving
+from tests.kernel.counter_room import (
     CHORES,
     COUNTERS,
     NOTES,

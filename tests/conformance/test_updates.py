@@ -6,7 +6,7 @@ from interlock.kernel.record import Reads
 from interlock.kernel.storage import Loaded, Store
 from interlock.kernel.world import Changes, Update
 from tests.conformance.test_stores import LONG_AGO, carrying, changes
-from tests.kernel.counters import CHORES, TENANT, Chore, DueChores
+from tests.kernel.counter_room import CHORES, TENANT, Chore, DueChores
 
 
 async def test_a_record_is_found_by_what_an_update_made_of_it(store: Store) -> None:

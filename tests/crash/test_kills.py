@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tests.crash.actors import Actors, check_promises
 from tests.crash.conftest import Start
+from tests.crash.persistent_callers import Actors, check_promises
 from tests.harness.load import Connection, get
 from tests.harness.postgres import PostgresServer
 from tests.harness.server import InterlockServer, Key

@@ -10,7 +10,7 @@ import pytest
 
 from tests.crash.conftest import Start
 from tests.harness.load import Answer, Request, fire, get, post
-from tests.harness.proxy import PostgresProxy
+from tests.harness.postgres_proxy import PostgresProxy
 from tests.harness.server import InterlockServer, Key
 from tests.races.deployment import account_of, read_store
 

@@ -18,7 +18,7 @@ from interlock import (
     NotCommitted,
     Unknown,
 )
-from interlock.sdk.shared_work import Effect
+from interlock.wire.effects import Effect
 
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)

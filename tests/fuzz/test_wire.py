@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.conftest import Victim
-from tests.fuzz.wire import exchange
+from tests.fuzz.raw_exchange import exchange
 from tests.harness.load import Answer, Connection, fire, get, post
 
 MEGABYTE = 1024 * 1024

@@ -13,9 +13,9 @@ from interlock.kernel.pending import Pending, Waiting
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import CommandFailed, Refusal
 from interlock.kernel.world import World
-from tests.kernel.counters import COUNTERS, TENANT, Counter, Look, Raise, Swap, TooHigh
-from tests.kernel.scripted import ScriptedStore, bench
-from tests.kernel.virtual import in_virtual_time
+from tests.kernel.counter_room import COUNTERS, TENANT, Counter, Look, Raise, Swap, TooHigh
+from tests.kernel.scripted_store import ScriptedStore, bench
+from tests.kernel.virtual_loop import in_virtual_time
 
 
 class Broken(Command[None], frozen=True, kw_only=True):

@@ -8,9 +8,9 @@ import pytest
 
 from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.refusal import LockBusy, StoreUnavailable
-from tests.kernel.counters import COUNTERS, TENANT, Raise
-from tests.kernel.scripted import Bench, ScriptedStore, bench
-from tests.kernel.virtual import in_virtual_time
+from tests.kernel.counter_room import COUNTERS, TENANT, Raise
+from tests.kernel.scripted_store import Bench, ScriptedStore, bench
+from tests.kernel.virtual_loop import in_virtual_time
 
 
 @pytest.mark.parametrize("lanes", [1, 2])

@@ -16,7 +16,7 @@ from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Overloaded
 from interlock.kernel.world import World
 from interlock.store.memory import MemoryStore
-from tests.kernel.counters import COUNTERS, TENANT, Counter, Raise
+from tests.kernel.counter_room import COUNTERS, TENANT, Counter, Raise
 
 
 class Squared(Computation[int], frozen=True, kw_only=True):

@@ -8,9 +8,9 @@ import pytest
 
 from interlock.kernel.refusal import LockBusy, OutcomeUnknown, Overloaded, StoreUnavailable
 from interlock.kernel.storage import LockTimeout, StoreDown, Transaction
-from tests.kernel.counters import COUNTERS, TENANT, Raise
-from tests.kernel.scripted import ScriptedStore, bench
-from tests.kernel.virtual import in_virtual_time
+from tests.kernel.counter_room import COUNTERS, TENANT, Raise
+from tests.kernel.scripted_store import ScriptedStore, bench
+from tests.kernel.virtual_loop import in_virtual_time
 
 
 class ForgetfulStore(ScriptedStore):

@@ -12,9 +12,9 @@ import pytest
 from interlock.kernel.idempotency import IdempotencyKeyReused, Once, Rendered
 from interlock.kernel.refusal import OutcomeUnknown
 from interlock.kernel.world import World
-from tests.kernel.counters import COUNTERS, TENANT, Counter, Drop, Follow, Gone, Point, Raise, TooHigh
-from tests.kernel.scripted import bench
-from tests.kernel.virtual import in_virtual_time
+from tests.kernel.counter_room import COUNTERS, TENANT, Counter, Drop, Follow, Gone, Point, Raise, TooHigh
+from tests.kernel.scripted_store import bench
+from tests.kernel.virtual_loop import in_virtual_time
 
 
 def render(counter: Counter) -> Rendered:

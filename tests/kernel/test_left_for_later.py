@@ -14,7 +14,7 @@ from interlock.kernel.record import Key, Reads, micros
 from interlock.kernel.refusal import CommandFailed, LockBusy, OutcomeUnknown, Refusal
 from interlock.kernel.storage import CommitUnconfirmed, Loaded
 from interlock.kernel.world import World
-from tests.kernel.counters import (
+from tests.kernel.counter_room import (
     COUNTERS,
     TENANT,
     CountDue,
@@ -29,8 +29,8 @@ from tests.kernel.counters import (
     counter_topic,
     note,
 )
-from tests.kernel.scripted import START, ScriptedStore, bench
-from tests.kernel.virtual import in_virtual_time
+from tests.kernel.scripted_store import START, ScriptedStore, bench
+from tests.kernel.virtual_loop import in_virtual_time
 
 LONG_AGO = micros(START) - 1_000_000
 

@@ -8,9 +8,9 @@ import pytest
 
 from interlock.kernel.refusal import OutcomeUnknown, StoreUnavailable
 from interlock.kernel.storage import CommitUnconfirmed
-from tests.kernel.counters import COUNTERS, TENANT, Raise, TooHigh, counter_topic
-from tests.kernel.scripted import bench
-from tests.kernel.virtual import in_virtual_time
+from tests.kernel.counter_room import COUNTERS, TENANT, Raise, TooHigh, counter_topic
+from tests.kernel.scripted_store import bench
+from tests.kernel.virtual_loop import in_virtual_time
 
 
 @in_virtual_time

@@ -11,9 +11,9 @@ from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.storage import Loaded, Transaction
 from interlock.kernel.world import World
-from tests.kernel.counters import COUNTERS, TENANT
-from tests.kernel.scripted import ScriptedStore, bench
-from tests.kernel.virtual import in_virtual_time
+from tests.kernel.counter_room import COUNTERS, TENANT
+from tests.kernel.scripted_store import ScriptedStore, bench
+from tests.kernel.virtual_loop import in_virtual_time
 
 
 class LateStore(ScriptedStore):

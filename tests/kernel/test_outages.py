@@ -9,9 +9,9 @@ import pytest
 from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.refusal import OutcomeUnknown, StoreUnavailable
 from interlock.kernel.storage import LockTimeout, StoreDown, Transaction
-from tests.kernel.counters import COUNTERS, TENANT, Counter, Raise
-from tests.kernel.scripted import ScriptedStore, bench
-from tests.kernel.virtual import in_virtual_time
+from tests.kernel.counter_room import COUNTERS, TENANT, Counter, Raise
+from tests.kernel.scripted_store import ScriptedStore, bench
+from tests.kernel.virtual_loop import in_virtual_time
 
 BUDGET = 2.0
 

@@ -8,9 +8,9 @@ import pytest
 
 from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.refusal import Overloaded
-from tests.kernel.counters import Raise
-from tests.kernel.scripted import ScriptedStore, bench
-from tests.kernel.virtual import in_virtual_time
+from tests.kernel.counter_room import Raise
+from tests.kernel.scripted_store import ScriptedStore, bench
+from tests.kernel.virtual_loop import in_virtual_time
 
 
 @in_virtual_time

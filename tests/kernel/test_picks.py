@@ -11,9 +11,9 @@ from interlock.kernel.pending import Pending
 from interlock.kernel.record import PICKED_MAX, Reads, merge_reads, micros
 from interlock.kernel.storage import Loaded
 from interlock.kernel.world import World
-from tests.kernel.counters import CHORES, TENANT, Chore, CountDue, DueChores, Gone, Plan, PlanFresh, Take
-from tests.kernel.scripted import START, Bench, bench
-from tests.kernel.virtual import in_virtual_time
+from tests.kernel.counter_room import CHORES, TENANT, Chore, CountDue, DueChores, Gone, Plan, PlanFresh, Take
+from tests.kernel.scripted_store import START, Bench, bench
+from tests.kernel.virtual_loop import in_virtual_time
 
 LONG_AGO = micros(START) - 1_000_000
 FAR_OFF = micros(START) + 10**12

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from interlock.kernel.record import Kind, Pick, micros
 from interlock.kernel.world import Deferred, World
 from tests.harness.soak import dose
-from tests.kernel.counters import CHORES, COUNTERS, TENANT, Chore, Counter, DueChores
-from tests.kernel.scripted import START
+from tests.kernel.counter_room import CHORES, COUNTERS, TENANT, Chore, Counter, DueChores
+from tests.kernel.scripted_store import START
 
 NOW = micros(START)
 NAMES = [f"c{number}" for number in range(6)]
@@ -36,7 +36,7 @@ class Counters(Pick[Counter], frozen=True, kw_only=True):
         return COUNTERS
 
 
-class Yard:
+class PickModel:
     """A world in which a pick loaded its first few, beside everything that there really is."""
 
     def __init__(self, dues: dict[str, int | None], loads: int) -> None:
@@ -83,25 +83,25 @@ class Yard:
 @given(
     stored=st.dictionaries(st.sampled_from(NAMES), dues),
     loads=st.integers(4, 6),
-    story=st.lists(steps, max_size=8),
+    turns=st.lists(steps, max_size=8),
 )
 def test_a_pick_finds_what_is_there_after_any_changes_and_refusals(
     stored: dict[str, int | None],
     loads: int,
-    story: list[tuple[tuple[str, str, int | None], bool, list[int]]],
+    turns: list[tuple[tuple[str, str, int | None], bool, list[int]]],
 ) -> None:
-    yard = Yard(stored, loads)
-    for change, is_refused, looks in story:
-        before = dict(yard.truth)
-        yard.world.begin()
-        yard.change(*change)
+    model = PickModel(stored, loads)
+    for change, is_refused, looks in turns:
+        before = dict(model.truth)
+        model.world.begin()
+        model.change(*change)
         if is_refused:
             # It looks at what it did, and takes it back.
             with contextlib.suppress(Deferred):
-                yard.world.pick(DueChores(limit=4))
-            yard.world.undo()
-            yard.truth = before
+                model.world.pick(DueChores(limit=4))
+            model.world.undo()
+            model.truth = before
         else:
-            yard.has_changed = True
+            model.has_changed = True
         for limit in looks:
-            yard.look(limit)
+            model.look(limit)

@@ -8,9 +8,9 @@ from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import CommandFailed
 from interlock.kernel.world import NotLoaded, World
-from tests.kernel.counters import COUNTERS, TENANT, Counter, DueChores, Follow, Gone, Look, Point, Raise
-from tests.kernel.scripted import bench
-from tests.kernel.virtual import in_virtual_time
+from tests.kernel.counter_room import COUNTERS, TENANT, Counter, DueChores, Follow, Gone, Look, Point, Raise
+from tests.kernel.scripted_store import bench
+from tests.kernel.virtual_loop import in_virtual_time
 
 
 class Peek(Command[int], frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ import msgspec
 from interlock.kernel.command import Command
 from interlock.kernel.record import Reads, micros
 from interlock.kernel.world import World
-from tests.kernel.counters import (
+from tests.kernel.counter_room import (
     CHORES,
     COUNTERS,
     TENANT,
@@ -23,8 +23,8 @@ from tests.kernel.counters import (
     Raise,
     Take,
 )
-from tests.kernel.scripted import START, bench
-from tests.kernel.virtual import in_virtual_time
+from tests.kernel.scripted_store import START, bench
+from tests.kernel.virtual_loop import in_virtual_time
 
 LONG_AGO = micros(START) - 1_000_000
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from interlock.kernel.storage import WriteConflict
-from tests.kernel.counters import Raise, counter_topic
-from tests.kernel.scripted import bench
-from tests.kernel.virtual import in_virtual_time
+from tests.kernel.counter_room import Raise, counter_topic
+from tests.kernel.scripted_store import bench
+from tests.kernel.virtual_loop import in_virtual_time
 
 
 @in_virtual_time

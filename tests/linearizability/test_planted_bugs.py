@@ -10,8 +10,8 @@ import pytest
 from tests.harness.soak import dose
 from tests.linearizability.checker import check
 from tests.linearizability.models import AdmissionModel, ApprovalModel, EffectModel, GrantModel, LeaseModel
-from tests.linearizability.simulated import play
-from tests.linearizability.subjects import Gate, Lock, Payment, Tokens, Vote
+from tests.linearizability.simulated_histories import play
+from tests.linearizability.simulated_services import Gate, Lock, Payment, Tokens, Vote
 
 SEEDS = dose(40)
 

@@ -18,10 +18,10 @@ import pytest
 from tests.harness.load import Request, fire, post
 from tests.harness.server import InterlockServer, Key
 from tests.harness.soak import dose
-from tests.linearizability import acts
+from tests.linearizability import client_operations
 from tests.linearizability.checker import Operation, check
 from tests.linearizability.models import AdmissionModel, ApprovalModel, EffectModel, GrantModel, LeaseModel
-from tests.linearizability.recording import Client
+from tests.linearizability.recording_client import Client
 from tests.races.deployment import ASK, make_keys
 
 CLIENTS = 6
@@ -65,21 +65,21 @@ async def _things(url: str, keys: dict[str, Key]) -> dict[str, tuple[Act, Any]]:
     """What there is to fight over: each thing, what is done to it, and the model of it."""
     things: dict[str, tuple[Act, Any]] = {}
     bot, root = keys["bot"].headers, keys["root"].headers
-    limits = [("tenant", 1000), *((f"flow-{n}", acts.LIMIT) for n in range(THINGS))]
+    limits = [("tenant", 1000), *((f"flow-{n}", client_operations.LIMIT) for n in range(THINGS))]
     put = [_put_limit(scope, limit, root) for scope, limit in limits]
     jobs = [post("/api/v1/jobs", {"topic": "pay", "payload": {"n": n}}, headers=bot) for n in range(THINGS)]
-    grant = {"task": "deploy", "uses": acts.USES, "expires_in": "1h"}
+    grant = {"task": "deploy", "uses": client_operations.USES, "expires_in": "1h"}
     grants = [post("/api/v1/grants", grant, headers=root) for _ in range(THINGS)]
     answers = await fire(url, [*put, *jobs, *grants], connections=1)
     assert all(answer.status < 300 for answer in answers), [answer.body for answer in answers]
     for answer in answers[len(put) : len(put) + THINGS]:
-        things[answer.json()["id"]] = (acts.approval, ApprovalModel())
+        things[answer.json()["id"]] = (client_operations.approval, ApprovalModel())
     for answer in answers[len(put) + THINGS :]:
-        things[_grant_id(answer.json())] = (acts.claim, GrantModel(acts.USES))
+        things[_grant_id(answer.json())] = (client_operations.claim, GrantModel(client_operations.USES))
     for n in range(THINGS):
-        things[f"repo:{n}/file"] = (acts.lease, LeaseModel())
-        things[f"pay-{n}"] = (acts.effect, EffectModel())
-        things[f"flow-{n}"] = (acts.admission, AdmissionModel(acts.LIMIT))
+        things[f"repo:{n}/file"] = (client_operations.lease, LeaseModel())
+        things[f"pay-{n}"] = (client_operations.effect, EffectModel())
+        things[f"flow-{n}"] = (client_operations.admission, AdmissionModel(client_operations.LIMIT))
     return things
 
 
@@ -118,7 +118,7 @@ async def _trouble(servers: list[InterlockServer], chance: random.Random, done: 
             await asyncio.to_thread(server.start)
         else:
             server.pause()
-            await asyncio.sleep(acts.TTL * (0.5 + chance.random()))
+            await asyncio.sleep(client_operations.TTL * (0.5 + chance.random()))
             server.resume()
 
 

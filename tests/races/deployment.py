@@ -14,9 +14,9 @@ from interlock.rooms.identity.model import PrincipalKind, Role
 from interlock.service.operator import issue_key
 from interlock.service.service import Service, open_service
 from interlock.service.settings import settings_from
-from tests.harness.events import events_by_subject
 from tests.harness.load import Answer, Request, fire, get, post
 from tests.harness.server import InterlockServer, Key
+from tests.harness.stored_events import events_by_subject
 
 T = TypeVar("T")
 REVIEWERS = 20

@@ -152,6 +152,41 @@ async def test_the_fence_of_a_job_and_of_a_lease_is_told_to_its_holder_alone(doo
     assert own == [held["fence"], lease["fence"]]
 
 
+async def test_effects_grants_conflicts_and_refusals_tell_no_fence_of_somebody_else(door: Door) -> None:
+    hand, other = [await door.key(fresh(name), "worker", "work,submit,audit") for name in ("hand", "other")]
+    held = (await door.send("POST", f"jobs/{await door.deployment.submit('read')}/claim", hand)).json()
+    lease = (await door.send("POST", "leases", hand, {"resource": fresh("doc")})).json()
+    granted = (await door.send("POST", "grants", door.root, {"task": fresh("task")})).json()
+    claim = {"task": granted["task"], "execution_id": fresh("exec")}
+    used = (await door.send("POST", "grants/claim", hand, claim)).json()
+    action, under = fresh("refund"), {"id": lease["lease_id"], "fence": lease["fence"]}
+    begin = {"request_hash": "sha256:0", "lease": under}
+    begun = (await door.send("POST", f"effects/{action}/begin", hand, begin)).json()
+    forged = {"fence": begun["fence"], "result": "forged"}
+
+    shown = [
+        await door.send(
+            "POST", f"effects/{fresh('x')}/begin", other, begin | {"lease": None, "job_id": held["id"]}
+        ),
+        await door.send("POST", f"effects/{action}/commit", other, forged),
+        await door.send("POST", f"effects/{action}/begin", other, begin | {"lease": None}),
+    ]
+    refused = [each.status for each in shown]
+    shown += [
+        await door.send("GET", page, other)
+        for page in (f"effects/{action}", "effects?limit=5", f"grants/{granted['id']}", f"grants/{granted['id']}/uses",
+                     "conflicts?limit=5", "events/page?limit=50")
+    ]  # fmt: skip
+    own = (await door.send("GET", f"effects/{action}", hand)).json()
+
+    assert refused == [409] * 3
+    assert [each.json() for each in shown[3:] if has_fence(each.json())] == []
+    assert [each.json() for each in shown if "current_fence" in each.json()] == []
+    assert [each.json() for each in shown if str(lease["fence"]) in each.body.decode()] == []
+    assert f"fence {held['fence']}" not in str([each.json() for each in shown])
+    assert (own["fence"], own["lease"]["fence"], "fence" in used) == (begun["fence"], lease["fence"], True)
+
+
 async def test_a_chain_of_owners_is_one_person_to_its_end(door: Door) -> None:
     ada, *chain = (fresh(name) for name in ("ada", "first", "second", "third"))
     reviewer, owner = await door.key(ada, "person", "review"), ada

@@ -9,8 +9,8 @@ import pytest
 
 from interlock import Interlock
 from tests.harness.server import InterlockServer
+from tests.sdk.approval_team import ApprovalTeam
 from tests.sdk.gate_place import PLACES, Place, opened
-from tests.sdk.house import House
 
 
 @pytest.fixture(autouse=True)
@@ -27,10 +27,10 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    house = House(tmp_path)
-    yield house
-    house.close()
+def team(tmp_path: Path) -> Iterator[ApprovalTeam]:
+    team = ApprovalTeam(tmp_path)
+    yield team
+    team.close()
 
 
 @pytest.fixture

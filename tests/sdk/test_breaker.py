@@ -11,7 +11,7 @@ from interlock.sdk.flow import Request, Send
 from interlock.sdk.outcomes import Busy, Unavailable
 from interlock.sdk.retry import NO_RETRIES, BreakerSettings, CircuitBreaker
 from interlock.sdk.session import Session, exchange
-from tests.sdk.virtual import Script, VirtualTime, problem, refused, success
+from tests.sdk.virtual_time import Script, VirtualTime, problem, refused, success
 
 READ = Request(method="GET", path="/api/v1/jobs")
 SETTINGS = BreakerSettings(failures_max=3, open_seconds=4.0)

@@ -7,7 +7,7 @@ import pytest
 from interlock.sdk.operations.grants import claim
 from interlock.sdk.outcomes import Ambiguous
 from interlock.sdk.session import Session
-from tests.sdk.virtual import Script, VirtualTime, cut, refused, success
+from tests.sdk.virtual_time import Script, VirtualTime, cut, refused, success
 
 
 def test_a_claim_is_sent_again_under_its_execution_id_and_leaves_no_answer_behind() -> None:

@@ -13,9 +13,9 @@ import interlock
 from interlock import AsyncInterlock, Interlock, InvalidRequest
 from interlock.sdk.flow import Request, Response
 from interlock.sdk.retry import BUSY, NO_RETRIES, RetryPolicy
-from tests.sdk.remote import JOB, both, called
-from tests.sdk.scripted import Cut, Told, in_turn, serving
-from tests.sdk.virtual import problem, success
+from tests.sdk.remote_calls import JOB, both, called
+from tests.sdk.scripted_server import Cut, Told, in_turn, serving
+from tests.sdk.virtual_time import problem, success
 
 # Entered with `with` or `async with`: they return what is entered, so neither is a coroutine.
 HELD = {"admit", "granted", "lease"}

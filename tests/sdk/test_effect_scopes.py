@@ -8,27 +8,27 @@ from typing import Any
 import pytest
 
 from interlock import Conflict, NotDone
-from tests.sdk.house import House
+from tests.sdk.approval_team import ApprovalTeam
 
 
-def test_a_block_that_is_entered_again_forgets_what_it_said_before(house: House) -> None:
-    scope = house.il.effect_scope("pay", request=1)
+def test_a_block_that_is_entered_again_forgets_what_it_said_before(team: ApprovalTeam) -> None:
+    scope = team.il.effect_scope("pay", request=1)
 
     def say_both() -> None:
         with scope:
-            house.il.fail_effect("pay", scope.fence, error="no", safe_to_retry=True)
+            team.il.fail_effect("pay", scope.fence, error="no", safe_to_retry=True)
             scope.commit("paid")
 
     with pytest.raises(Conflict):
         say_both()
-    house.il.resolve_effect("pay", "not_committed", evidence="the bank says so")
+    team.il.resolve_effect("pay", "not_committed", evidence="the bank says so")
     with pytest.raises(NotDone), scope:
         raise NotDone("the till is closed")
-    assert house.il.get_effect("pay").state == "FAILED"
+    assert team.il.get_effect("pay").state == "FAILED"
 
 
-def test_an_async_block_that_is_entered_again_forgets_too(house: House) -> None:
-    il = house.ail
+def test_an_async_block_that_is_entered_again_forgets_too(team: ApprovalTeam) -> None:
+    il = team.ail
     scope = il.effect_scope("pay", request=1)
 
     async def say_both() -> None:
@@ -52,10 +52,10 @@ def test_an_async_block_that_is_entered_again_forgets_too(house: House) -> None:
 
 
 @pytest.mark.parametrize("word", ["target", "lease", "job", "ttl", "grant", "reconcile"])
-def test_a_decorated_function_may_call_its_parameters_as_it_likes(house: House, word: str) -> None:
+def test_a_decorated_function_may_call_its_parameters_as_it_likes(team: ApprovalTeam, word: str) -> None:
     ran: list[Any] = []
 
-    @house.il.effect(key=lambda **named: f"do:{word}")
+    @team.il.effect(key=lambda **named: f"do:{word}")
     def publish(
         target: str = "", lease: str = "", job: str = "", ttl: str = "", grant: str = "", reconcile: str = ""
     ) -> str:

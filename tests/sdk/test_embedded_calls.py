@@ -20,9 +20,9 @@ from interlock.api import jobs as job_routes
 from interlock.sdk import embedded
 from interlock.store.sqlite import SqliteStore
 from interlock.store.sqlite.driver import connect
-from tests.conformance.places import open_files_at
 from tests.harness.soak import dose
-from tests.sdk.house import House
+from tests.harness.store_places import open_files_at
+from tests.sdk.approval_team import ApprovalTeam
 
 ALLOW = {"version": "v1", "default": "allow", "rules": []}
 HASH = "sha256:" + "0" * 64
@@ -65,15 +65,15 @@ def test_a_file_that_somebody_else_holds_is_busy(il: Interlock, path: Path) -> N
     hasty.close()
 
 
-def test_whoever_waits_in_this_process_is_woken(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = house.il.submit("pay.x", {})
+def test_whoever_waits_in_this_process_is_woken(team: ApprovalTeam, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = team.il.submit("pay.x", {})
     monkeypatch.setattr(SqliteStore, "_notice_others", lambda *_: None)
     monkeypatch.setattr(job_routes, "_POLL_SECONDS", 60.0)
     found: list[str] = []
-    waiting = threading.Thread(target=lambda: found.append(house.il.wait(job.id, timeout=50).state))
+    waiting = threading.Thread(target=lambda: found.append(team.il.wait(job.id, timeout=50).state))
     waiting.start()
     threading.Event().wait(0.5)
-    house.il.cancel(job.id)
+    team.il.cancel(job.id)
     waiting.join(10)
     assert found == ["CANCELLED"]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from interlock import AsyncInterlock, Interlock, InterlockError
-from interlock.sdk.operations.events import Event
+from interlock.wire.events import Event
 from tests.harness.server import InterlockServer
-from tests.sdk.house import POLICY
+from tests.sdk.approval_team import POLICY
 
 ROLES = "submit,review,operate,audit,admin"
 

@@ -33,7 +33,7 @@ from interlock import (
     Work,
     Worker,
 )
-from interlock.sdk.shared_work import Effect
+from interlock.wire.effects import Effect
 from tests.sdk.gate_place import Bank, Place
 
 
@@ -165,7 +165,7 @@ def test_a_call_whose_lease_was_lost_is_ambiguous_and_its_late_result_refused(pl
         receipt = bank.transfer(invoice)
         call = place.il.current()
         seen.append(call.lost)
-        call._held.note(NotDoneYet(call))  # a renewal that was refused: no more of them
+        call._held.hold.failed(NotDoneYet(call))  # a renewal that was refused: no more of them
         deadline = time.monotonic() + 30
         while place.il.job(call.job.id).state == "RUNNING" and not results:
             assert time.monotonic() < deadline

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from interlock import AsyncInterlock, Interlock, Job
-from tests.sdk.house import House
+from tests.sdk.approval_team import ApprovalTeam
 
 
-def test_a_gated_function_keeps_name_doc_signature_and_kind(house: House) -> None:
+def test_a_gated_function_keeps_name_doc_signature_and_kind(team: ApprovalTeam) -> None:
     async def fetch(page: str, *, depth: int = 1) -> str:
         """Fetch a page."""
         return page
 
-    gated = house.il.gate("read.page")(fetch)
+    gated = team.il.gate("read.page")(fetch)
     assert (gated.__name__, gated.__doc__, gated.__module__) == ("fetch", "Fetch a page.", __name__)
     assert inspect.signature(gated) == inspect.signature(fetch)
     assert inspect.iscoroutinefunction(gated)
@@ -41,8 +41,8 @@ class Desk:
         return a + b
 
 
-def test_methods_of_every_kind_are_gated_without_their_object(house: House) -> None:
-    gate = house.il.gate("read.desk")
+def test_methods_of_every_kind_are_gated_without_their_object(team: ApprovalTeam) -> None:
+    gate = team.il.gate("read.desk")
 
     class Gated(Desk):
         pay = gate(Desk.pay)
@@ -57,7 +57,7 @@ def test_methods_of_every_kind_are_gated_without_their_object(house: House) -> N
     assert desk.pay("i-1") == "front paid 5 for i-1"
     assert Gated.pay(desk, invoice="i-2", amount=6) == "front paid 6 for i-2"
     assert (Gated.add(1, b=2), desk.add_too(3, 4)) == (3, 7)
-    shown = [job.payload for job in house.il.jobs().items][::-1]
+    shown = [job.payload for job in team.il.jobs().items][::-1]
     assert shown == [
         {"name": "front"},
         {"name": "back"},
@@ -68,29 +68,29 @@ def test_methods_of_every_kind_are_gated_without_their_object(house: House) -> N
     ]
 
 
-def test_a_generator_asks_when_it_is_begun(house: House) -> None:
-    @house.il.gate("pay.many", on_pending=house.approve)
+def test_a_generator_asks_when_it_is_begun(team: ApprovalTeam) -> None:
+    @team.il.gate("pay.many", on_pending=team.approve)
     def pay(n: int) -> Generator[int, str, str]:
         received = yield n
         yield len(received)
         return "done"
 
     payments = pay(3)
-    assert house.il.jobs().items == ()
+    assert team.il.jobs().items == ()
     assert (next(payments), payments.send("four")) == (3, 4)
     with pytest.raises(StopIteration) as end:
         next(payments)
     assert end.value.value == "done"
-    assert len(house.seen) == 1
+    assert len(team.seen) == 1
 
 
 @pytest.fixture(params=["il", "ail"], ids=["blocking client", "async client"])
-def client(request: pytest.FixtureRequest, house: House) -> Interlock | AsyncInterlock:
-    return getattr(house, request.param)
+def client(request: pytest.FixtureRequest, team: ApprovalTeam) -> Interlock | AsyncInterlock:
+    return getattr(team, request.param)
 
 
 async def test_an_async_function_waits_without_holding_up_the_loop(
-    house: House, client: Interlock | AsyncInterlock
+    team: ApprovalTeam, client: Interlock | AsyncInterlock
 ) -> None:
     asked: asyncio.Queue[Job] = asyncio.Queue()
 
@@ -100,14 +100,14 @@ async def test_an_async_function_waits_without_holding_up_the_loop(
 
     async def decide() -> None:
         job = await asked.get()
-        await asyncio.to_thread(house.approve, job)
+        await asyncio.to_thread(team.approve, job)
 
     paid, _ = await asyncio.gather(pay("i-1"), decide())
     assert paid == "paid i-1"
 
 
 async def test_an_async_generator_asks_when_it_is_begun_and_passes_everything_through(
-    house: House, client: Interlock | AsyncInterlock
+    team: ApprovalTeam, client: Interlock | AsyncInterlock
 ) -> None:
     closed: list[bool] = []
 
@@ -124,7 +124,7 @@ async def test_an_async_generator_asks_when_it_is_begun_and_passes_everything_th
             closed.append(True)
 
     pages = read(1)
-    assert house.il.jobs().items == ()
+    assert team.il.jobs().items == ()
     assert await anext(pages) == 1
     assert await pages.asend("two") == "two"
     assert await pages.athrow(KeyError("k")) == "caught 'k'"
@@ -134,7 +134,7 @@ async def test_an_async_generator_asks_when_it_is_begun_and_passes_everything_th
 
 
 async def test_a_cancelled_wait_ends_at_once_and_runs_nothing(
-    house: House, client: Interlock | AsyncInterlock
+    team: ApprovalTeam, client: Interlock | AsyncInterlock
 ) -> None:
     asked = asyncio.Event()
     ran: list[str] = []
@@ -151,18 +151,18 @@ async def test_a_cancelled_wait_ends_at_once_and_runs_nothing(
     assert ran == []
 
 
-def test_an_async_client_refuses_a_function_that_would_block(house: House) -> None:
+def test_an_async_client_refuses_a_function_that_would_block(team: ApprovalTeam) -> None:
     with pytest.raises(TypeError, match="make it async def"):
-        house.ail.gate("read.page")(lambda page: page)
+        team.ail.gate("read.page")(lambda page: page)
 
 
-def test_what_is_not_a_function_is_refused(house: House) -> None:
+def test_what_is_not_a_function_is_refused(team: ApprovalTeam) -> None:
     for thing in (Desk, Desk("x").pay, print, 5):
         with pytest.raises(TypeError, match="goes around a function"):
-            house.il.gate("read.page")(thing)  # type: ignore[type-var]
+            team.il.gate("read.page")(thing)  # type: ignore[type-var]
 
 
-def test_a_coroutine_that_comes_back_unawaited_is_not_taken_for_done(house: House) -> None:
+def test_a_coroutine_that_comes_back_unawaited_is_not_taken_for_done(team: ApprovalTeam) -> None:
     def logged(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def wrapper(*args: Any) -> Any:
@@ -170,22 +170,24 @@ def test_a_coroutine_that_comes_back_unawaited_is_not_taken_for_done(house: Hous
 
         return wrapper
 
-    @house.il.gate("read.file")
+    @team.il.gate("read.file")
     @logged
     async def read(name: str) -> None:
         raise AssertionError(name)
 
     with pytest.raises(TypeError, match="put the gate on the `async def` itself"):
         read("notes")
-    (job,) = house.il.jobs(topic="read.file").items
+    (job,) = team.il.jobs(topic="read.file").items
     assert job.state == "CANCELLED"
-    assert [effect.state for effect in house.il.effects().items] == ["FAILED"]
+    assert [effect.state for effect in team.il.effects().items] == ["FAILED"]
 
 
-async def test_calls_that_wait_behind_a_blocking_client_keep_no_other_call_waiting(house: House) -> None:
+async def test_calls_that_wait_behind_a_blocking_client_keep_no_other_call_waiting(
+    team: ApprovalTeam,
+) -> None:
     asked: list[Job] = []
 
-    @house.il.gate("pay.invoice", on_pending=asked.append)
+    @team.il.gate("pay.invoice", on_pending=asked.append)
     async def pay(number: int) -> int:
         return number
 
@@ -194,7 +196,7 @@ async def test_calls_that_wait_behind_a_blocking_client_keep_no_other_call_waiti
         while len(asked) < len(waiting):
             await asyncio.sleep(0.01)
         last = asked[-1]
-        await asyncio.to_thread(house.approve, last)
+        await asyncio.to_thread(team.approve, last)
         (done,), _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     assert done.result() == last.payload["number"]
     for each in waiting:

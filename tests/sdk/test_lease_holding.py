@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from interlock import AsyncInterlock, Busy, Interlock
+from interlock.kernel import hold as kernel_hold
 from interlock.sdk import hold
 from interlock.sdk.flow import Request, Response
 from interlock.sdk.retry import NO_RETRIES
@@ -55,7 +56,8 @@ class FakedTime:
 @pytest.fixture
 def faked(monkeypatch: pytest.MonkeyPatch) -> FakedTime:
     clock = FakedTime()
-    monkeypatch.setattr(hold, "time", clock)
+    for place in (hold, kernel_hold):
+        monkeypatch.setattr(place, "time", clock)
     return clock
 
 

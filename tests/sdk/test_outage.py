@@ -12,7 +12,7 @@ import pytest
 from interlock.sdk.flow import Request
 from interlock.sdk.retry import BreakerSettings, OnRetry, Retry, RetryPolicy
 from interlock.sdk.session import Session, exchange
-from tests.sdk.virtual import Answered, VirtualTime, problem, refused, success
+from tests.sdk.virtual_time import Answered, VirtualTime, problem, refused, success
 
 CLIENTS = 200
 WARM_SECONDS = 120

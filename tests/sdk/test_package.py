@@ -25,7 +25,12 @@ def test_the_client_loads_neither_the_server_nor_the_http_library() -> None:
     assert not {
         name for name in loaded if name.split(".")[0] in ("httpx2", "asyncio", "apsw", "cryptography")
     }
-    shared = ("interlock.kernel", "interlock.kernel.codec", "interlock.kernel.refusal")
+    shared = (
+        "interlock.kernel",
+        "interlock.kernel.codec",
+        "interlock.kernel.hold",
+        "interlock.kernel.refusal",
+    )
     assert not {
         name
         for name in loaded
@@ -38,7 +43,9 @@ def test_the_client_loads_neither_the_server_nor_the_http_library() -> None:
 @pytest.mark.parametrize("name", dir(interlock))
 def test_every_offered_name_can_be_had(name: str) -> None:
     assert (
-        getattr(interlock, name).__module__.startswith(("interlock.sdk.", "interlock.rooms.permits."))
+        getattr(interlock, name).__module__.startswith(
+            ("interlock.sdk.", "interlock.wire.", "interlock.rooms.permits.")
+        )
         or name == "NO_RETRIES"
     )
 

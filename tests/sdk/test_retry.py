@@ -33,7 +33,7 @@ from interlock.sdk.retry import (
     delay_seconds,
 )
 from interlock.sdk.session import Session, exchange
-from tests.sdk.virtual import Script, VirtualTime, cut, drain, problem, refused, success
+from tests.sdk.virtual_time import Script, VirtualTime, cut, drain, problem, refused, success
 
 READ = Request(method="GET", path="/api/v1/jobs/job_1")
 KEYED = Request(method="POST", path="/api/v1/jobs", headers={"idempotency-key": "k"}, body=b"{}")

@@ -8,10 +8,10 @@ import pytest
 
 from interlock import Evidence, Target
 from interlock.sdk.flow import Response
-from interlock.sdk.models import Job
-from tests.sdk.remote import JOB, both, called, sent
-from tests.sdk.scripted import Cut, in_turn, serving
-from tests.sdk.virtual import success
+from interlock.wire.jobs import Job
+from tests.sdk.remote_calls import JOB, both, called, sent
+from tests.sdk.scripted_server import Cut, in_turn, serving
+from tests.sdk.virtual_time import success
 
 
 @both

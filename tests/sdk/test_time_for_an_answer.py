@@ -8,7 +8,7 @@ from interlock.sdk.flow import Request, Response
 from interlock.sdk.outcomes import Busy, Unavailable
 from interlock.sdk.retry import RetryPolicy
 from interlock.sdk.session import Session, exchange
-from tests.sdk.virtual import Script, VirtualTime, problem
+from tests.sdk.virtual_time import Script, VirtualTime, problem
 
 KEYED = Request(method="POST", path="/api/v1/jobs", headers={"idempotency-key": "k"}, body=b"{}")
 

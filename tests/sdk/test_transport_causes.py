@@ -13,7 +13,7 @@ import pytest
 
 from interlock.cli.main import main
 from interlock.sdk.flow import TransportFailed
-from tests.harness.authority import Authority
+from tests.harness.certificate_authority import Authority
 from tests.sdk.test_transports import POST, Send, send_async, send_blocking, unused_port
 
 

@@ -13,8 +13,8 @@ import pytest
 from interlock.sdk.flow import Request, Response, TransportFailed
 from interlock.sdk.outcomes import InvalidRequest
 from interlock.sdk.transports import AsyncHttpTransport, HttpTransport, checked_url
-from tests.sdk.scripted import Cut, Hang, Trickle, in_turn, serving
-from tests.sdk.virtual import success
+from tests.sdk.scripted_server import Cut, Hang, Trickle, in_turn, serving
+from tests.sdk.virtual_time import success
 
 Send = Callable[[str, Request], Response]
 POST = Request(method="POST", path="/api/v1/jobs", query="a=1", headers={"x-test": "v"}, body=b'{"a":1}')

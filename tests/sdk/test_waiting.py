@@ -7,11 +7,11 @@ from urllib.parse import parse_qs
 import pytest
 
 from interlock.sdk.flow import Flow, Request
-from interlock.sdk.models import Job
 from interlock.sdk.operations.jobs import HOLD_SECONDS, Until, call, wait
 from interlock.sdk.outcomes import NotFound, StillPending, Unavailable
 from interlock.sdk.session import Session
-from tests.sdk.virtual import Answered, Script, VirtualTime, problem, refused, success
+from interlock.wire.jobs import Job
+from tests.sdk.virtual_time import Answered, Script, VirtualTime, problem, refused, success
 
 BEGIN = 1000.0
 

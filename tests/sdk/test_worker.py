@@ -25,9 +25,9 @@ from interlock import (
     Worker,
     verify_permit,
 )
-from interlock.sdk.models import HeldJob
 from interlock.sdk.outcomes import no_answer
 from interlock.sdk.worker_jobs import Hold, Settled
+from interlock.wire.jobs import HeldJob
 
 POLICY = "version: v1\ndefault: allow\n"
 HANG_SECONDS = 60

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from interlock import Ambiguous, AsyncInterlock, Work, Worker
-from interlock.sdk.models import HeldJob
 from interlock.sdk.outcomes import no_answer
 from interlock.sdk.worker_jobs import Settled
+from interlock.wire.jobs import HeldJob
 
 HANG_SECONDS = 60
 

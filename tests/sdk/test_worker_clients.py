@@ -13,8 +13,8 @@ import pytest
 from interlock import AsyncInterlock, AsyncWork, Interlock, Retry, Work, Worker
 from interlock.sdk.flow import Request, Response
 from interlock.sdk.retry import Backoff, RetryPolicy
-from tests.sdk.scripted import serving
-from tests.sdk.virtual import problem, success
+from tests.sdk.scripted_server import serving
+from tests.sdk.virtual_time import problem, success
 
 ALLOW = "version: v1\ndefault: allow\n"
 HANG_SECONDS = 60

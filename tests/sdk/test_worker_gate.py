@@ -176,7 +176,7 @@ NOBODY = Response(status=404, body=b"<html>nobody is there</html>")
 @pytest.fixture
 def renewals(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """As many renewals as find nobody; after that many seconds each, nobody would wait for the one that does."""
-    monkeypatch.setattr("interlock.sdk.hold._REST_SECONDS_MOST", 0.01)
+    monkeypatch.setattr("interlock.kernel.hold._RETRY_SECONDS_MAX", 0.01)
     return iter(range(40))
 
 

@@ -10,8 +10,8 @@ import pytest
 from interlock import AsyncInterlock, Worker
 from interlock.sdk.flow import Request, Response
 from interlock.sdk.retry import NO_RETRIES
-from tests.sdk.scripted import serving
-from tests.sdk.virtual import problem, success
+from tests.sdk.scripted_server import serving
+from tests.sdk.virtual_time import problem, success
 
 HANG_SECONDS = 60
 

@@ -1,3 +1,3 @@
-"""The HTTP surface: a thin typed core, and one file of routes for each room."""
+"""The HTTP API: a small typed core, and one file of routes for each room."""
 
 from __future__ import annotations

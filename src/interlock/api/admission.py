@@ -1,4 +1,4 @@
-"""Admission over HTTP: limits, runs and their slots, and how starts ended."""
+"""Admission over HTTP: limits, runs and their slots, and counts of how starts ended."""
 
 from __future__ import annotations
 
@@ -8,21 +8,11 @@ import hashlib
 import random
 import re
 from collections.abc import AsyncGenerator, Awaitable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import msgspec
 
-from interlock.api.admission_views import (
-    ClearedView,
-    LimitsView,
-    LimitView,
-    RunView,
-    StatsRow,
-    StatsView,
-    limit_view,
-    run_view,
-)
 from interlock.api.authentication import presented_key
 from interlock.api.calls import REPLAYED, Asked, caller_of, decide, refuse
 from interlock.api.decoder import Spelled
@@ -30,7 +20,7 @@ from interlock.api.fields import Reason
 from interlock.api.http import Request
 from interlock.api.jobs import READERS
 from interlock.api.operations import Answer, Body, Operation, Query, Reply
-from interlock.api.pages import Page, PageQuery, id_cursor
+from interlock.api.pages import PageQuery, id_cursor
 from interlock.api.problem import invalid
 from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.codec.durations import DurationInQuery, TtlSeconds, duration_seconds
@@ -40,7 +30,15 @@ from interlock.kernel.refusal import Fault, LockBusy, StoreUnavailable
 from interlock.kernel.storage import StoreDown
 from interlock.kernel.wakes import Subscription
 from interlock.rooms.admission import queries
-from interlock.rooms.admission.model import RUNS_DEFAULT, TENANT_SCOPE, RunState, place_topic
+from interlock.rooms.admission.model import (
+    RUNS_DEFAULT,
+    TENANT_SCOPE,
+    Gate,
+    Limit,
+    Run,
+    RunState,
+    place_topic,
+)
 from interlock.rooms.admission.refusals import GateFull, GateUnavailable
 from interlock.rooms.admission.rules import ClearLimit, EndRun, LeaveLine, RenewRun, SetLimit, StartRun
 from interlock.rooms.identity.model import Role
@@ -48,6 +46,9 @@ from interlock.rooms.identity.refusals import NotFound, Unauthenticated
 from interlock.rooms.workflows.rules import EndWorkflowRun, StartWorkflowRun
 from interlock.service.keyring import Known
 from interlock.service.service import Service
+from interlock.wire import admission as wire
+from interlock.wire.marks import OMITTED
+from interlock.wire.pages import Page
 
 NAME = r"[A-Za-z0-9_.:\-]{1,200}"
 TTL_SECONDS_DEFAULT = 60
@@ -249,7 +250,9 @@ async def set_limit(call: Asked[None, LimitBody]) -> Answer:
 async def clear_limit(call: Asked[None, None]) -> Answer:
     scope = _named(call, "scope")
     command = ClearLimit(caller=caller_of(call), scope=scope)
-    return await decide(call, command, lambda cleared: Reply(200, ClearedView(scope=scope, cleared=cleared)))
+    return await decide(
+        call, command, lambda cleared: Reply(200, wire.ClearedLimit(scope=scope, cleared=cleared))
+    )
 
 
 async def limits(call: Asked[PageQuery, None]) -> Reply:
@@ -258,11 +261,11 @@ async def limits(call: Asked[PageQuery, None]) -> Reply:
     gate, running = await queries.tenant_gate(store, tenant)
     items = [limit_view(limit, own) for limit, own in page]
     if query.cursor is None and gate.limit is None:
-        items.insert(0, LimitView(scope=TENANT_SCOPE, max_concurrent_runs=RUNS_DEFAULT, active=gate.active))
+        items.insert(0, wire.Limit(scope=TENANT_SCOPE, max_concurrent_runs=RUNS_DEFAULT, active=gate.active))
     return Reply(
         200,
-        LimitsView(
-            items=items,
+        wire.Limits(
+            items=tuple(items),
             active=gate.active,
             running=running,
             waiting=len(gate.line),
@@ -324,25 +327,25 @@ async def listed(call: Asked[RunsQuery, None]) -> Reply:
         limit=query.limit,
     )
     items = [run_view(run, call.caller.principal, now) for run in found.items]
-    return Reply(200, Page(items=items, next_cursor=found.next_cursor))
+    return Reply(200, Page(items=tuple(items), next_cursor=found.next_cursor))
 
 
 async def stats(call: Asked[StatsQuery, None]) -> Reply:
     rows = await _counted(call)
     return Reply(
         200,
-        StatsView(
+        wire.AdmissionStats(
             tenant=call.caller.tenant,
             window=call.query.window,
             admitted=sum(row.admitted for row in rows),
             full_429=sum(row.full_429 for row in rows),
             unavailable_503=sum(row.unavailable_503 for row in rows),
-            workflows=rows,
+            workflows=tuple(rows),
         ),
     )
 
 
-async def _counted(call: Asked[StatsQuery, None]) -> list[StatsRow]:
+async def _counted(call: Asked[StatsQuery, None]) -> list[wire.StartsOfWorkflow]:
     """By workflow, what this server has counted, and what the others have handed in."""
     service, tenant, seconds = call.services, call.caller.tenant, duration_seconds(call.query.window)
     counted = service.admission_stats.of(tenant, seconds)
@@ -355,7 +358,7 @@ async def _counted(call: Asked[StatsQuery, None]) -> list[StatsRow]:
             sums["full"] += row.full
             sums["unavailable"] += row.unavailable
     return [
-        StatsRow(
+        wire.StartsOfWorkflow(
             workflow=workflow,
             admitted=row["admitted"],
             full_429=row["full"],
@@ -373,6 +376,35 @@ def _named(call: Asked[Any, Any], parameter: str) -> str:
     return name
 
 
+def limit_view(limit: Limit, gate: Gate | None) -> wire.Limit:
+    return wire.Limit(
+        scope=limit.id,
+        max_concurrent_runs=limit.max_concurrent_runs,
+        active=gate.active if gate else 0,
+        set_by=limit.set_by,
+        set_at=limit.set_at,
+    )
+
+
+def run_view(run: Run, seen_by: str, now: datetime | None = None) -> wire.Run:
+    """A run as `seen_by` sees it; with `now`, one past its slot's time is shown as lost."""
+    return wire.Run(
+        run_id=run.id,
+        workflow=run.workflow,
+        state=(run.state_at(now) if now else run.state).value,
+        fence=run.fence if seen_by == run.started_by else OMITTED,
+        ttl_seconds=run.ttl_seconds,
+        slot_expires_at=run.slot_expires_at,
+        input=run.input,
+        result=run.result,
+        error=run.error,
+        started_by=run.started_by,
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+        replayed=OMITTED,
+    )
+
+
 _TAG = "Admission"
 _RUN_ID = {"run_id": "The id that starting the run returned."}
 _STARTERS = ("submit", "work", "operate", "admin")
@@ -383,53 +415,53 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="set_limit", method="PUT", path="/api/v1/limits/{scope}", tag=_TAG, roles=("operate", "admin"),
         parameters={"scope": "`tenant`, or a workflow's id."}, summary="Change how many runs may be active",
-        body=LimitBody, answers={200: LimitView}, answer=set_limit,
+        body=LimitBody, answers={200: wire.Limit}, answer=set_limit,
     ),
     Operation(
         id="clear_limit", method="DELETE", path="/api/v1/limits/{scope}", tag=_TAG, roles=("operate", "admin"),
         parameters={"scope": "`tenant`, or a workflow's id."}, summary="Take a scope's own limit away",
         description="A workflow is then limited by its tenant alone, a tenant by the default.",
-        answers={200: ClearedView}, answer=clear_limit,
+        answers={200: wire.ClearedLimit}, answer=clear_limit,
     ),
     Operation(
         id="list_limits", method="GET", path="/api/v1/limits", tag=_TAG, roles=READERS,
-        summary="Limits by scope", query=PageQuery, answers={200: LimitsView}, answer=limits,
+        summary="Limits by scope", query=PageQuery, answers={200: wire.Limits}, answer=limits,
     ),
     Operation(
         id="start_run", method="POST", path="/api/v1/workflows/{workflow}/runs", tag=_TAG, roles=_STARTERS,
         parameters={"workflow": "The workflow's id."}, summary="Start a run if there is room",
         description="429: evaluated and full. 503: could not be evaluated. Neither creates anything.",
-        body=StartBody, answers={201: RunView}, answer=admission_start,
+        body=StartBody, answers={201: wire.Run}, answer=admission_start,
         problems=("max_concurrent_runs", "admission_unavailable"), unavailable="admission_unavailable",
         unheard=count_unheard,
     ),
     Operation(
         id="list_runs", method="GET", path="/api/v1/workflow-runs", tag=_TAG, roles=READERS,
-        summary="Runs, newest first", query=RunsQuery, answers={200: Page[RunView]}, answer=listed,
+        summary="Runs, newest first", query=RunsQuery, answers={200: Page[wire.Run]}, answer=listed,
     ),
     Operation(
         id="renew_run", method="POST", path="/api/v1/workflow-runs/{run_id}/renew", tag=_TAG, roles=_STARTERS,
         parameters=_RUN_ID, summary="Keep the slot for another period", description=_WHOSE, body=FenceBody,
-        answers={200: RunView}, answer=renew, problems=_OWN,
+        answers={200: wire.Run}, answer=renew, problems=_OWN,
     ),
     Operation(
         id="complete_run", method="POST", path="/api/v1/workflow-runs/{run_id}/complete", tag=_TAG,
         roles=_STARTERS, parameters=_RUN_ID, summary="End a run well and free its slot", description=_WHOSE,
-        body=CompleteBody, answers={200: RunView}, answer=complete, problems=_OWN,
+        body=CompleteBody, answers={200: wire.Run}, answer=complete, problems=_OWN,
     ),
     Operation(
         id="fail_run", method="POST", path="/api/v1/workflow-runs/{run_id}/fail", tag=_TAG, roles=_STARTERS,
         parameters=_RUN_ID, summary="End a run badly and free its slot", description=_WHOSE, body=FailBody,
-        answers={200: RunView}, answer=fail, problems=_OWN,
+        answers={200: wire.Run}, answer=fail, problems=_OWN,
     ),
     Operation(
         id="cancel_run", method="POST", path="/api/v1/workflow-runs/{run_id}/cancel", tag=_TAG,
         roles=_STARTERS, parameters=_RUN_ID, summary="Stop a run and free its slot", description=_WHOSE,
-        body=CancelBody, answers={200: RunView}, answer=cancel, problems=_OWN,
+        body=CancelBody, answers={200: wire.Run}, answer=cancel, problems=_OWN,
     ),
     Operation(
         id="admission_stats", method="GET", path="/api/v1/admission/stats", tag=_TAG, roles=READERS,
         summary="How starts ended: admitted, full, could not be evaluated", query=StatsQuery,
-        answers={200: StatsView}, answer=stats,
+        answers={200: wire.AdmissionStats}, answer=stats,
     ),
 )  # fmt: skip

@@ -1,8 +1,8 @@
-"""The core: from a `Request` to a `Response`, whatever happens in between.
+"""The core of the API: turns a `Request` into a `Response`, and never fails.
 
-`App.respond` never raises (but for cancellation) and never leaks: expected refusals become problem documents,
-anything unexpected an opaque 500 whose request id leads to the log. It needs no server and no socket, so an
-embedded client calls it directly.
+`App.respond` raises nothing but cancellation and leaks no internals: expected refusals become problem documents, and
+anything unexpected becomes a 500 without details, whose request id is in the log. It needs no server and no socket,
+so an embedded client calls it directly.
 """
 
 from __future__ import annotations

@@ -1,38 +1,45 @@
-"""Approvals over HTTP: the inbox, one request with all that its reviewer needs, and the decisions."""
+"""Approvals over HTTP: the inbox, one request with everything its reviewer needs, and the decisions."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from interlock.api.approval_views import CommentView, RequestView, comment_view, drift_view, request_view
 from interlock.api.calls import JOB_ID, Asked, caller_of, decide
 from interlock.api.decoder import Spelled
 from interlock.api.fields import GivenReason, Reason, Said
-from interlock.api.jobs import decidable_until
+from interlock.api.jobs import approval_view, decidable_until, evidence_view, job_fields, whole_view
 from interlock.api.operations import Answer, Body, Operation, Reply
-from interlock.api.pages import Page, PageQuery, id_cursor
+from interlock.api.pages import PageQuery, id_cursor
 from interlock.api.problem import invalid
 from interlock.api.problems import code_of
-from interlock.api.views import JobView, job_fields, whole_view
+from interlock.api.targets import touch_views
 from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.codec.strict import Fault as Flaw
-from interlock.kernel.refusal import Fault, Refusal
+from interlock.kernel.refusal import Fault, Next, Refusal
+from interlock.kernel.world import World
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.jobs import approval_queries
 from interlock.rooms.jobs.approval import Approval, ApprovalState
-from interlock.rooms.jobs.approval_queries import foresee
-from interlock.rooms.jobs.approvals import ApproveJob, Decided, RejectJob
-from interlock.rooms.jobs.discussion import AddComment, Commented
-from interlock.rooms.jobs.model import COMMENT_BYTES_MAX, CommentKind, Job
+from interlock.rooms.jobs.approval_queries import Foreseen, foresee
+from interlock.rooms.jobs.approvals import ApproveJob, Decided, RejectJob, is_whole
+from interlock.rooms.jobs.discussion import AddComment, Commented, Remark
+from interlock.rooms.jobs.drift import moved_target
+from interlock.rooms.jobs.model import COMMENT_BYTES_MAX, Comment, CommentKind, Job
 from interlock.rooms.jobs.queries import read_job
 from interlock.rooms.jobs.revisions import EditJob, RefreshApproval
 from interlock.rooms.jobs.target_queries import read_target
 from interlock.rooms.jobs.withdrawal import WithdrawVote
+from interlock.rooms.policy.rules import snapshot_in_force
+from interlock.rooms.targets.model import Target
 from interlock.service.keyring import Known
 from interlock.service.service import Service
+from interlock.wire import approvals as wire
+from interlock.wire import jobs as wire_jobs
+from interlock.wire.pages import Page
 
 Hash = Annotated[str, msgspec.Meta(max_length=100)]
 
@@ -74,34 +81,6 @@ class ApprovalsQuery(PageQuery, frozen=True, kw_only=True):
     state: Literal["pending", "approved", "rejected", "expired"] | None = None
 
 
-class DecidedView(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a decision. `votes` counts the people whose yes counts, or did when it was decided.
-
-    Until `grace_until` whoever voted may withdraw, and nobody may claim the job.
-    """
-
-    outcome: str
-    job_id: str
-    state: str
-    votes: int
-    quorum: int
-    job_hash: str
-    decision_id: str | None = None
-    decided_by: str | None = None
-    decided_at: datetime | None = None
-    grace_until: datetime | None = None
-
-
-class ApprovalItem(JobView, frozen=True, kw_only=True):
-    """A job with the request for a decision on it; `job_id` names it in the paths of approvals.
-
-    `votes_needed`: how many more people must agree, without votes that no longer count; null once it waits for nobody.
-    """
-
-    job_id: str
-    votes_needed: int | None
-
-
 async def listed(call: Asked[ApprovalsQuery, None]) -> Reply:
     query, now = call.query, call.services.now()
     store, tenant = call.services.store, call.caller.tenant
@@ -111,10 +90,10 @@ async def listed(call: Asked[ApprovalsQuery, None]) -> Reply:
     )
     needed = await approval_queries.count_votes_needed(store, found.items, now)
     items = [
-        ApprovalItem(**job_fields(job, now), job_id=job.id, votes_needed=needed.get(job.id))
+        wire.ApprovalItem(**job_fields(job, now), job_id=job.id, votes_needed=needed.get(job.id))
         for job in found.items
     ]
-    return Reply(200, Page(items=items, next_cursor=found.next_cursor))
+    return Reply(200, Page(items=tuple(items), next_cursor=found.next_cursor))
 
 
 async def read(call: Asked[None, None]) -> Reply:
@@ -184,7 +163,7 @@ async def _said(call: Asked[None, CommentBody], kind: CommentKind) -> Answer:
     command = AddComment(caller=caller_of(call), job_id=call.path["job_id"], kind=kind, text=text)
 
     def render(added: Commented) -> Reply:
-        return Reply(201, comment_view(added.comment, is_open=added.comment.kind is CommentKind.ASK))
+        return Reply(201, _comment_view(added.comment, is_open=added.comment.kind is CommentKind.ASK))
 
     return await decide(call, command, render)
 
@@ -238,14 +217,14 @@ async def _request(service: Service, tenant: str, job_id: str) -> tuple[Job, App
         raise NotFound("approval", job_id)
     if job.approval is None:
         # Perhaps nobody ever was, or the request ended in allow or deny when it was edited or refreshed.
-        history = f"what came of it is in GET /api/v1/jobs/{job_id}/history"
-        raise NotFound("approval", job_id, f"no decision is asked for now; {history}")
+        advice = "no decision is asked for now; what came of it is in its history"
+        raise NotFound("approval", job_id, advice, Next("job_history", {"job_id": job_id}))
     return job, job.approval
 
 
-def _decided_view(decided: Decided) -> DecidedView:
+def _decided_view(decided: Decided) -> wire.Review:
     approval = decided.job.approval
-    return DecidedView(
+    return wire.Review(
         outcome=decided.outcome.value,
         job_id=decided.job.id,
         state=decided.job.state.value,
@@ -256,6 +235,74 @@ def _decided_view(decided: Decided) -> DecidedView:
         decided_by=approval.decided_by if approval else None,
         decided_at=approval.decided_at if approval else None,
         grace_until=approval.grace_until if approval else None,
+    )
+
+
+def request_view(
+    job: Job,
+    approval: Approval,
+    foreseen: Foreseen,
+    drift: wire.Drift,
+    target: Target | None,
+    people_able: int | None,
+    said: Sequence[Remark],
+    now: datetime,
+) -> wire.ApprovalRequest:
+    """A request as it stands."""
+    shown = approval_view(approval, now)
+    return wire.ApprovalRequest(
+        job_id=job.id,
+        state=shown.state,
+        job=whole_view(job, now),
+        approval=shown,
+        payload=job.action.payload,
+        job_hash=job.job_hash,
+        rule=approval.rule,
+        votes=shown.votes,
+        evidence=evidence_view(job),
+        drift=drift,
+        touches=touch_views(target),
+        votes_needed=foreseen.votes_needed,
+        people_able=people_able,
+        on_approve=_on_approve(job, approval, foreseen),
+        comments=tuple(_comment_view(each.comment, is_open=each.is_open) for each in said),
+        grace_until=approval.grace_until,
+    )
+
+
+def drift_view(world: World, job: Job, approval: Approval, target: Target | None) -> wire.Drift:
+    """What moved since the request was made."""
+    current = snapshot_in_force(world, job.tenant)
+    return wire.Drift(
+        policy_changed=current != approval.policy_snapshot,
+        job_changed=not is_whole(job, approval),
+        target_changed=moved_target(world, job) is not None,
+        submitted_under=approval.policy_snapshot,
+        current_snapshot=current,
+        target_version=target.current if target else None,
+    )
+
+
+def _on_approve(job: Job, approval: Approval, foreseen: Foreseen) -> str:
+    if foreseen.obstacle is not None:
+        return f"nothing: {foreseen.obstacle}"
+    if (others := foreseen.votes_needed - 1) > 0:
+        return f"your vote is counted; {others} more of {approval.requirement.quorum} people must agree"
+    whom = "its caller" if job.is_call else "workers"
+    grace = approval.requirement.grace_seconds
+    later = f", {grace} seconds later unless somebody who agreed takes it back" if grace else ""
+    return f"{job.action.topic} is released to {whom} with exactly this payload{later}"
+
+
+def _comment_view(comment: Comment, *, is_open: bool) -> wire.Comment:
+    return wire.Comment(
+        id=comment.id,
+        kind=comment.kind.value,
+        by=comment.by,
+        at=comment.at,
+        text=comment.text,
+        via=comment.via,
+        open=is_open,
     )
 
 
@@ -283,53 +330,53 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="list_approvals", method="GET", path="/api/v1/approvals", tag=_TAG, roles=_READERS,
         summary="Requests for people's decision, newest first",
-        query=ApprovalsQuery, answers={200: Page[ApprovalItem]}, answer=listed,
+        query=ApprovalsQuery, answers={200: Page[wire.ApprovalItem]}, answer=listed,
     ),
     Operation(
         id="get_approval", method="GET", path="/api/v1/approvals/{job_id}", tag=_TAG, roles=_READERS,
-        parameters=JOB_ID, summary="Everything the reviewer needs", answers={200: RequestView}, answer=read,
+        parameters=JOB_ID, summary="Everything the reviewer needs", answers={200: wire.ApprovalRequest}, answer=read,
     ),
     Operation(
         id="approve_job", method="POST", path="/api/v1/approvals/{job_id}/approve", tag=_TAG,
         parameters=JOB_ID, summary="Say yes to exactly this request",
-        body=ApproveBody, answers={200: DecidedView}, answer=approve,
+        body=ApproveBody, answers={200: wire.Review}, answer=approve,
         problems=APPROVAL_PROBLEMS,
     ),
     Operation(
         id="reject_job", method="POST", path="/api/v1/approvals/{job_id}/reject", tag=_TAG,
         parameters=JOB_ID, summary="Say no, with a reason",
-        body=RejectBody, answers={200: DecidedView}, answer=reject,
+        body=RejectBody, answers={200: wire.Review}, answer=reject,
         problems=(*_DECISIONS, "hash_mismatch"),
     ),
     Operation(
         id="withdraw_vote", method="POST", path="/api/v1/approvals/{job_id}/withdraw", tag=_TAG,
         parameters=JOB_ID, summary="Take your own yes back, while it waits or within the grace",
         description="If the yes had decided, the job waits for people again, with the votes that remain.",
-        body=WithdrawBody, answers={200: DecidedView}, answer=withdraw,
+        body=WithdrawBody, answers={200: wire.Review}, answer=withdraw,
         problems=("not_actionable", "approval_expired", "not_eligible", "people_only", "forbidden", "lock_busy"),
     ),
     Operation(
         id="comment_on_approval", method="POST", path="/api/v1/approvals/{job_id}/comment", tag=_TAG,
         parameters=JOB_ID, summary="Say something about a request; its submitter answers so", roles=_ASKERS,
-        body=CommentBody, answers={201: CommentView}, answer=comment,
+        body=CommentBody, answers={201: wire.Comment}, answer=comment,
         problems=("not_actionable", "people_only", "lock_busy"),
     ),
     Operation(
         id="ask_back", method="POST", path="/api/v1/approvals/{job_id}/ask", tag=_TAG,
         parameters=JOB_ID, summary="Ask the submitter something; it changes no state",
         description="It is shown as open until the submitter comments, or the request is edited.",
-        body=CommentBody, answers={201: CommentView}, answer=ask,
+        body=CommentBody, answers={201: wire.Comment}, answer=ask,
         problems=("not_actionable", "approval_expired", "people_only", "forbidden", "lock_busy"),
     ),
     Operation(
         id="refresh_approval", method="POST", path="/api/v1/approvals/{job_id}/refresh", tag=_TAG,
         parameters=JOB_ID, summary="Put a drifted request back on the current policy and hash", roles=_ASKERS,
-        answers={200: JobView}, answer=refresh, problems=_RENEWALS,
+        answers={200: wire_jobs.Job}, answer=refresh, problems=_RENEWALS,
     ),
     Operation(
         id="edit_job", method="POST", path="/api/v1/approvals/{job_id}/edit", tag=_TAG,
         parameters=JOB_ID, summary="Change the request; votes are cleared", roles=_ASKERS,
-        body=EditBody, answers={200: JobView}, answer=edit,
+        body=EditBody, answers={200: wire_jobs.Job}, answer=edit,
         problems=_RENEWALS,
     ),
 )  # fmt: skip

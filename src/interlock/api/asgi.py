@@ -1,8 +1,8 @@
-"""Interlock as one ASGI application, for the server of `interlock serve` or mounted inside another application.
+"""Interlock as one ASGI application, run by `interlock serve` or mounted inside another application.
 
-Who asks is checked when the head of a request is in; only then is its body read, within a size, a deadline and a
-bound over all unfinished bodies together. A client that leaves is noticed by whoever waits or streams for it, and one
-that stops reading is cut off. What is decided is decided to the end, whether or not its client is still there.
+The key is checked as soon as the head of a request has arrived. Only then is the body read, within a size, a deadline
+and one bound over all unfinished bodies. A client that disconnects ends its long poll or stream, and one that stops
+reading is cut off. A decision that has begun is completed, whether or not its client is still there.
 """
 
 from __future__ import annotations
@@ -96,7 +96,11 @@ class InterlockApp:
         Yields the key of the first admin if the store was empty: it is shown nowhere else. Raises what kept it from
         opening, such as `StoreDown` or a bad policy.
         """
-        async with open_service(self.settings, relaying=True) as service:
+        from interlock.channels.table import (
+            CHANNELS,  # brings HTTP clients, which tests of this file do not need
+        )
+
+        async with open_service(self.settings, channels=CHANNELS) as service:
             admin = await bootstrap(service) if first_admin else None
             if self.settings.policy:
                 await activate_policy_file(service, Path(self.settings.policy))

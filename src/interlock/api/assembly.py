@@ -1,4 +1,4 @@
-"""The whole API put together: every room's operations over one service."""
+"""Builds the whole API: every room's operations over one service."""
 
 from __future__ import annotations
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
 
 from interlock.api.calls import Asked
 from interlock.api.operations import Call, Operation, Reply
-from interlock.api.pages import Page, PageQuery, position
+from interlock.api.pages import PageQuery, position
 from interlock.api.problems import code_named
 from interlock.rooms.audit import queries
 from interlock.rooms.audit.model import AuditEntry
 from interlock.service.keyring import Known
 from interlock.service.service import Service
+from interlock.wire import audit as wire
+from interlock.wire.pages import Page
 
 Word = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
 
@@ -23,23 +24,6 @@ class AuditQuery(PageQuery, frozen=True, kw_only=True):
     subject: Word | None = None
     actor: Word | None = None
     action: Word | None = None
-
-
-class EntryView(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened, or was refused (`outcome` names the refusal)."""
-
-    n: int
-    id: str
-    at: datetime
-    actor: str
-    action: str
-    subject: str
-    outcome: str
-    subject_version: int | None
-    rule: str | None
-    hash: str | None
-    request_id: str | None
-    details: dict[str, Any]
 
 
 def entry_query(page: PageQuery, *, subject: str) -> AuditQuery:
@@ -58,16 +42,16 @@ async def entries_page(call: Call[Known, Service, Any, Any], query: AuditQuery) 
         limit=query.limit,
     )
     items = [entry_view(n, entry) for n, entry in found.items]
-    return Reply(200, Page(items=items, next_cursor=found.next_cursor))
+    return Reply(200, Page(items=tuple(items), next_cursor=found.next_cursor))
 
 
 async def listed(call: Asked[AuditQuery, None]) -> Reply:
     return await entries_page(call, call.query)
 
 
-def entry_view(n: int, entry: AuditEntry) -> EntryView:
+def entry_view(n: int, entry: AuditEntry) -> wire.AuditEntry:
     """An entry as it looks from outside."""
-    return EntryView(
+    return wire.AuditEntry(
         n=n,
         id=entry.id,
         at=entry.at,
@@ -86,6 +70,6 @@ def entry_view(n: int, entry: AuditEntry) -> EntryView:
 OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="list_audit", method="GET", path="/api/v1/audit", tag="Audit", roles=("audit", "admin"),
-        summary="Who did what, newest first", query=AuditQuery, answers={200: Page[EntryView]}, answer=listed,
+        summary="Who did what, newest first", query=AuditQuery, answers={200: Page[wire.AuditEntry]}, answer=listed,
     ),
 )  # fmt: skip

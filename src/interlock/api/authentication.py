@@ -1,4 +1,4 @@
-"""Who is calling: `Authorization: Bearer <key>` or `X-API-Key: <key>`."""
+"""Authenticates the caller: `Authorization: Bearer <key>` or `X-API-Key: <key>`."""
 
 from __future__ import annotations
 

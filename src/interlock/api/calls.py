@@ -1,4 +1,4 @@
-"""How room routes reach the service: the types of a call, and `decide`, which runs a command idempotently."""
+"""How routes use the service: the types of a call, and `decide`, which runs a command idempotently."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Conflicts over HTTP: list, read, resolve and see which ones keep coming back."""
+"""Conflicts over HTTP: list, read, resolve, and see which ones recur."""
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -11,7 +10,7 @@ from interlock.api.calls import Asked, caller_of, decide
 from interlock.api.fields import GivenReason
 from interlock.api.jobs import READERS
 from interlock.api.operations import Answer, Body, Operation, Query, Reply
-from interlock.api.pages import Page, PageQuery, id_cursor
+from interlock.api.pages import PageQuery, id_cursor
 from interlock.rooms.conflicts import queries
 from interlock.rooms.conflicts.model import SAFEST, Conflict, ConflictKind, ConflictState, Resolution
 from interlock.rooms.conflicts.queries import Pattern, patterns_of
@@ -23,6 +22,8 @@ from interlock.rooms.jobs.settlement import Concerned, Settlement, steps_of
 from interlock.rooms.leases.queries import read_lease
 from interlock.service.keyring import Known
 from interlock.service.service import Service
+from interlock.wire import shared as wire
+from interlock.wire.pages import Page
 
 
 class ResolveBody(Body, frozen=True, kw_only=True):
@@ -43,62 +44,6 @@ class PatternsQuery(Query, frozen=True, kw_only=True):
     last: Annotated[int, msgspec.Meta(ge=1, le=2000)] = 500
 
 
-class CompetingView(msgspec.Struct, frozen=True, kw_only=True):
-    actor: str
-    version: str | None
-    at: datetime
-    what: str
-
-
-class AffectedView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a collision concerns: `jobs` and `leases` are all of them (50 at most), `job` and `lease` the first."""
-
-    job: str | None = None
-    effect: str | None = None
-    lease: str | None = None
-    jobs: list[str] = []
-    leases: list[str] = []
-
-
-class ConflictView(msgspec.Struct, frozen=True, kw_only=True):
-    """A collision. `count` is how often it happened while the conflict was open."""
-
-    id: str
-    kind: str
-    state: str
-    target: str
-    competing: list[CompetingView]
-    affected: AffectedView
-    safest_next_step: str
-    prevention: str
-    opened_at: datetime
-    count: int
-    last_seen_at: datetime
-    resolution: str | None = None
-    note: str = ""
-    resolved_by: str | None = None
-    resolved_at: datetime | None = None
-    carried_out: list[str] = []
-
-
-class PatternView(msgspec.Struct, frozen=True, kw_only=True):
-    """Conflicts of one kind over one family of targets, and the line of the runbook that would prevent them."""
-
-    kind: str
-    target_prefix: str
-    conflicts: int
-    open: int
-    count: int
-    last_seen_at: datetime
-    targets: list[str]
-    prevention: str
-
-
-class PatternsView(msgspec.Struct, frozen=True, kw_only=True):
-    examined: int
-    items: list[PatternView]
-
-
 async def listed(call: Asked[ConflictsQuery, None]) -> Reply:
     query = call.query
     found = await queries.list_conflicts(
@@ -110,7 +55,7 @@ async def listed(call: Asked[ConflictsQuery, None]) -> Reply:
         limit=query.limit,
     )
     return Reply(
-        200, Page(items=[conflict_view(each) for each in found.items], next_cursor=found.next_cursor)
+        200, Page(items=tuple(conflict_view(each) for each in found.items), next_cursor=found.next_cursor)
     )
 
 
@@ -135,8 +80,8 @@ async def patterns(call: Asked[PatternsQuery, None]) -> Reply:
     found = await queries.list_conflicts(
         call.services.store, call.caller.tenant, state=None, kind=None, before=None, limit=call.query.last
     )
-    items = [_pattern_view(pattern) for pattern in patterns_of(found.items)]
-    return Reply(200, PatternsView(examined=len(found.items), items=items))
+    items = tuple(_pattern_view(pattern) for pattern in patterns_of(found.items))
+    return Reply(200, wire.Patterns(examined=len(found.items), items=items))
 
 
 async def _concerned(call: Asked[Any, Any], conflict: Conflict) -> Concerned:
@@ -155,24 +100,24 @@ async def _read(call: Asked[Any, Any]) -> Conflict:
     return conflict
 
 
-def conflict_view(conflict: Conflict) -> ConflictView:
+def conflict_view(conflict: Conflict) -> wire.Conflict:
     """A conflict with the advice for its kind."""
     affected = conflict.affected
-    return ConflictView(
+    return wire.Conflict(
         id=conflict.id,
         kind=conflict.kind.value,
         state=conflict.state.value,
         target=conflict.target,
-        competing=[
-            CompetingView(actor=side.actor, version=side.version, at=side.at, what=side.what)
+        competing=tuple(
+            wire.Competing(actor=side.actor, version=side.version, at=side.at, what=side.what)
             for side in conflict.competing
-        ],
-        affected=AffectedView(
+        ),
+        affected=wire.Affected(
             job=affected.job,
             effect=affected.effect,
             lease=affected.lease,
-            jobs=list(affected.every_job),
-            leases=list(affected.every_lease),
+            jobs=tuple(affected.every_job),
+            leases=tuple(affected.every_lease),
         ),
         safest_next_step=conflict.safest_next_step,
         prevention=SAFEST[conflict.kind].prevention,
@@ -183,19 +128,19 @@ def conflict_view(conflict: Conflict) -> ConflictView:
         note=conflict.note,
         resolved_by=conflict.resolved_by,
         resolved_at=conflict.resolved_at,
-        carried_out=[follow_up.value for follow_up in conflict.carried_out],
+        carried_out=tuple(follow_up.value for follow_up in conflict.carried_out),
     )
 
 
-def _pattern_view(pattern: Pattern) -> PatternView:
-    return PatternView(
+def _pattern_view(pattern: Pattern) -> wire.Pattern:
+    return wire.Pattern(
         kind=pattern.kind.value,
         target_prefix=pattern.target_prefix,
         conflicts=pattern.conflicts,
         open=pattern.open,
         count=pattern.count,
         last_seen_at=pattern.last_seen_at,
-        targets=list(pattern.targets),
+        targets=tuple(pattern.targets),
         prevention=pattern.prevention,
     )
 
@@ -206,23 +151,23 @@ _ID = {"conflict_id": "The id that the conflict's event or problem document name
 OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="list_conflicts", method="GET", path="/api/v1/conflicts", tag=_TAG, roles=READERS,
-        summary="Collisions, newest first", query=ConflictsQuery, answers={200: Page[ConflictView]}, answer=listed,
+        summary="Collisions, newest first", query=ConflictsQuery, answers={200: Page[wire.Conflict]}, answer=listed,
     ),
     Operation(
         id="conflict_patterns", method="GET", path="/api/v1/conflicts/patterns", tag=_TAG, roles=READERS,
         summary="What keeps colliding, and what would prevent it", query=PatternsQuery,
-        answers={200: PatternsView}, answer=patterns,
+        answers={200: wire.Patterns}, answer=patterns,
     ),
     Operation(
         id="get_conflict", method="GET", path="/api/v1/conflicts/{conflict_id}", tag=_TAG, roles=READERS,
         parameters=_ID, summary="Read a collision and the safest next step",
-        answers={200: ConflictView}, answer=read,
+        answers={200: wire.Conflict}, answer=read,
     ),
     Operation(
         id="resolve_conflict", method="POST", path="/api/v1/conflicts/{conflict_id}/resolve", tag=_TAG,
         parameters=_ID, roles=("review", "operate", "admin"), body=ResolveBody,
         summary="Say how a collision was settled, and carry that out",
-        answers={200: ConflictView}, answer=resolve,
+        answers={200: wire.Conflict}, answer=resolve,
         problems=("conflict", "not_actionable", "forbidden", "people_only", "approval_expired",
                   "policy_throttled", "policy_unavailable"),
     ),

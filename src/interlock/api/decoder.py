@@ -1,4 +1,4 @@
-"""From bytes to the types that an operation declares; what does not fit is refused, with place and reason."""
+"""Decodes bytes into the types that an operation declares, and refuses the rest with place and reason."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The operations by which the API describes itself: `/openapi.json`, `/docs` and `/problems`.
+"""The operations with which the API describes itself: `/openapi.json`, `/docs` and `/problems`.
 
-The documents are made when someone first asks, not at start-up: an embedded client never asks.
+The documents are made on the first request, not at start-up: an embedded client never needs them.
 """
 
 from __future__ import annotations

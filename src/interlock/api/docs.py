@@ -1,6 +1,6 @@
-"""The browsable description: one self-contained page made from the OpenAPI document, without a script.
+"""The `/docs` page: one self-contained page made from the OpenAPI document, without scripts.
 
-Everything on it comes from the document, so what the page says is what `/openapi.json` says.
+Everything on it comes from the document, so the page says the same as `/openapi.json`.
 """
 
 from __future__ import annotations

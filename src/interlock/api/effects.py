@@ -1,20 +1,22 @@
-"""Effects over HTTP: begin, commit, fail, resolve; and what became of them."""
+"""Effects over HTTP: begin, commit, fail, resolve, and read them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
 from math import inf
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import msgspec
 
 from interlock.api.calls import Asked, caller_of, decide
 from interlock.api.decoder import Spelled
-from interlock.api.effect_views import EffectView, ResultView, effect_view
 from interlock.api.fields import Number, TargetKey, Text, action_id_of, version_text
 from interlock.api.grants import ExecutionId, GrantId, Groups, Task
 from interlock.api.jobs import READERS
 from interlock.api.operations import Answer, Body, Operation, Reply
-from interlock.api.pages import Page, PageQuery, id_cursor
+from interlock.api.pages import PageQuery, id_cursor
 from interlock.api.problem import ProblemError, invalid, problem
 from interlock.api.targets import Version
 from interlock.kernel.codec.canonical import canonical
@@ -39,6 +41,9 @@ from interlock.rooms.leases.queries import read_lease
 from interlock.rooms.permits.verification import PermitInvalid, verify_permit
 from interlock.service.keyring import Known
 from interlock.service.service import Service
+from interlock.wire import effects as wire
+from interlock.wire.marks import OMITTED
+from interlock.wire.pages import Page
 
 FenceNumber = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 RequestHash = Annotated[
@@ -124,7 +129,7 @@ async def _look_and_begin(call: Asked[None, BeginBody], command: BeginEffect) ->
     """Begin; while the oldest grants do not fit and there are more, look further."""
     while True:
         try:
-            return await decide(call, command, _begun)
+            return await decide(call, command, lambda begun: _begun(begun, call.caller.principal))
         except LookFurther as further:
             command = msgspec.structs.replace(command, grant=further.claim)
 
@@ -147,8 +152,8 @@ def _claim(call: Asked[None, BeginBody]) -> ClaimGrant | None:
     )
 
 
-def _begun(begun: Begun) -> Reply:
-    return Reply(200 if begun.replayed else 201, effect_view(begun.effect, replayed=begun.replayed))
+def _begun(begun: Begun, seen_by: str) -> Reply:
+    return Reply(200 if begun.replayed else 201, effect_view(begun.effect, seen_by, replayed=begun.replayed))
 
 
 async def _permit(call: Asked[None, BeginBody]) -> PermitClaims:
@@ -212,13 +217,13 @@ class EffectsQuery(PageQuery, frozen=True, kw_only=True):
 
 async def commit(call: Asked[None, CommitBody]) -> Answer:
     command = CommitEffect(**_own(call), result=msgspec.Raw(canonical(call.body.result)))
-    return await decide(call, command, lambda effect: Reply(200, effect_view(effect)))
+    return await decide(call, command, _viewed(call))
 
 
 async def fail(call: Asked[None, FailBody]) -> Answer:
     error = _bounded("error", call.body.error, _ERROR_BYTES_MAX)
     command = FailEffect(**_own(call), error=error, safe_to_retry=call.body.safe_to_retry)
-    return await decide(call, command, lambda effect: Reply(200, effect_view(effect)))
+    return await decide(call, command, _viewed(call))
 
 
 async def resolve(call: Asked[None, ResolveBody]) -> Answer:
@@ -230,9 +235,11 @@ async def resolve(call: Asked[None, ResolveBody]) -> Answer:
         evidence=evidence_of(body.evidence),
         result=msgspec.Raw(canonical(body.result)),
     )
-    return await decide(
-        call, ResolveDoubt(resolution=resolution), lambda effect: Reply(200, effect_view(effect))
-    )
+    return await decide(call, ResolveDoubt(resolution=resolution), _viewed(call))
+
+
+def _viewed(call: Asked[Any, Any]) -> Callable[[Effect], Reply]:
+    return lambda effect: Reply(200, effect_view(effect, call.caller.principal))
 
 
 def evidence_of(given: Any) -> msgspec.Raw:
@@ -245,17 +252,17 @@ def evidence_of(given: Any) -> msgspec.Raw:
 
 
 async def read(call: Asked[None, None]) -> Reply:
-    return Reply(200, effect_view(await _read(call), call.services.now()))
+    return Reply(200, effect_view(await _read(call), call.caller.principal, call.services.now()))
 
 
 async def result(call: Asked[None, None]) -> Reply:
     effect = await _read(call)
     if effect.stored_result is None:
-        return Reply(200, ResultView(digest=None, size=len(effect.result), result=effect.result))
+        return Reply(200, wire.EffectResult(digest=None, size=len(effect.result), result=effect.result))
     kept = await queries.read_result(call.services.store, call.caller.tenant, effect.stored_result.id)
     if kept is None:
         raise NotFound("result of", effect.id)
-    return Reply(200, ResultView(digest=kept.digest, size=kept.size, result=kept.result))
+    return Reply(200, wire.EffectResult(digest=kept.digest, size=kept.size, result=kept.result))
 
 
 async def listed(call: Asked[EffectsQuery, None]) -> Reply:
@@ -268,7 +275,7 @@ async def listed(call: Asked[EffectsQuery, None]) -> Reply:
         before=id_cursor(query.cursor, "eff"),
         limit=query.limit,
     )
-    items = [effect_view(effect, now) for effect in found.items]
+    items = tuple(effect_view(effect, call.caller.principal, now) for effect in found.items)
     return Reply(200, Page(items=items, next_cursor=found.next_cursor))
 
 
@@ -293,6 +300,61 @@ def _bounded(what: str, value: Any, most: int) -> msgspec.Raw:
     return msgspec.Raw(spelled)
 
 
+def effect_view(
+    effect: Effect, seen_by: str, now: datetime | None = None, *, replayed: bool = False
+) -> wire.Effect:
+    """An effect for `seen_by` as it was decided or, if it was only read, as it stands `now`."""
+    target, said, is_own = effect.target, effect.resolved, effect.begun_by == seen_by
+    return wire.Effect(
+        action_id=effect.id,
+        state=(effect.state_at(now) if now else effect.state).value,
+        fence=effect.fence if is_own else OMITTED,
+        downstream_key=effect.downstream_key,
+        request_hash=effect.request_hash,
+        begun_by=effect.begun_by,
+        first_begun_at=effect.first_begun_at,
+        begun_at=effect.begun_at,
+        expires_at=effect.expires_at,
+        ended_at=effect.ended_at,
+        result=effect.result,
+        stored_result=_stored_view(effect),
+        error=effect.error,
+        doubt=effect.doubt.value if effect.doubt else None,
+        job_id=effect.job_id,
+        job_hash=effect.job_hash,
+        lease=_lease_view(effect, is_own=is_own),
+        target=wire.TargetUsed(key=target.key, version=target.version) if target else None,
+        grant=_grant_view(effect),
+        resolved=(
+            wire.Resolved(outcome=said.outcome.value, by=said.by, at=said.at, evidence=said.evidence)
+            if said
+            else None
+        ),
+        replayed=replayed,
+    )
+
+
+def _lease_view(effect: Effect, *, is_own: bool) -> wire.LeaseUsed | None:
+    lease = effect.lease
+    if lease is None:
+        return None
+    fence = lease.fence if is_own else OMITTED
+    return wire.LeaseUsed(id=lease.id, fence=fence, resource=lease.resource, session=lease.session)
+
+
+def _grant_view(effect: Effect) -> wire.GrantUsed | None:
+    grant = effect.grant
+    return wire.GrantUsed(id=grant.id, task=grant.task, use=grant.use) if grant else None
+
+
+def _stored_view(effect: Effect) -> wire.StoredResult | None:
+    stored = effect.stored_result
+    if stored is None:
+        return None
+    pointer = f"/api/v1/effects/{quote(effect.id, safe='')}/result"
+    return wire.StoredResult(digest=stored.digest, size=stored.size, pointer=pointer)
+
+
 _TAG = "Effects"
 _ACTORS = ("submit", "work", "operate", "admin")
 _ID = {"action_id": "Your own name for the action, percent-encoded: `refund%3A4711`."}
@@ -301,37 +363,37 @@ _PATH = "/api/v1/effects/{action_id}"
 OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="list_effects", method="GET", path="/api/v1/effects", tag=_TAG, roles=READERS,
-        summary="Effects, newest first", query=EffectsQuery, answers={200: Page[EffectView]}, answer=listed,
+        summary="Effects, newest first", query=EffectsQuery, answers={200: Page[wire.Effect]}, answer=listed,
     ),
     Operation(
         id="get_effect", method="GET", path=_PATH, tag=_TAG, roles=READERS, parameters=_ID,
-        summary="What became of an effect", answers={200: EffectView}, answer=read,
+        summary="What became of an effect", answers={200: wire.Effect}, answer=read,
     ),
     Operation(
         id="get_effect_result", method="GET", path=f"{_PATH}/result", tag=_TAG, roles=READERS, parameters=_ID,
-        summary="The whole result of an effect, however large", answers={200: ResultView}, answer=result,
+        summary="The whole result of an effect, however large", answers={200: wire.EffectResult}, answer=result,
     ),
     Operation(
         id="begin_effect", method="POST", path=f"{_PATH}/begin", tag=_TAG, roles=_ACTORS, parameters=_ID,
         summary="Take the right to act once, or learn what became of it", body=BeginBody,
-        answers={201: EffectView, 200: EffectView}, answer=begin,
+        answers={201: wire.Effect, 200: wire.Effect}, answer=begin,
         problems=("action_id_reused", "effect_in_progress", "effect_ambiguous", "superseded", "fence_stale",
                   "not_actionable", "forbidden", "not_claimed"),
     ),
     Operation(
         id="commit_effect", method="POST", path=f"{_PATH}/commit", tag=_TAG, roles=_ACTORS, parameters=_ID,
-        summary="It happened, with this result", body=CommitBody, answers={200: EffectView}, answer=commit,
+        summary="It happened, with this result", body=CommitBody, answers={200: wire.Effect}, answer=commit,
         problems=("fence_stale",),
     ),
     Operation(
         id="fail_effect", method="POST", path=f"{_PATH}/fail", tag=_TAG, roles=_ACTORS, parameters=_ID,
-        summary="It did not happen, or nobody can tell", body=FailBody, answers={200: EffectView}, answer=fail,
+        summary="It did not happen, or nobody can tell", body=FailBody, answers={200: wire.Effect}, answer=fail,
         problems=("fence_stale", "not_actionable", "too_large"),
     ),
     Operation(
         id="resolve_effect", method="POST", path=f"{_PATH}/resolve", tag=_TAG, parameters=_ID,
         roles=("review", "operate", "admin"), summary="Say what became of an effect whose outcome is unknown",
-        body=ResolveBody, answers={200: EffectView}, answer=resolve,
+        body=ResolveBody, answers={200: wire.Effect}, answer=resolve,
         problems=("not_actionable", "people_only", "forbidden", "too_large"),
     ),
 )  # fmt: skip

@@ -1,7 +1,7 @@
-"""The service inside this process, without a server: what the CLI and the SDK use when there is no URL.
+"""The service inside this process, without a server: used by the CLI and the SDK when there is no URL.
 
-Whoever can open the store's file is trusted with it. Without a key they act as the person
-`local:<os user>` of the default tenant, with every role; with one, they act as its principal.
+A process that can open the store's file is trusted with it. Without a key it acts as the person `local:<os user>` of
+the default tenant, with every role; with a key, it acts as that key's principal.
 """
 
 from __future__ import annotations

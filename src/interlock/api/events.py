@@ -1,4 +1,4 @@
-"""Events over HTTP: a stream that goes on where it left off, and pages of the same for simpler clients."""
+"""Events over HTTP: a stream that can be resumed, and the same events in pages for simpler clients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from interlock.rooms.events import queries
 from interlock.rooms.events.cloud_events import (
     PREFIX,
     BadTypes,
-    CloudEvent,
     cloud_event,
     cloud_json,
     read_types,
@@ -32,6 +31,7 @@ from interlock.rooms.identity.model import API_KEYS, PRINCIPALS
 from interlock.service.event_feed import Reader
 from interlock.service.keyring import Known
 from interlock.service.service import Service
+from interlock.wire import events as wire
 
 EVENT_STREAM = "text/event-stream"
 HEARTBEAT_SECONDS = 15.0
@@ -57,13 +57,6 @@ class EventsQuery(StreamQuery, frozen=True, kw_only=True):
     wait_seconds: Annotated[
         float, msgspec.Meta(ge=0, le=WAIT_SECONDS_MAX, description="How long to wait for the first event.")
     ] = 0
-
-
-class EventsPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Events, oldest first. Pass `next_after` as `after` for what comes next."""
-
-    items: list[CloudEvent]
-    next_after: int
 
 
 async def stream(call: Asked[StreamQuery, None]) -> Response:
@@ -98,7 +91,7 @@ async def page(call: Asked[EventsQuery, None]) -> Reply:
     return Reply(200, found)
 
 
-async def _page(call: Asked[EventsQuery, None], types: tuple[str, ...]) -> EventsPage:
+async def _page(call: Asked[EventsQuery, None], types: tuple[str, ...]) -> wire.EventPage:
     store, tenant, query = call.services.store, call.caller.tenant, call.query
     await call.services.feed.catch_up()
     if query.after is None:
@@ -117,9 +110,9 @@ async def _page(call: Asked[EventsQuery, None], types: tuple[str, ...]) -> Event
     return _rendered(wanted, last.position if last else query.after)
 
 
-def _rendered(found: list[Placed], next_after: int) -> EventsPage:
-    items = [cloud_event(each.event, each.position) for each in found]
-    return EventsPage(items=items, next_after=next_after)
+def _rendered(found: list[Placed], next_after: int) -> wire.EventPage:
+    items = tuple(cloud_event(each.event, each.position) for each in found)
+    return wire.EventPage(items=items, next_after=next_after)
 
 
 class _Watched:
@@ -264,6 +257,6 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="read_events", method="GET", path="/api/v1/events/page", tag="Events", roles=READERS,
         summary="Events after a position, oldest first, or the newest ones",
-        query=EventsQuery, answers={200: EventsPage}, answer=page,
+        query=EventsQuery, answers={200: wire.EventPage}, answer=page,
     ),
 )  # fmt: skip

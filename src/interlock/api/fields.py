@@ -1,4 +1,4 @@
-"""Fields that several bodies have, and what each may hold."""
+"""Fields that several bodies share, and their allowed values."""
 
 from __future__ import annotations
 

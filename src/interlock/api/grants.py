@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -10,31 +11,26 @@ import msgspec
 from interlock.api.calls import Asked, caller_of, decide
 from interlock.api.decoder import Spelled
 from interlock.api.fields import LINE, Reason, Text
-from interlock.api.grant_views import (
-    ClaimView,
-    GrantView,
-    LedgerView,
-    UseView,
-    grant_view,
-    ledger_view,
-    use_view,
-)
 from interlock.api.identity import Name
 from interlock.api.jobs import READERS
 from interlock.api.operations import Answer, Body, Operation, Reply
-from interlock.api.pages import Page, PageQuery, id_cursor, position
+from interlock.api.pages import PageQuery, id_cursor, position
 from interlock.api.problem import invalid
 from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.codec.durations import Duration, duration_seconds
 from interlock.kernel.codec.strict import Fault
 from interlock.rooms.grants import queries
 from interlock.rooms.grants.claims import ClaimGrant, LookFurther, NotClaimed
-from interlock.rooms.grants.model import GrantState, GrantUse, Signature, SpendLimit
-from interlock.rooms.grants.pins import NOT_A_PATH, BadPin, is_path, pins_of
+from interlock.rooms.grants.model import Grant, GrantState, GrantUse, Signature, SpendLimit
+from interlock.rooms.grants.pins import NOT_A_PATH, BadPin, is_path, pins_of, written_pins
+from interlock.rooms.grants.queries import Ledger
 from interlock.rooms.grants.rules import IssueGrant, RevokeGrant
 from interlock.rooms.identity.refusals import NotFound
 from interlock.service.keyring import Known
 from interlock.service.service import Service
+from interlock.wire import grants as wire
+from interlock.wire.marks import OMITTED
+from interlock.wire.pages import Page
 
 USES_MAX = 1_000_000
 CLAIMS_SHOWN_MAX = 50
@@ -159,7 +155,7 @@ async def listed(call: Asked[GrantsQuery, None]) -> Reply:
         limit=query.limit,
     )
     items = [grant_view(grant, now) for grant in found.items]
-    return Reply(200, Page(items=items, next_cursor=found.next_cursor))
+    return Reply(200, Page(items=tuple(items), next_cursor=found.next_cursor))
 
 
 async def read(call: Asked[None, None]) -> Reply:
@@ -169,7 +165,7 @@ async def read(call: Asked[None, None]) -> Reply:
     claims = await queries.list_uses(
         call.services.store, call.caller.tenant, grant.id, before=None, limit=CLAIMS_SHOWN_MAX
     )
-    return Reply(200, grant_view(grant, call.services.now(), claims.items))
+    return Reply(200, grant_view(grant, call.services.now(), claims.items, seen_by=call.caller.principal))
 
 
 async def uses(call: Asked[PageQuery, None]) -> Reply:
@@ -178,7 +174,8 @@ async def uses(call: Asked[PageQuery, None]) -> Reply:
     if grant is None:
         raise NotFound("grant", call.path["grant_id"])
     found = await queries.list_uses(store, tenant, grant.id, before=position(query.cursor), limit=query.limit)
-    return Reply(200, Page(items=[use_view(use) for use in found.items], next_cursor=found.next_cursor))
+    items = tuple(use_view(use, call.caller.principal) for use in found.items)
+    return Reply(200, Page(items=items, next_cursor=found.next_cursor))
 
 
 async def ledger(call: Asked[PageQuery, None]) -> Reply:
@@ -195,8 +192,14 @@ async def ledger(call: Asked[PageQuery, None]) -> Reply:
 
 def _claimed(result: GrantUse | NotClaimed) -> Reply:
     if isinstance(result, NotClaimed):
-        return Reply(200, ClaimView(claimed=False, reason=result.reason))
-    return Reply(200, ClaimView(claimed=True, grant_id=result.grant_id, use=result.use, fence=result.fence))
+        shown = wire.GrantClaim(
+            claimed=False, grant_id=OMITTED, use=OMITTED, fence=OMITTED, reason=result.reason
+        )
+    else:
+        shown = wire.GrantClaim(
+            claimed=True, grant_id=result.grant_id, use=result.use, fence=result.fence, reason=OMITTED
+        )
+    return Reply(200, shown)
 
 
 def _check_times(body: IssueBody) -> None:
@@ -238,6 +241,58 @@ def _limits(body: IssueBody) -> tuple[SpendLimit, ...]:
     return tuple(SpendLimit(path=limit.path, total_max=limit.total_max) for _, limit in given)
 
 
+def grant_view(
+    grant: Grant, now: datetime, claims: Sequence[GrantUse] = (), *, seen_by: str = ""
+) -> wire.Grant:
+    return wire.Grant(
+        id=grant.id,
+        grant_id=grant.id,
+        task=grant.task,
+        state=grant.state_at(now).value,
+        pins=written_pins(grant.pins),
+        limits=tuple(wire.SpendLimit(path=limit.path, total_max=limit.total_max) for limit in grant.limits),
+        spent=grant.spent,
+        uses=grant.uses,
+        used=grant.used,
+        standing=grant.standing,
+        approver=grant.approver,
+        reason=grant.reason,
+        issued_at=grant.issued_at,
+        expires_at=grant.expires_at,
+        signed_by=grant.signature.signer if grant.signature else None,
+        revoked_at=grant.revoked_at,
+        revoked_by=grant.revoked_by,
+        tally=wire.GrantTally(**grant.tally(now)),
+        claims=tuple(use_view(use, seen_by) for use in claims),
+    )
+
+
+def use_view(use: GrantUse, seen_by: str) -> wire.GrantUse:
+    return wire.GrantUse(
+        grant_id=use.grant_id,
+        use=use.use,
+        fence=use.fence if use.claimed_by == seen_by else OMITTED,
+        execution_id=use.execution_id,
+        claimed_by=use.claimed_by,
+        claimed_at=use.claimed_at,
+        args_digest=use.args_digest,
+        action_id=use.action_id,
+    )
+
+
+def ledger_view(ledger: Ledger) -> wire.GrantLedger:
+    return wire.GrantLedger(
+        grants=ledger.grants,
+        issued=ledger.issued,
+        open=ledger.open,
+        claimed=ledger.claimed,
+        expired=ledger.expired,
+        revoked=ledger.revoked,
+        uneven=tuple(ledger.uneven),
+        next_cursor=ledger.next_cursor,
+    )
+
+
 _TAG = "Grants"
 _GRANT_ID = {"grant_id": "The id that issuing the grant returned."}
 _CLAIMANTS = ("submit", "work", "operate", "admin")
@@ -248,17 +303,18 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         summary="Permit a task, so many times, until a moment", body=IssueBody,
         description="People only. Pins and limits only narrow. With a signature, the server checks it against "
         "the registered keys of the person who issues.",
-        answers={201: GrantView}, answer=issue,
+        answers={201: wire.Grant}, answer=issue,
         problems=("people_only", "forbidden", "conflict", "bad_signature"),
         example={"task": "deploy", "pins": {"repo": "billing", "amount_cents": {"max": 500}}, "uses": 1},
     ),
     Operation(
         id="list_grants", method="GET", path="/api/v1/grants", tag=_TAG, roles=READERS, query=GrantsQuery,
-        summary="List grants, newest first", answers={200: Page[GrantView]}, answer=listed,
+        summary="List grants, newest first", answers={200: Page[wire.Grant]}, answer=listed,
     ),
     Operation(
         id="claim_grant", method="POST", path="/api/v1/grants/claim", tag=_TAG, roles=_CLAIMANTS,
-        summary="Find a fitting grant and consume one use", body=ClaimBody, answers={200: ClaimView}, answer=claim,
+        summary="Find a fitting grant and consume one use", body=ClaimBody,
+        answers={200: wire.GrantClaim}, answer=claim,
         description="One decision: n claimants on k uses give exactly min(n, k) winners. A claim that does not "
         "fit consumes nothing, says which check failed, and is audited.",
         example={"task": "deploy", "args": {"repo": "billing"}, "execution_id": "run-7"},
@@ -266,21 +322,21 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="grants_ledger", method="GET", path="/api/v1/grants/ledger", tag=_TAG, query=PageQuery,
         roles=("audit", "operate", "admin"), summary="What became of all uses, a page of grants at a time",
-        answers={200: LedgerView}, answer=ledger,
+        answers={200: wire.GrantLedger}, answer=ledger,
     ),
     Operation(
         id="get_grant", method="GET", path="/api/v1/grants/{grant_id}", tag=_TAG, roles=READERS,
-        parameters=_GRANT_ID, summary="Read a grant, with its newest uses", answers={200: GrantView}, answer=read,
+        parameters=_GRANT_ID, summary="Read a grant, with its newest uses", answers={200: wire.Grant}, answer=read,
     ),
     Operation(
         id="grant_uses", method="GET", path="/api/v1/grants/{grant_id}/uses", tag=_TAG, roles=READERS,
         parameters=_GRANT_ID, summary="List the uses of a grant, newest first", query=PageQuery,
-        answers={200: Page[UseView]}, answer=uses,
+        answers={200: Page[wire.GrantUse]}, answer=uses,
     ),
     Operation(
         id="revoke_grant", method="POST", path="/api/v1/grants/{grant_id}/revoke", tag=_TAG,
         roles=("review", "operate", "admin"), parameters=_GRANT_ID, body=RevokeBody,
-        summary="End what is left of a grant", answers={200: GrantView}, answer=revoke,
+        summary="End what is left of a grant", answers={200: wire.Grant}, answer=revoke,
         problems=("not_actionable",),
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The head of a request, as a server hands it on: within its limits, and with one meaning only."""
+"""Checks the head of a request: it must be within its limits and have only one meaning."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Is the process alive, is the store reachable, and the figures."""
+"""Health over HTTP: whether the process is alive, whether the store is reachable, and metrics."""
 
 from __future__ import annotations
 
 import contextlib
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -20,19 +19,9 @@ from interlock.service.measures import unreadable_records
 from interlock.service.metrics import MEDIA_TYPE
 from interlock.service.service import Service
 from interlock.service.settings import TENANT_DEFAULT, room_at
+from interlock.wire import health as wire
 
 _CHECK_SECONDS = 2.0
-
-
-class StoreCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the store is, and why it takes no writes, if it does not: `trouble`, which is then the answer, not a fault.
-
-    `free_bytes` of its volume is None if nobody here can say.
-    """
-
-    place: str
-    free_bytes: int | None = None
-    trouble: str | None = None
 
 
 async def check_store(call: Asked[None, None]) -> Reply:
@@ -46,13 +35,13 @@ async def check_store(call: Asked[None, None]) -> Reply:
     except StoreDown as down:
         trouble = str(down)
     place, room = room_at(services.settings.store)
-    return Reply(200, StoreCheck(place=place, free_bytes=room, trouble=trouble))
+    return Reply(200, wire.StoreCheck(place=place, free_bytes=room, trouble=trouble))
 
 
 _STORE_CHECK: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="check_store", method="GET", path="/api/v1/store/check", tag="Health", roles=("operate", "admin"),
-        summary="Write to the store, and see how much room is left", answers={200: StoreCheck},
+        summary="Write to the store, and see how much room is left", answers={200: wire.StoreCheck},
         answer=check_store,
     ),
 )  # fmt: skip
@@ -62,28 +51,8 @@ _READY_SECONDS = 1.0
 _TENANT_ROLES = frozenset({"operate", "audit", "admin"})
 
 
-class Health(msgspec.Struct, frozen=True):
-    status: str
-
-
-class Readiness(msgspec.Struct, frozen=True):
-    """`unreadable_records`: how many this server met that somebody broke in the store; its log names them.
-
-    `clock_ahead_seconds` is how far the store's clock was ahead of this machine's at the last batch, less than 0 if it
-    was behind; where that is trouble, `detail` says so. `fence_epoch` counts how often fences were raised after a
-    restore or a failover.
-    """
-
-    status: str
-    unreadable_records: int
-    clock_ahead_seconds: float
-    fence_epoch: int
-    fences_raised_at: datetime | None = None
-    detail: str | None = None
-
-
 async def alive(call: Asked[None, None]) -> Reply:
-    return Reply(200, Health("ok"))
+    return Reply(200, wire.Alive())
 
 
 async def ready(call: Asked[None, None]) -> Reply:
@@ -92,7 +61,7 @@ async def ready(call: Asked[None, None]) -> Reply:
     if not clock.has_heard:
         with contextlib.suppress(Fault):
             await call.services.kernel.run(TellTime())
-    readiness = Readiness(
+    readiness = wire.Health(
         status="ready",
         unreadable_records=unreadable_records(),
         clock_ahead_seconds=clock.ahead_seconds,
@@ -133,11 +102,11 @@ async def _may_see_tenants(call: Asked[None, None]) -> bool:
 _OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="healthz", method="GET", path="/healthz", tag="Health", public=True,
-        summary="The process is alive", answers={200: Health}, answer=alive,
+        summary="The process is alive", answers={200: wire.Alive}, answer=alive,
     ),
     Operation(
         id="readyz", method="GET", path="/readyz", tag="Health", public=True,
-        summary="The store answers", answers={200: Readiness}, answer=ready, problems=("store_unavailable",),
+        summary="The store answers", answers={200: wire.Health}, answer=ready, problems=("store_unavailable",),
     ),
     Operation(
         id="metrics", method="GET", path="/metrics", tag="Health", public=True,

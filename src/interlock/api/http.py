@@ -1,4 +1,4 @@
-"""Requests and responses as plain values, made alike by a server and by an embedded client."""
+"""Requests and responses as plain values, made by a server or by an embedded client."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     query: str = ""
     headers: Mapping[str, str] = _NO_HEADERS
     body: bytes = b""
-    # Returns when the client has gone away: a long poll need not outlive the one who asked.
+    # Returns when the client has gone away: a long poll need not outlive its client.
     gone: Callable[[], Awaitable[None]] | None = None
     read: Callable[[], Awaitable[bytes]] | None = None
     root: str = ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -11,9 +10,10 @@ from interlock.api.authentication import presented_key
 from interlock.api.calls import Asked, caller_of, decide, refuse
 from interlock.api.fields import named
 from interlock.api.operations import Answer, Body, Operation, Reply
-from interlock.api.pages import Page, PageQuery, position
+from interlock.api.pages import PageQuery, position
 from interlock.api.problem import ProblemError, problem
 from interlock.kernel.codec.sealing import CannotUnseal, seal, unseal
+from interlock.kernel.refusal import Next
 from interlock.rooms.identity import queries
 from interlock.rooms.identity.keys import NewKey, make_key
 from interlock.rooms.identity.model import ApiKey, Principal, PrincipalKind, Role
@@ -21,43 +21,12 @@ from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.identity.rules import IssueKey, RemovePrincipal, RevokeKey, SetPrincipal
 from interlock.service.keyring import Known
 from interlock.service.service import Service
+from interlock.wire import identity as wire
+from interlock.wire.pages import Page
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:@\-]+$(?!\n)")]
 Roles = Annotated[list[Role], msgspec.Meta(max_length=len(Role))]
 Groups = Annotated[list[Name], msgspec.Meta(max_length=50)]
-
-
-class PrincipalView(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    kind: str
-    roles: list[str]
-    groups: list[str]
-    owner: str | None
-    keys_live: int
-    created_at: datetime
-
-
-class KeyView(msgspec.Struct, frozen=True, kw_only=True):
-    """A key without its secret, which is kept nowhere."""
-
-    key_id: str
-    principal: str
-    kind: str
-    roles: list[str]
-    groups: list[str]
-    owner: str | None
-    created_at: datetime
-    created_by: str
-    revoked_at: datetime | None
-
-
-class IssuedView(msgspec.Struct, frozen=True, kw_only=True):
-    """A new key. `key` is shown this once, and again only to a repeat under the same `Idempotency-Key`."""
-
-    principal: str
-    tenant: str
-    key: str
-    key_id: str
 
 
 class KeptKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +68,7 @@ async def issue(call: Asked[None, IssueBody]) -> Answer:
     call.services.keyring.forget()
     kept = msgspec.json.decode(answer.body, type=KeptKey)
     text = key.text if kept.key_id == key.id else _unsealed(call, kept)
-    view = IssuedView(principal=kept.principal, tenant=kept.tenant, key=text, key_id=kept.key_id)
+    view = wire.IssuedKey(principal=kept.principal, tenant=kept.tenant, key=text, key_id=kept.key_id)
     return Answer(answer.status, msgspec.json.encode(view), answer.headers)
 
 
@@ -141,14 +110,14 @@ async def list_keys(call: Asked[PageQuery, None]) -> Reply:
     rows, cursor = await queries.list_keys(
         call.services.store, call.caller.tenant, before=position(call.query.cursor), limit=call.query.limit
     )
-    return Reply(200, Page(items=[_key_view(*row) for row in rows], next_cursor=cursor))
+    return Reply(200, Page(items=tuple(_key_view(*row) for row in rows), next_cursor=cursor))
 
 
 async def list_principals(call: Asked[PageQuery, None]) -> Reply:
     found, cursor = await queries.list_principals(
         call.services.store, call.caller.tenant, after=call.query.cursor, limit=call.query.limit
     )
-    return Reply(200, Page(items=[_principal_view(each) for each in found], next_cursor=cursor))
+    return Reply(200, Page(items=tuple(_principal_view(each) for each in found), next_cursor=cursor))
 
 
 async def who_am_i(call: Asked[None, None]) -> Reply:
@@ -169,11 +138,11 @@ def _unsealed(call: Asked[None, IssueBody], kept: KeptKey) -> str:
     except CannotUnseal:
         detail = (
             f"this request issued key {kept.key_id} of {kept.principal} before, and only the key that asked for "
-            f"it can be shown it again; if it was lost, revoke it with POST /api/v1/api-keys/{kept.key_id}/revoke "
-            "and issue another under a new Idempotency-Key"
+            "it can be shown it again; if it was lost, revoke it and issue another under a new idempotency key"
         )
+        then = Next("revoke_api_key", {"key_id": kept.key_id})
         members = {"key_id": kept.key_id, "principal": kept.principal}
-        raise ProblemError(problem("key_already_issued", detail, members=members)) from None
+        raise ProblemError(problem("key_already_issued", detail, then=then, members=members)) from None
 
 
 def _sealing_secret(call: Asked[None, IssueBody]) -> str:
@@ -191,25 +160,25 @@ def _name(call: Asked[Any, Any]) -> str:
     return named(call, "name", Name, "is not a name; use up to 100 letters, digits and any of _ . : @ -")
 
 
-def _principal_view(principal: Principal) -> PrincipalView:
-    return PrincipalView(
+def _principal_view(principal: Principal) -> wire.Principal:
+    return wire.Principal(
         name=principal.id,
         kind=principal.kind.value,
-        roles=[role.value for role in principal.roles],
-        groups=list(principal.groups),
+        roles=tuple(role.value for role in principal.roles),
+        groups=principal.groups,
         owner=principal.owner,
         keys_live=principal.keys_live,
         created_at=principal.created_at,
     )
 
 
-def _key_view(key: ApiKey, principal: Principal) -> KeyView:
-    return KeyView(
+def _key_view(key: ApiKey, principal: Principal) -> wire.ApiKey:
+    return wire.ApiKey(
         key_id=key.id,
         principal=key.principal,
         kind=principal.kind.value,
-        roles=[role.value for role in principal.roles],
-        groups=list(principal.groups),
+        roles=tuple(role.value for role in principal.roles),
+        groups=principal.groups,
         owner=principal.owner,
         created_at=key.created_at,
         created_by=key.created_by,
@@ -225,38 +194,38 @@ _NAME = {"name": "The principal's name."}
 OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="who_am_i", method="GET", path="/api/v1/principals/me", tag=_TAG,
-        summary="Who this key belongs to", answers={200: PrincipalView}, answer=who_am_i,
+        summary="Who this key belongs to", answers={200: wire.Principal}, answer=who_am_i,
     ),
     Operation(
         id="list_principals", method="GET", path="/api/v1/principals", tag=_TAG, roles=_ADMIN,
         summary="Principals of this tenant by name", query=PageQuery,
-        answers={200: Page[PrincipalView]}, answer=list_principals,
+        answers={200: Page[wire.Principal]}, answer=list_principals,
     ),
     Operation(
         id="set_principal", method="PUT", path="/api/v1/principals/{name}", tag=_TAG, roles=_ADMIN,
         parameters=_NAME, summary="Change what a principal may do", body=SetBody,
-        answers={200: PrincipalView}, answer=set_principal, problems=("conflict", "people_only"),
+        answers={200: wire.Principal}, answer=set_principal, problems=("conflict", "people_only"),
     ),
     Operation(
         id="remove_principal", method="DELETE", path="/api/v1/principals/{name}", tag=_TAG, roles=_ADMIN,
         parameters=_NAME, summary="Forget a principal without live keys",
         description="What it did stays on record under its name, so do not give the name to somebody else.",
-        answers={200: PrincipalView}, answer=remove_principal, problems=("conflict", "people_only"),
+        answers={200: wire.Principal}, answer=remove_principal, problems=("conflict", "people_only"),
     ),
     Operation(
         id="issue_key", method="POST", path="/api/v1/principals/{name}/keys", tag=_TAG, roles=_ADMIN,
         parameters=_NAME, summary="Give a principal a key, creating it if it is new", body=IssueBody,
         description="A repeat under the same `Idempotency-Key`, with the same admin key, shows the same key again.",
-        answers={201: IssuedView}, answer=issue, problems=("conflict", "key_already_issued", "people_only"),
+        answers={201: wire.IssuedKey}, answer=issue, problems=("conflict", "key_already_issued", "people_only"),
     ),
     Operation(
         id="list_api_keys", method="GET", path="/api/v1/api-keys", tag=_TAG, roles=_ADMIN,
         summary="Keys of this tenant, newest first", query=PageQuery,
-        answers={200: Page[KeyView]}, answer=list_keys,
+        answers={200: Page[wire.ApiKey]}, answer=list_keys,
     ),
     Operation(
         id="revoke_api_key", method="POST", path="/api/v1/api-keys/{key_id}/revoke", tag=_TAG, roles=_ADMIN,
         parameters={"key_id": "The public id of the key."}, summary="End a key for good",
-        answers={200: KeyView}, answer=revoke, problems=("people_only",),
+        answers={200: wire.ApiKey}, answer=revoke, problems=("people_only",),
     ),
 )  # fmt: skip

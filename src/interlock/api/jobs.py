@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from interlock.api.audit import EntryView, entries_page, entry_query
+from interlock.api.audit import entries_page, entry_query
 from interlock.api.calls import JOB_ID, Asked, caller_of, decide
 from interlock.api.decoder import Spelled
 from interlock.api.fields import (
@@ -26,22 +26,26 @@ from interlock.api.fields import (
     version_text,
 )
 from interlock.api.operations import Answer, Body, Operation, Query, Reply
-from interlock.api.pages import Page, PageQuery, id_cursor
+from interlock.api.pages import PageQuery, id_cursor
 from interlock.api.problem import MEDIA_TYPE, invalid, problem
-from interlock.api.views import JobView, job_view, whole_view
 from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.codec.durations import Duration, duration_seconds
 from interlock.kernel.codec.strict import Fault
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.jobs import queries
-from interlock.rooms.jobs.model import GRANTED_LABEL, Evidence, Executor, Job, JobState, job_topic
+from interlock.rooms.jobs.approval import Approval
+from interlock.rooms.jobs.model import GRANTED_LABEL, Evidence, Executor, Job, JobState, Revision, job_topic
 from interlock.rooms.jobs.rules import CancelJob, SubmitJob
-from interlock.rooms.policy.action import Action, PeopleAsked, Priority, TargetRef
+from interlock.rooms.policy.action import Action, Failure, PeopleAsked, Priority, TargetRef
 from interlock.rooms.policy.language import Decision
 from interlock.rooms.policy.refusals import PolicyThrottled, denial
 from interlock.rooms.policy.rules import NO_POLICY
 from interlock.service.keyring import Known
 from interlock.service.service import Service
+from interlock.wire import jobs as wire
+from interlock.wire.audit import AuditEntry
+from interlock.wire.marks import OMITTED
+from interlock.wire.pages import Page
 
 _WAIT_SECONDS_MAX = 60
 _POLL_SECONDS = 5.0
@@ -222,7 +226,7 @@ def submitted(job: Job) -> Reply | Answer:
 def denied(job: Job) -> Answer:
     """The problem document of a denied job: committed like any other outcome, so it is replayed alike."""
     rule, reason = job.verdict.rule, job.verdict.reason
-    said = denial(job.action.topic, rule, reason, has_rules=job.policy_snapshot != NO_POLICY)
+    said, then = denial(job.action.topic, rule, reason, has_rules=job.policy_snapshot != NO_POLICY)
     members = {
         "job_id": job.id,
         "state": job.state.value,
@@ -233,7 +237,7 @@ def denied(job: Job) -> Answer:
     }
     if (failure := job.verdict.failure) is not None:
         members |= {"expression": failure.expression, "field": failure.field, "cause": failure.why}
-    refused = problem("policy_denied", said, members=members)
+    refused = problem("policy_denied", said, then=then, members=members)
     return Answer(403, msgspec.json.encode(refused.document()), content_type=MEDIA_TYPE)
 
 
@@ -254,7 +258,7 @@ async def listed(call: Asked[JobsQuery, None]) -> Reply:
         limit=query.limit,
     )
     items = [job_view(job, now, seen_by=call.caller.principal) for job in jobs.items]
-    return Reply(200, Page(items=items, next_cursor=jobs.next_cursor))
+    return Reply(200, Page(items=tuple(items), next_cursor=jobs.next_cursor))
 
 
 async def cancel(call: Asked[None, CancelBody]) -> Answer:
@@ -300,6 +304,159 @@ def _is_over(job: Job, until: str, now: datetime) -> bool:
     return job.state_at(now) not in waiting
 
 
+def job_view(job: Job, now: datetime | None = None, *, seen_by: str = "") -> wire.Job:
+    """A job, without the versions it had before."""
+    return wire.Job(**job_fields(job, now, seen_by=seen_by))
+
+
+def whole_view(job: Job, now: datetime | None = None, *, seen_by: str = "") -> wire.Job:
+    """A job with the versions it had before."""
+    fields = job_fields(job, now, seen_by=seen_by)
+    return wire.Job(**fields, revisions=tuple(_revision(old) for old in job.revisions))
+
+
+def job_fields(job: Job, now: datetime | None = None, *, seen_by: str = "") -> dict[str, Any]:
+    """Everything of a job that every view of it shows; with `now`, one past its time is shown as expired.
+
+    The fence is for whoever holds it, or was the last to: `seen_by` is who looks.
+    """
+    action, target = job.action, job.action.target
+    return {
+        "id": job.id,
+        "state": (job.state_at(now) if now else job.state).value,
+        "topic": action.topic,
+        "env": action.env,
+        "channel": action.channel,
+        "labels": _labels(job),
+        "system_labels": job.system_labels,
+        "risk": action.risk,
+        "payload": action.payload,
+        "target": wire.Target(key=target.key, version=target.version) if target else None,
+        "evidence": evidence_view(job),
+        "priority": job.priority.value,
+        "job_hash": job.job_hash,
+        "policy_snapshot": job.policy_snapshot,
+        "decision": _verdict(job),
+        "approval": approval_view(job.approval, now) if job.approval else None,
+        "grant_use": _grant_use(job),
+        "submitted_by": job.submitted_by,
+        "submitted_at": job.submitted_at,
+        "updated_at": job.updated_at,
+        "expires_at": job.expires_at,
+        "max_attempts": job.max_attempts,
+        "run_id": job.run_id,
+        "executor": job.executor.value,
+        "version": job.version,
+        "replayed": OMITTED,
+    } | _attempt_fields(job, seen_by)
+
+
+def _attempt_fields(job: Job, seen_by: str) -> dict[str, Any]:
+    lease = job.lease if job.lease_until else None
+    return {
+        "attempt": job.attempt,
+        "fence": job.fence if job.lease and job.lease.worker == seen_by else OMITTED,
+        "leased_by": lease.worker if lease else None,
+        "lease_expires_at": lease.expires_at if lease else None,
+        "not_before": job.not_before,
+        "held_up": job.held_up,
+        "checkpoint": job.checkpoint,
+        "result": job.result,
+        "result_text": job.result_text,
+        "error": job.error,
+        "finished_at": job.finished_at,
+    }
+
+
+def approval_view(approval: Approval, now: datetime | None = None) -> wire.Approval:
+    """An approval as it stands; with `now`, one past its time is shown as expired."""
+    asked = approval.requirement
+    return wire.Approval(
+        state=(approval.state_at(now) if now else approval.state).value,
+        rule=approval.rule,
+        quorum=asked.quorum,
+        groups=tuple(approval.groups_at(now) if now else asked.groups),
+        self_approval=asked.self_approval,
+        binding=asked.binding,
+        require_hash=asked.require_hash,
+        grace_seconds=asked.grace_seconds,
+        on_expiry=asked.on_expiry,
+        escalate=tuple(
+            wire.Escalation(after_seconds=step.after_seconds, groups=step.groups) for step in asked.escalate
+        ),
+        votes=tuple(
+            wire.Vote(
+                principal=v.principal, at=v.at, reason=v.reason, note=v.note, groups=v.groups, via=v.via
+            )
+            for v in approval.votes
+        ),
+        requested_at=approval.requested_at,
+        expires_at=approval.ends_at,
+        policy_snapshot=approval.policy_snapshot,
+        job_hash=approval.job_hash,
+        round=approval.round,
+        decision_id=approval.decision_id,
+        decided_by=approval.decided_by,
+        decided_at=approval.decided_at,
+        decided_via=approval.decided_via,
+        grace_until=approval.grace_until,
+        in_grace=now is not None and approval.is_in_grace_at(now),
+        reason=approval.reason,
+        note=approval.note,
+        code=approval.code,
+    )
+
+
+def _labels(job: Job) -> dict[str, str]:
+    # Only Interlock says that people approved: the same label in an older row is not shown.
+    given = {name: value for name, value in job.action.labels.items() if name != GRANTED_LABEL}
+    return given | job.system_labels
+
+
+def evidence_view(job: Job) -> tuple[wire.Evidence, ...]:
+    return tuple(
+        wire.Evidence(title=e.title, kind=e.kind, content=e.content, url=e.url) for e in job.evidence
+    )
+
+
+def _grant_use(job: Job) -> wire.JobGrantUse | None:
+    used = job.grant_use
+    if used is None:
+        return None
+    return wire.JobGrantUse(grant_id=used.grant_id, use=used.use, groups=used.requirement.groups)
+
+
+def _verdict(job: Job) -> wire.Decision:
+    verdict = job.verdict
+    return wire.Decision(
+        rule=verdict.rule,
+        decision=verdict.decision,
+        reason=verdict.reason,
+        observed=verdict.observed,
+        failure=failure_view(verdict.failure),
+    )
+
+
+def failure_view(failure: Failure | None) -> wire.Failure | None:
+    """Why a rule's expression gave no answer; the field is named only if it is known."""
+    if failure is None:
+        return None
+    field = OMITTED if failure.field is None else failure.field
+    return wire.Failure(expression=failure.expression, why=failure.why, field=field)
+
+
+def _revision(old: Revision) -> wire.Revision:
+    return wire.Revision(
+        payload=old.action.payload,
+        job_hash=old.job_hash,
+        policy_snapshot=old.policy_snapshot,
+        approval=approval_view(old.approval) if old.approval else None,
+        replaced_at=old.replaced_at,
+        replaced_by=old.replaced_by,
+        why=old.why,
+    )
+
+
 READERS = ("submit", "work", "review", "operate", "audit", "admin")
 _TAG = "Jobs"
 
@@ -309,26 +466,26 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         summary="Propose an action",
         description="The policy decides at once: 201 released, 202 waiting for people, 403 denied, "
         "429 throttled.",
-        body=SubmitBody, answers={201: JobView, 202: JobView}, answer=submit,
+        body=SubmitBody, answers={201: wire.Job, 202: wire.Job}, answer=submit,
         problems=("policy_denied", "policy_throttled", "policy_unavailable"),
         example={"topic": "finance.payment.execute", "env": "production", "payload": {"amount_cents": 25000}},
     ),
     Operation(
         id="list_jobs", method="GET", path="/api/v1/jobs", tag=_TAG, roles=READERS,
-        summary="List jobs, newest first", query=JobsQuery, answers={200: Page[JobView]}, answer=listed,
+        summary="List jobs, newest first", query=JobsQuery, answers={200: Page[wire.Job]}, answer=listed,
     ),
     Operation(
         id="get_job", method="GET", path="/api/v1/jobs/{job_id}", tag=_TAG, roles=READERS, parameters=JOB_ID,
-        summary="Read a job, or wait for it", query=JobQuery, answers={200: JobView}, answer=read,
+        summary="Read a job, or wait for it", query=JobQuery, answers={200: wire.Job}, answer=read,
     ),
     Operation(
         id="cancel_job", method="POST", path="/api/v1/jobs/{job_id}/cancel", tag=_TAG, parameters=JOB_ID,
         summary="Withdraw a job that has not finished", roles=("submit", "operate", "admin"),
-        body=CancelBody, answers={200: JobView}, answer=cancel, problems=("not_actionable",),
+        body=CancelBody, answers={200: wire.Job}, answer=cancel, problems=("not_actionable",),
     ),
     Operation(
         id="job_history", method="GET", path="/api/v1/jobs/{job_id}/history", tag=_TAG, roles=READERS,
         parameters=JOB_ID, summary="Everything that happened to a job, newest first",
-        query=PageQuery, answers={200: Page[EntryView]}, answer=history,
+        query=PageQuery, answers={200: Page[AuditEntry]}, answer=history,
     ),
 )  # fmt: skip

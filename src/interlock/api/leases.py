@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+from datetime import datetime
 from typing import Any
+
+import msgspec
 
 from interlock.api.calls import Asked, caller_of, decide, departure, sleep
 from interlock.api.jobs import READERS
@@ -24,22 +27,8 @@ from interlock.api.lease_bodies import (
     handed_content,
     kept,
 )
-from interlock.api.lease_views import (
-    CheckedView,
-    CheckpointsView,
-    LeaseView,
-    TermsView,
-    WaitersView,
-    WaiterView,
-    acquired_view,
-    checked_view,
-    checkpoint_view,
-    lease_view,
-    shown_view,
-    terms_view,
-)
 from interlock.api.operations import Answer, Body, Operation, Reply
-from interlock.api.pages import Page, id_cursor
+from interlock.api.pages import id_cursor
 from interlock.kernel.command import Command
 from interlock.kernel.ids import new_id
 from interlock.kernel.refusal import Fault, Refusal
@@ -49,12 +38,15 @@ from interlock.rooms.leases import queries
 from interlock.rooms.leases.acquisition import AcquireLease
 from interlock.rooms.leases.endings import LeaveLeaseLine
 from interlock.rooms.leases.lines import ticket_topic
-from interlock.rooms.leases.model import Lease, SetLeaseTerms
+from interlock.rooms.leases.model import Checkpoint, Lease, LeaseTerms, SetLeaseTerms
 from interlock.rooms.leases.refusals import LeaseHeld
-from interlock.rooms.leases.rules import CheckLease, RenewLease, ResumeLease, SuspendLease
+from interlock.rooms.leases.rules import Checked, CheckLease, RenewLease, ResumeLease, SuspendLease
 from interlock.rooms.leases.transfers import CHECKPOINTS_KEPT, HandOffLease, ReleaseLease, SaveCheckpoint
 from interlock.service.keyring import Known
 from interlock.service.service import Service
+from interlock.wire import leases as wire
+from interlock.wire.marks import OMITTED
+from interlock.wire.pages import Page
 
 # Well within a place's lifetime, which each try renews.
 _POLL_SECONDS = 1.5
@@ -90,7 +82,7 @@ async def _wait(
 
 
 async def _try(call: Asked[None, AcquireBody], command: AcquireLease) -> Answer:
-    return await decide(call, command, lambda got: Reply(201, acquired_view(got)))
+    return await decide(call, command, lambda got: Reply(201, lease_view(got.lease, got.predecessor)))
 
 
 def _acquire_command(call: Asked[None, AcquireBody]) -> AcquireLease:
@@ -175,8 +167,8 @@ async def checkpoints(call: Asked[None, None]) -> Reply:
     found = await queries.list_checkpoints(
         call.services.store, lease.tenant, lease.id, limit=CHECKPOINTS_KEPT + 1
     )
-    shown = [view for saved in found if (view := checkpoint_view(saved))]
-    return Reply(200, CheckpointsView(items=shown))
+    shown = tuple(view for saved in found if (view := checkpoint_view(saved)))
+    return Reply(200, wire.Checkpoints(items=shown))
 
 
 async def listed(call: Asked[LeasesQuery, None]) -> Reply:
@@ -191,14 +183,14 @@ async def listed(call: Asked[LeasesQuery, None]) -> Reply:
         limit=query.limit,
     )
     items = [shown_view(lease, now, call.caller.principal) for lease in found.items]
-    return Reply(200, Page(items=items, next_cursor=found.next_cursor))
+    return Reply(200, Page(items=tuple(items), next_cursor=found.next_cursor))
 
 
 async def waiting(call: Asked[None, None]) -> Reply:
     now = call.services.now()
     nodes = await queries.list_lines(call.services.store, call.caller.tenant, limit=_LINES_MAX)
-    items = [
-        WaiterView(
+    items = tuple(
+        wire.Waiter(
             resource=place.resource,
             principal=place.principal,
             mode=place.mode.value,
@@ -208,8 +200,8 @@ async def waiting(call: Asked[None, None]) -> Reply:
         )
         for node in nodes
         for place in node.waiting_at(now)
-    ]
-    return Reply(200, WaitersView(items=items))
+    )
+    return Reply(200, wire.Waiters(items=items))
 
 
 async def set_terms(call: Asked[None, TermsBody]) -> Answer:
@@ -249,6 +241,85 @@ async def _read(call: Asked[Any, Any]) -> Lease:
     return lease
 
 
+def shown_view(lease: Lease, now: datetime, seen_by: str, predecessor: Lease | None = None) -> wire.Lease:
+    """A lease as `seen_by` sees it by this server's clock, which is only for showing."""
+    fence = lease.fence if lease.owner == seen_by else OMITTED
+    state = lease.state_at(now).value
+    return msgspec.structs.replace(lease_view(lease, predecessor), state=state, fence=fence)
+
+
+def lease_view(lease: Lease, predecessor: Lease | None = None) -> wire.Lease:
+    """A lease as its owner just decided it, by the store's clock."""
+    return wire.Lease(
+        lease_id=lease.id,
+        resource=lease.resource,
+        mode=lease.mode.value,
+        state=lease.state.value,
+        fence=lease.fence,
+        owner=lease.owner,
+        session=lease.session,
+        purpose=lease.purpose,
+        ttl_seconds=lease.ttl_seconds,
+        since=lease.since,
+        expires_at=lease.expires_at,
+        renewals=lease.renewals,
+        progress=lease.progress,
+        suspended_for=lease.suspended_for,
+        suspended_at=lease.suspended_at,
+        conflict_id=lease.conflict_id,
+        checkpoint=checkpoint_view(lease.checkpoint),
+        ended_at=lease.ended_at,
+        handed_to=lease.handed_to,
+        predecessor=_predecessor_view(predecessor),
+    )
+
+
+def _predecessor_view(lease: Lease | None) -> wire.Predecessor | None:
+    if lease is None:
+        return None
+    return wire.Predecessor(
+        lease_id=lease.id,
+        owner=lease.owner,
+        ended=lease.state.value,
+        ended_at=lease.ended_at,
+        checkpoint=checkpoint_view(lease.checkpoint),
+    )
+
+
+def checkpoint_view(saved: Checkpoint | None) -> wire.Checkpoint | None:
+    if saved is None:
+        return None
+    return wire.Checkpoint(
+        number=saved.number,
+        at=saved.at,
+        by=saved.by,
+        done=saved.done,
+        partial=saved.partial,
+        evidence=saved.evidence,
+        validation=saved.validation,
+        open_questions=saved.open_questions,
+    )
+
+
+def checked_view(checked: Checked, fence: int, seen_by: str) -> wire.CheckedFence:
+    return wire.CheckedFence(
+        current=checked.current,
+        state=checked.state.value,
+        fence=fence,
+        current_fence=checked.current_fence if checked.lease.owner == seen_by else OMITTED,
+        owner=checked.lease.owner,
+        expires_at=checked.lease.expires_at,
+    )
+
+
+def terms_view(terms: LeaseTerms) -> wire.LeaseTerms:
+    return wire.LeaseTerms(
+        ttl_seconds_max=terms.ttl_seconds_max,
+        suspend_seconds_max=terms.suspend_seconds_max,
+        progress_after=terms.progress_after,
+    )
+
+
 _TAG = "Leases"
 _OWNERS = ("submit", "work", "review", "operate", "admin")
 _ID = {"lease_id": "The id that acquiring the lease returned."}
@@ -258,41 +329,41 @@ _STALE = ("fence_stale", "not_actionable", "too_large")
 def _verb(verb: str, summary: str, body: type[Body], answer: Any) -> Operation[Known, Service, Any, Any]:
     return Operation(
         id=f"{verb}_lease", method="POST", path=f"/api/v1/leases/{{lease_id}}/{verb}", tag=_TAG, roles=_OWNERS,
-        parameters=_ID, summary=summary, body=body, answers={200: LeaseView}, answer=answer, problems=_STALE,
+        parameters=_ID, summary=summary, body=body, answers={200: wire.Lease}, answer=answer, problems=_STALE,
     )  # fmt: skip
 
 
 OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="acquire_lease", method="POST", path="/api/v1/leases", tag=_TAG, roles=_OWNERS,
-        summary="Take a resource if it is free", body=AcquireBody, answers={201: LeaseView}, answer=acquire,
+        summary="Take a resource if it is free", body=AcquireBody, answers={201: wire.Lease}, answer=acquire,
         problems=("lock_busy", "invalid_request"),
     ),
     Operation(
         id="list_leases", method="GET", path="/api/v1/leases", tag=_TAG, roles=READERS,
-        summary="Leases, newest first", query=LeasesQuery, answers={200: Page[LeaseView]}, answer=listed,
+        summary="Leases, newest first", query=LeasesQuery, answers={200: Page[wire.Lease]}, answer=listed,
     ),
     Operation(
         id="lease_waiters", method="GET", path="/api/v1/leases/waiting", tag=_TAG, roles=READERS,
-        summary="Who waits for what", answers={200: WaitersView}, answer=waiting,
+        summary="Who waits for what", answers={200: wire.Waiters}, answer=waiting,
     ),
     Operation(
         id="get_lease_terms", method="GET", path="/api/v1/leases/terms", tag=_TAG, roles=READERS,
-        summary="What this tenant asks of lease holders", answers={200: TermsView}, answer=terms,
+        summary="What this tenant asks of lease holders", answers={200: wire.LeaseTerms}, answer=terms,
     ),
     Operation(
         id="set_lease_terms", method="PUT", path="/api/v1/leases/terms", tag=_TAG, roles=("operate", "admin"),
         summary="Change what this tenant asks of lease holders", body=TermsBody,
-        answers={200: TermsView}, answer=set_terms,
+        answers={200: wire.LeaseTerms}, answer=set_terms,
     ),
     Operation(
         id="get_lease", method="GET", path="/api/v1/leases/{lease_id}", tag=_TAG, roles=READERS,
-        parameters=_ID, summary="Read a lease", answers={200: LeaseView}, answer=read,
+        parameters=_ID, summary="Read a lease", answers={200: wire.Lease}, answer=read,
     ),
     Operation(
         id="lease_checkpoints", method="GET", path="/api/v1/leases/{lease_id}/checkpoints", tag=_TAG,
         roles=READERS, parameters=_ID, summary="The last checkpoints of a lease, newest first",
-        answers={200: CheckpointsView}, answer=checkpoints,
+        answers={200: wire.Checkpoints}, answer=checkpoints,
     ),
     _verb("renew", "Keep the resource for another period", RenewBody, renew),
     _verb("checkpoint", "Record how far the work has come", CheckpointBody, checkpoint),
@@ -305,6 +376,6 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         parameters=_ID, summary="Tell a sink whether a fence is current",
         description="A repeat under its `Idempotency-Key` is told what was current then: to know it now, send none.",
         body=CheckBody,
-        answers={200: CheckedView}, answer=check,
+        answers={200: wire.CheckedFence}, answer=check,
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the operations themselves, so that it says what they do."""
+"""The OpenAPI 3.1 document, made from the operations themselves."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from interlock.api.operations import Media, Operation, RawBody
 from interlock.api.problem import MEDIA_TYPE as PROBLEM_JSON
 from interlock.kernel.codec.strict import INTEGER_MAX
 from interlock.wire.codes import CODES, CodeInfo, Codes
+from interlock.wire.marks import LOCAL, NEVER_NULL, SOMETIMES
 
 Json: TypeAlias = dict[str, Any]
 AnyOperation: TypeAlias = Operation[Any, Any, Any, Any]
@@ -32,6 +33,19 @@ PROBLEM: Json = {
         "code": {"type": "string", "description": "What happened, for a program."},
         "retryable": {"type": "boolean"},
         "retry_after_ms": {"type": "integer", "minimum": 1, "description": "An estimate, if retryable."},
+        "next": {
+            "type": "object",
+            "description": "What to do next: an operation by its id, its route, and the arguments that are known. "
+            "`needs` names the fields that only the caller can fill in.",
+            "properties": {
+                "operation": {"type": "string"},
+                "method": {"type": "string"},
+                "path": {"type": "string"},
+                "arguments": {"type": "object"},
+                "needs": {"type": "array", "items": {"type": "string"}},
+            },
+            "required": ["operation", "method", "path", "arguments"],
+        },
         "errors": {
             "type": "array",
             "description": "Where an invalid request is wrong, and why.",
@@ -171,7 +185,7 @@ class Schemas:
         kinds: list[Any] = [*bodies, *answers, *self._queries]
         spelled, components = msgspec.json.schema_components(kinds, ref_template=REF)
         self._spelled = list(zip(kinds, spelled, strict=True))
-        self._components = {name: narrowed(schema) for name, schema in components.items()}
+        self._components = {name: narrowed(as_sent(schema)) for name, schema in components.items()}
 
     def of(self, kind: Any) -> Json:
         """Return the schema of `kind`, by reference."""
@@ -190,6 +204,30 @@ class Schemas:
 
     def _name(self, kind: Any) -> str:
         return str(self.of(kind)["$ref"]).rpartition("/")[2]
+
+
+def as_sent(schema: Json) -> Json:
+    """An answer's type as this server fills it: without its marks, and with what is always sent as required.
+
+    The defaults in such a type are for clients that read the answer of another version. A request's type, which
+    refuses unknown fields, is left as it is.
+    """
+    if "properties" not in schema or schema.get("additionalProperties") is False:
+        return schema
+    fields = {name: field for name, field in schema["properties"].items() if LOCAL not in field}
+    required = [name for name, field in fields.items() if SOMETIMES not in field]
+    return schema | {
+        "properties": {name: _unmarked(field) for name, field in fields.items()},
+        "required": required,
+    }
+
+
+def _unmarked(field: Json) -> Json:
+    plain = {name: told for name, told in field.items() if name not in (SOMETIMES, NEVER_NULL, "default")}
+    if NEVER_NULL not in field:
+        return plain
+    kinds = [kind for kind in plain.pop("anyOf") if kind != {"type": "null"}]
+    return plain | (kinds[0] if len(kinds) == 1 else {"anyOf": kinds})
 
 
 def narrowed(schema: Json) -> Json:

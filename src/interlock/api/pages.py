@@ -1,17 +1,15 @@
-"""Lists are paged by cursor, newest first: what every list takes and what it answers."""
+"""Paging of lists by cursor, newest first: the parameters and the answer of every list."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated
 
 import msgspec
 
 from interlock.api.operations import Query
 from interlock.api.problem import ProblemError, invalid
 from interlock.kernel.codec.strict import Fault
-
-T = TypeVar("T")
 
 _REST_OF_ID = re.compile(r"_[0-9a-f]{32}")
 
@@ -39,13 +37,6 @@ class PageQuery(Query, frozen=True, kw_only=True):
         ]
         | None
     ) = None
-
-
-class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """One page of a list; `next_cursor` is null on the last."""
-
-    items: list[T]
-    next_cursor: str | None = None
 
 
 def id_cursor(cursor: str | None, prefix: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The keys that permits are signed with, over HTTP: read them, rotate them."""
+"""The keys that sign permits, over HTTP: read and rotate them."""
 
 from __future__ import annotations
 
@@ -13,25 +13,7 @@ from interlock.rooms.permits.model import KeyRing
 from interlock.rooms.permits.tokens import ALGORITHM
 from interlock.service.keyring import Known
 from interlock.service.service import Service
-
-
-class KeyView(msgspec.Struct, frozen=True, kw_only=True):
-    """One public key as a JSON Web Key (RFC 8037)."""
-
-    kid: str
-    x: str
-    kty: str = "OKP"
-    crv: str = "Ed25519"
-    alg: str = ALGORITHM
-    use: str = "sig"
-    signs_from: datetime
-    published_until: datetime | None = None
-
-
-class KeysView(msgspec.Struct, frozen=True, kw_only=True):
-    """A JSON Web Key Set: every key that a permit in circulation may be signed with, now or soon."""
-
-    keys: list[KeyView]
+from interlock.wire import identity as wire
 
 
 class RotateBody(Body, frozen=True, kw_only=True):
@@ -53,12 +35,18 @@ async def rotate(call: Asked[None, RotateBody]) -> Answer:
     return answer
 
 
-def _view(ring: KeyRing, now: datetime) -> KeysView:
-    return KeysView(
-        keys=[
-            KeyView(kid=key.kid, x=key.public, signs_from=key.signs_from, published_until=key.published_until)
+def _view(ring: KeyRing, now: datetime) -> wire.PermitKeys:
+    return wire.PermitKeys(
+        keys=tuple(
+            wire.PermitKey(
+                kid=key.kid,
+                x=key.public,
+                alg=ALGORITHM,
+                signs_from=key.signs_from,
+                published_until=key.published_until,
+            )
             for key in ring.published(now)
-        ]
+        )
     )
 
 
@@ -67,11 +55,11 @@ _TAG = "Permits"
 OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="permit_keys", method="GET", path="/api/v1/keys", tag=_TAG, public=True,
-        summary="The public keys that check permits", answers={200: KeysView}, answer=keys,
+        summary="The public keys that check permits", answers={200: wire.PermitKeys}, answer=keys,
     ),
     Operation(
         id="rotate_permit_keys", method="POST", path="/api/v1/keys/rotate", tag=_TAG, roles=("admin",),
-        summary="Sign permits with a new key", body=RotateBody, answers={200: KeysView}, answer=rotate,
+        summary="Sign permits with a new key", body=RotateBody, answers={200: wire.PermitKeys}, answer=rotate,
         description="The new key is published at once and signs after `lead_seconds`; old ones stay "
         "published until every permit they signed has run out.",
         problems=("people_only",),

@@ -1,4 +1,4 @@
-"""Policies over HTTP: put in force, read, roll back, ask what would happen."""
+"""Policies over HTTP: activate, read, roll back, and simulate."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
 
 from interlock.api.calls import Asked, answer_once, caller_of, decide
 from interlock.api.fields import Text
-from interlock.api.jobs import READERS, SubmitBody, action_of
+from interlock.api.jobs import READERS, SubmitBody, action_of, failure_view, job_view
 from interlock.api.operations import Answer, Body, Operation, RawBody, Reply
-from interlock.api.pages import LIMIT_MAX, Page, PageQuery, id_cursor, position
+from interlock.api.pages import LIMIT_MAX, PageQuery, id_cursor, position
 from interlock.api.problem import ProblemError, problem
-from interlock.api.views import JobView, job_view
 from interlock.kernel.codec.located import LocatedFault, SourceInvalid
 from interlock.rooms.identity.model import PRINCIPALS, Principal, PrincipalKind
 from interlock.rooms.identity.refusals import NotFound
@@ -29,6 +27,7 @@ from interlock.rooms.jobs.simulation import (
     Compared,
     Explained,
     Held,
+    Said,
     compare,
     explain,
     explains_quickly,
@@ -37,7 +36,7 @@ from interlock.rooms.jobs.simulation import (
 from interlock.rooms.policy import queries
 from interlock.rooms.policy.expressions import EVALUATION_SECONDS
 from interlock.rooms.policy.judgement import SHORT_BYTES, TOO_LONG
-from interlock.rooms.policy.language import PolicyDocument
+from interlock.rooms.policy.language import ApprovalRequirement, PolicyDocument
 from interlock.rooms.policy.model import PolicyHead, PolicySnapshot
 from interlock.rooms.policy.parser import Checked, check_policy
 from interlock.rooms.policy.refusals import PolicyUnavailable, SimulationTooLong
@@ -45,17 +44,12 @@ from interlock.rooms.policy.rules import NO_POLICY, ActivatePolicy, RollBackPoli
 from interlock.service.compute_pool import ComputePool, TookTooLong
 from interlock.service.keyring import Known
 from interlock.service.service import Service
+from interlock.wire import jobs as wire_jobs
+from interlock.wire import policy as wire
+from interlock.wire.marks import OMITTED
+from interlock.wire.pages import Page
 
 _candidates = ThreadPoolExecutor(1, thread_name_prefix="policy-candidates")
-
-
-class Remark(msgspec.Struct, frozen=True, kw_only=True):
-    """Something about a policy's text, and where it stands."""
-
-    path: str
-    reason: str
-    line: int
-    column: int
 
 
 async def read_policy(text: bytes, pool: ComputePool, tenant: str) -> Checked:
@@ -69,9 +63,9 @@ async def read_candidate(policy: Any, pool: ComputePool, tenant: str) -> PolicyD
     return (await _read(text, pool, tenant, _candidates)).document
 
 
-def remark(found: LocatedFault) -> Remark:
+def remark(found: LocatedFault) -> wire.PolicyWarning:
     """An error or a warning as it goes over the wire."""
-    return Remark(path=found.path, reason=found.message, line=found.line, column=found.column)
+    return wire.PolicyWarning(path=found.path, reason=found.message, line=found.line, column=found.column)
 
 
 async def _read(text: bytes, pool: ComputePool, tenant: str, thread: Executor | None) -> Checked:
@@ -104,31 +98,6 @@ _TEXTS = (
 )
 
 
-class PolicyView(msgspec.Struct, frozen=True, kw_only=True):
-    """The policy in force. Without one, everything is denied and `activated_at` is null."""
-
-    snapshot: str
-    document: msgspec.Raw
-    source: str
-    activated_at: datetime | None
-    activated_by: str | None
-    previous: str | None
-
-
-class ActivatedView(PolicyView, frozen=True, kw_only=True):
-    """The policy that was put in force. `warnings`: what is allowed in it but may not be meant, and where."""
-
-    warnings: list[Remark] = []
-
-
-class SnapshotView(msgspec.Struct, frozen=True, kw_only=True):
-    snapshot: str
-    document: msgspec.Raw
-    source: str
-    created_at: datetime
-    created_by: str
-
-
 class RollbackBody(Body, frozen=True, kw_only=True):
     snapshot: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 
@@ -159,22 +128,13 @@ class SimulateBody(Body, frozen=True, kw_only=True):
     last: Annotated[int, msgspec.Meta(ge=1, le=_SIMULATE_MAX)] = 200
 
 
-class SimulatedView(msgspec.Struct, frozen=True, kw_only=True):
-    """What the candidate would change."""
-
-    snapshot: str
-    examined: int
-    unchanged: int
-    changes: list[Change]
-
-
 async def activate(call: Asked[None, bytes]) -> Answer:
     text = call.body
     document, found = await read_policy(text, call.services.compute_pool, call.caller.tenant)
-    warnings = [remark(each) for each in found]
+    warnings = tuple(remark(each) for each in found)
     command = ActivatePolicy.of(document, text.decode(), tenant=call.caller.tenant, by=caller_of(call))
     source = command.source
-    return await decide(call, command, lambda head: Reply(200, _activated_view(head, source, warnings)))
+    return await decide(call, command, lambda head: Reply(200, _head_view(head, source, warnings)))
 
 
 async def in_force(call: Asked[None, None]) -> Reply:
@@ -190,7 +150,7 @@ async def snapshots(call: Asked[PageQuery, None]) -> Reply:
         call.services.store, call.caller.tenant, before=position(call.query.cursor), limit=call.query.limit
     )
     return Reply(
-        200, Page(items=[_snapshot_view(kept) for kept in found.items], next_cursor=found.next_cursor)
+        200, Page(items=tuple(_snapshot_view(kept) for kept in found.items), next_cursor=found.next_cursor)
     )
 
 
@@ -228,10 +188,11 @@ async def _evaluated(call: Asked[None, EvaluateBody]) -> Reply:
     pool, tenant = call.services.compute_pool, call.caller.tenant
     candidate = await read_candidate(body.policy, pool, tenant) if body.policy is not None else None
     if not pool.is_open or (candidate is None and explains_quickly(asking, head)):
-        return Reply(200, explain(asking, head, candidate))
+        return Reply(200, _evaluation(explain(asking, head, candidate)))
     try:
         weight = len(asking.action.payload)
-        return Reply(200, await pool.run(tenant, weight, explain, asking, head, candidate))
+        explained = await pool.run(tenant, weight, explain, asking, head, candidate)
+        return Reply(200, _evaluation(explained))
     except TookTooLong:
         raise PolicyUnavailable("policy", TOO_LONG) from None
 
@@ -253,11 +214,11 @@ async def _simulated(call: Asked[None, SimulateBody]) -> Reply:
     )
     return Reply(
         200,
-        SimulatedView(
+        wire.Simulation(
             snapshot=result.snapshot,
             examined=result.examined,
             unchanged=result.examined - len(result.changes),
-            changes=list(result.changes),
+            changes=tuple(_change_view(each) for each in result.changes),
         ),
     )
 
@@ -284,7 +245,7 @@ async def observed(call: Asked[PageQuery, None]) -> Reply:
         before=id_cursor(call.query.cursor, "job"),
         limit=call.query.limit,
     )
-    return Reply(200, Page(items=[job_view(job) for job in found.items], next_cursor=found.next_cursor))
+    return Reply(200, Page(items=tuple(job_view(job) for job in found.items), next_cursor=found.next_cursor))
 
 
 async def _actor(call: Asked[None, EvaluateBody], given: ActorBody | None) -> Principal:
@@ -304,38 +265,88 @@ async def _actor(call: Asked[None, EvaluateBody], given: ActorBody | None) -> Pr
     return msgspec.structs.replace(known or nobody, **told)
 
 
-def _activated_view(head: PolicyHead, source: str, warnings: list[Remark]) -> ActivatedView:
-    return ActivatedView(**msgspec.structs.asdict(_head_view(head, source)), warnings=warnings)
-
-
-def _head_view(head: PolicyHead, source: str) -> PolicyView:
-    return PolicyView(
+def _head_view(
+    head: PolicyHead, source: str, warnings: tuple[wire.PolicyWarning, ...] = OMITTED
+) -> wire.Policy:
+    return wire.Policy(
         snapshot=head.snapshot,
         document=msgspec.Raw(head.document.encode()),
         source=source,
         activated_at=head.activated_at,
         activated_by=head.activated_by,
         previous=head.previous,
+        created_at=OMITTED,
+        created_by=OMITTED,
+        warnings=warnings,
     )
 
 
-def _snapshot_view(kept: PolicySnapshot) -> SnapshotView:
-    return SnapshotView(
+def _snapshot_view(kept: PolicySnapshot) -> wire.Policy:
+    return wire.Policy(
         snapshot=kept.id,
         document=msgspec.Raw(kept.document.encode()),
         source=kept.source,
         created_at=kept.created_at,
         created_by=kept.created_by,
+        activated_at=OMITTED,
+        activated_by=OMITTED,
+        previous=OMITTED,
+        warnings=OMITTED,
     )
 
 
-_NO_POLICY_VIEW = PolicyView(
+def _evaluation(explained: Explained) -> wire.Evaluation:
+    return wire.Evaluation(
+        decision=explained.decision,
+        rule=explained.rule,
+        reason=explained.reason,
+        snapshot=explained.snapshot,
+        mode=explained.mode,
+        approval=_requirement(explained.approval) if explained.approval else None,
+        then=explained.then,
+        trail=tuple(wire.Missed(rule=missed.rule, why=missed.why) for missed in explained.trail),
+        failure=failure_view(explained.failure),
+    )
+
+
+def _requirement(asked: ApprovalRequirement) -> wire.Requirement:
+    return wire.Requirement(
+        quorum=asked.quorum,
+        groups=asked.groups,
+        self_approval=asked.self_approval,
+        expires_in=asked.expires_in,
+        on_expiry=asked.on_expiry,
+        escalate=tuple(wire.RequirementStep(after=step.after, groups=step.groups) for step in asked.escalate),
+        binding=asked.binding,
+        require_hash=asked.require_hash,
+        grace=asked.grace,
+    )
+
+
+def _change_view(change: Change) -> wire.Change:
+    return wire.Change(
+        job_id=change.job_id,
+        topic=change.topic,
+        before=_said(change.before),
+        after=_said(change.after),
+        differs=tuple(change.differs),
+    )
+
+
+def _said(said: Said) -> wire.Said:
+    return wire.Said(decision=said.decision, rule=said.rule, failure=failure_view(said.failure))
+
+
+_NO_POLICY_VIEW = wire.Policy(
     snapshot=NO_POLICY,
     document=msgspec.Raw(b'{"default":"deny","mode":"enforce","rules":[],"version":"v1"}'),
     source="",
     activated_at=None,
     activated_by=None,
     previous=None,
+    created_at=OMITTED,
+    created_by=OMITTED,
+    warnings=OMITTED,
 )
 _TAG = "Policy"
 
@@ -343,41 +354,41 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="put_policy", method="PUT", path="/api/v1/policy", tag=_TAG, roles=("admin",),
         summary="Put a policy in force", description="YAML or JSON. Errors and warnings name line and column.",
-        body=RawBody(_TEXTS), answers={200: ActivatedView}, answer=activate, problems=("people_only",),
+        body=RawBody(_TEXTS), answers={200: wire.Policy}, answer=activate, problems=("people_only",),
     ),
     Operation(
         id="get_policy", method="GET", path="/api/v1/policy", tag=_TAG, roles=READERS,
-        summary="The policy in force", answers={200: PolicyView}, answer=in_force,
+        summary="The policy in force", answers={200: wire.Policy}, answer=in_force,
     ),
     Operation(
         id="list_snapshots", method="GET", path="/api/v1/policy/snapshots", tag=_TAG, roles=READERS,
         summary="Every policy that was ever in force, newest first",
-        query=PageQuery, answers={200: Page[SnapshotView]}, answer=snapshots,
+        query=PageQuery, answers={200: Page[wire.Policy]}, answer=snapshots,
     ),
     Operation(
         id="get_snapshot", method="GET", path="/api/v1/policy/snapshots/{snapshot}", tag=_TAG, roles=READERS,
         parameters={"snapshot": "sha256:… of the policy's canonical form."},
-        summary="One policy by its content", answers={200: SnapshotView}, answer=snapshot,
+        summary="One policy by its content", answers={200: wire.Policy}, answer=snapshot,
     ),
     Operation(
         id="roll_back_policy", method="POST", path="/api/v1/policy/rollback", tag=_TAG, roles=("admin",),
         summary="Put an earlier policy back in force", body=RollbackBody,
-        answers={200: PolicyView}, answer=roll_back, problems=("not_found", "conflict", "people_only"),
+        answers={200: wire.Policy}, answer=roll_back, problems=("not_found", "conflict", "people_only"),
     ),
     Operation(
         id="evaluate_policy", method="POST", path="/api/v1/policy/evaluate", tag=_TAG, roles=READERS,
         summary="What would happen to this job, and why", body=EvaluateBody,
-        answers={200: Explained}, answer=evaluated, problems=("policy_unavailable",),
+        answers={200: wire.Evaluation}, answer=evaluated, problems=("policy_unavailable",),
     ),
     Operation(
         id="simulate_policy", method="POST", path="/api/v1/policy/simulate", tag=_TAG,
         roles=("admin", "operate", "audit", "review"),
         summary="What a candidate policy would have changed for the last jobs",
-        body=SimulateBody, answers={200: SimulatedView}, answer=simulated, problems=("policy_unavailable",),
+        body=SimulateBody, answers={200: wire.Simulation}, answer=simulated, problems=("policy_unavailable",),
     ),
     Operation(
         id="list_observed", method="GET", path="/api/v1/policy/observed", tag=_TAG, roles=READERS,
         summary="Jobs released only because the policy was observing",
-        query=PageQuery, answers={200: Page[JobView]}, answer=observed,
+        query=PageQuery, answers={200: Page[wire_jobs.Job]}, answer=observed,
     ),
 )  # fmt: skip

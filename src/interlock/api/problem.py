@@ -1,7 +1,7 @@
-"""Problem documents (RFC 9457): the only shape an error has on the wire.
+"""Problem documents (RFC 9457): the only form of an error in an answer.
 
-A problem is named by its code; `codes.CODES` gives the status, title and whether a retry can help.
-Nothing here knows a refusal: `api/problems.py` is the map from those.
+A problem is named by its code; `codes.CODES` gives the status, the title and whether a retry can help. This module
+knows no refusals: `api/problems.py` maps those.
 """
 
 from __future__ import annotations
@@ -12,17 +12,23 @@ from types import MappingProxyType
 import msgspec
 
 from interlock.api.http import Headers, Response
+from interlock.api.next_steps import routed
 from interlock.kernel.codec.strict import Fault
+from interlock.kernel.refusal import Next
 from interlock.wire.codes import CODES
+from interlock.wire.next_step import NextStep
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_MS_DEFAULT = 1000
-_OWN_MEMBERS = frozenset({"type", "title", "status", "detail", "code", "retryable", "retry_after_ms"})
+_OWN_MEMBERS = frozenset({"type", "title", "status", "detail", "code", "retryable", "retry_after_ms", "next"})
 _NO_MEMBERS: Mapping[str, object] = MappingProxyType({})
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One refusal to be sent. `members` are the fields of the case, beside those that every problem has."""
+    """One refusal to be sent. `members` are the fields of the case, beside those that every problem has.
+
+    `detail` names no route and no command: the step that follows is `next`, for each surface to put into its words.
+    """
 
     code: str
     title: str
@@ -30,6 +36,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
     retryable: bool
     retry_after_ms: int | None = None
+    next: NextStep | None = None
     members: Mapping[str, object] = _NO_MEMBERS
     headers: Headers = ()
 
@@ -51,6 +58,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         if self.retry_after_ms is not None:
             document["retry_after_ms"] = self.retry_after_ms
         document.update(self.members)
+        if self.next is not None:
+            document["next"] = msgspec.to_builtins(self.next)
         return document
 
 
@@ -69,6 +78,7 @@ def problem(
     *,
     status: int | None = None,
     retry_after_ms: int | None = None,
+    then: Next | None = None,
     members: Mapping[str, object] = _NO_MEMBERS,
     headers: Headers = (),
 ) -> Problem:
@@ -90,6 +100,7 @@ def problem(
         detail=detail,
         retryable=info.retryable,
         retry_after_ms=retry_after_ms,
+        next=None if then is None else routed(then),
         members=members,
         headers=headers,
     )

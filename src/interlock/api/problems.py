@@ -1,4 +1,4 @@
-"""The only map from refusals and faults to HTTP. A refusal that is not in it is an internal error."""
+"""The only map from refusals and faults to HTTP. A refusal that is not in it becomes an internal error."""
 
 from __future__ import annotations
 
@@ -66,6 +66,7 @@ CODES_OF: Mapping[type[Exception], str] = {
     approvals.NotActionable: "not_actionable",
     approvals.EditedTooOften: "not_actionable",
     approvals.NotWithdrawable: "not_actionable",
+    approvals.NoVote: "not_actionable",
     approvals.CommentsFull: "not_actionable",
     approvals.NotAVoter: "not_eligible",
     approvals.SubmitterUnknown: "not_actionable",
@@ -154,7 +155,6 @@ _MEMBERS: Mapping[str, str] = {
     "waiting": "waiting",
     "job_id": "job_id",
     "fence": "fence",
-    "current_fence": "current_fence",
     "holder": "holder",
     "lease_expires_at": "lease_expires_at",
     "grace_until": "grace_until",
@@ -191,6 +191,7 @@ def translator(lock_busy_status: int) -> Callable[[Exception], Problem | None]:
             error.detail if isinstance(error, Refusal | Fault) else str(error),
             status=lock_busy_status if code == "lock_busy" else None,
             retry_after_ms=_retry_after_ms(error),
+            then=error.next if isinstance(error, Refusal) else None,
             members=_members(error),
         )
 

@@ -1,10 +1,10 @@
-"""From method and raw path to a route, in time that depends on the path's length alone.
+"""Finds the route of a method and a raw path, in time proportional to the path's length.
 
 The raw path is split before it is decoded, so an encoded slash stays inside its segment:
 `/targets/repo%3Abilling%2Finvoice.py` names the target `repo:billing/invoice.py`. As in OpenAPI, a literal
 segment is preferred to a parameter: where both `/jobs/claim` and `/jobs/{job_id}` are routes, a job cannot be
-called `claim`. Where nothing else fits, a parameter that may span segments takes slashes that were sent as they
-are: `/targets/repo:billing/invoice.py` is the same target. A name that ends like a route must be encoded.
+called `claim`. If nothing else fits, a parameter that may span segments accepts unencoded slashes:
+`/targets/repo:billing/invoice.py` is the same target. A name that ends like a route must be encoded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`interlock serve`: the ASGI application on granian, with a graceful end.
+"""`interlock serve`: runs the ASGI application on granian, and stops it gracefully.
 
-On SIGTERM or SIGINT it stops accepting, finishes the requests it has taken (each ends in a durable answer or none),
-ends streams, and closes the store. Told a second time, it waits for nobody. With several workers, this process only
+On SIGTERM or SIGINT it stops accepting connections, finishes the requests it has taken (each gets a durable answer or
+none), ends streams, and closes the store. A second signal ends it at once. With several workers, this process only
 starts and watches them; a worker whose parent is gone ends by itself.
 """
 

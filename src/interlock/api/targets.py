@@ -1,4 +1,4 @@
-"""Targets over HTTP: report a change, and see who holds a target, what waits for it and what collided over it."""
+"""Targets over HTTP: report a change, and see who holds a target, what waits for it and its conflicts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import msgspec
 
 from interlock.api.calls import Asked, caller_of, decide
-from interlock.api.conflicts import ConflictView, conflict_view
+from interlock.api.conflicts import conflict_view
 from interlock.api.fields import LINE, Number, Reason, TargetKey, Text, target_key_of, version_text
 from interlock.api.jobs import READERS
 from interlock.api.operations import Answer, Body, Operation, Reply
-from interlock.api.pages import Page, PageQuery
+from interlock.api.pages import PageQuery
 from interlock.api.problem import invalid
 from interlock.kernel.codec.strict import Fault
 from interlock.rooms.conflicts.queries import list_open_conflicts_of
@@ -24,6 +24,8 @@ from interlock.rooms.leases.model import Lease
 from interlock.rooms.targets.model import Target, Touch
 from interlock.service.keyring import Known
 from interlock.service.service import Service
+from interlock.wire import shared as wire
+from interlock.wire.pages import Page
 
 _TOUCHES_MAX = 100
 _SHOWN_MAX = 50
@@ -55,71 +57,6 @@ class TargetsQuery(PageQuery, frozen=True, kw_only=True):
     prefix: TargetKey | None = None
 
 
-class TouchView(msgspec.Struct, frozen=True, kw_only=True):
-    actor: str
-    kind: str
-    version: str
-    previous_version: str | None
-    based_on: str | None
-    summary: str
-    at: datetime
-    conflict_id: str | None
-
-
-class TouchedView(msgspec.Struct, frozen=True, kw_only=True):
-    """A target as it stands; `conflict_id` if this change collided with somebody's work."""
-
-    key: str
-    version: str
-    touched_at: datetime
-    touched_by: str
-    conflict_id: str | None = None
-
-
-class TouchedManyView(msgspec.Struct, frozen=True, kw_only=True):
-    items: list[TouchedView]
-
-
-class OwnerView(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds a lease on it, or on everything around it."""
-
-    principal: str
-    lease_id: str
-    resource: str
-    mode: str
-    state: str
-    purpose: str
-    since: datetime
-    expires_at: datetime
-
-
-class WaitingView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that would change it. `drifted` if it was drafted for another version."""
-
-    job_id: str
-    state: str
-    topic: str
-    submitted_by: str
-    submitted_at: datetime
-    version: str | None
-    drifted: bool
-
-
-class TargetView(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything about a target. `version` is null if nobody has reported one."""
-
-    key: str
-    version: str | None
-    touched_at: datetime | None
-    touched_by: str | None
-    owner: OwnerView | None
-    owners: list[OwnerView]
-    touches: list[TouchView]
-    pending_approvals: list[WaitingView]
-    pending_jobs: list[WaitingView]
-    conflicts: list[ConflictView]
-
-
 async def touch(call: Asked[None, TouchBody]) -> Answer:
     command = TouchTarget(caller=caller_of(call), change=_change(target_key_of(call), call.body))
     return await decide(call, command, lambda target: Reply(200, _touched_view(target)))
@@ -135,7 +72,9 @@ async def touch_many(call: Asked[None, TouchesBody]) -> Answer:
             )
     command = TouchTargets(caller=caller_of(call), changes=tuple(_change(each.key, each) for each in changes))
     return await decide(
-        call, command, lambda done: Reply(200, TouchedManyView(items=[_touched_view(each) for each in done]))
+        call,
+        command,
+        lambda done: Reply(200, wire.TouchedMany(items=tuple(_touched_view(each) for each in done))),
     )
 
 
@@ -151,17 +90,17 @@ async def read(call: Asked[None, None]) -> Reply:
         raise NotFound("target", key)
     return Reply(
         200,
-        TargetView(
+        wire.TargetState(
             key=key,
             version=target.current if target else None,
             touched_at=target.touched_at if target else None,
             touched_by=target.touched_by if target else None,
             owner=_owner_view(holders[0], now) if holders else None,
-            owners=[_owner_view(lease, now) for lease in holders],
+            owners=tuple(_owner_view(lease, now) for lease in holders),
             touches=touch_views(target),
             pending_approvals=_waiting_views(waiting, target, JobState.APPROVAL, now),
             pending_jobs=_waiting_views(waiting, target, JobState.PENDING, now),
-            conflicts=[conflict_view(conflict) for conflict in conflicts],
+            conflicts=tuple(conflict_view(conflict) for conflict in conflicts),
         ),
     )
 
@@ -172,12 +111,12 @@ async def listed(call: Asked[TargetsQuery, None]) -> Reply:
         call.services.store, call.caller.tenant, prefix=query.prefix, after=query.cursor, limit=query.limit
     )
     items = [_touched_view(target) for target in found.items]
-    return Reply(200, Page(items=items, next_cursor=found.next_cursor))
+    return Reply(200, Page(items=tuple(items), next_cursor=found.next_cursor))
 
 
-def touch_views(target: Target | None) -> list[TouchView]:
+def touch_views(target: Target | None) -> tuple[wire.Touch, ...]:
     """The last changes of a target, newest first."""
-    return [_touch_view(each) for each in target.touches] if target else []
+    return tuple(_touch_view(each) for each in target.touches) if target else ()
 
 
 def _change(key: str, body: TouchBody) -> Change:
@@ -190,8 +129,8 @@ def _change(key: str, body: TouchBody) -> Change:
     )
 
 
-def _touched_view(target: Target) -> TouchedView:
-    return TouchedView(
+def _touched_view(target: Target) -> wire.Touched:
+    return wire.Touched(
         key=target.id,
         version=target.current,
         touched_at=target.touched_at,
@@ -200,8 +139,8 @@ def _touched_view(target: Target) -> TouchedView:
     )
 
 
-def _touch_view(touch: Touch) -> TouchView:
-    return TouchView(
+def _touch_view(touch: Touch) -> wire.Touch:
+    return wire.Touch(
         actor=touch.actor,
         kind=touch.kind,
         version=touch.version,
@@ -213,8 +152,8 @@ def _touch_view(touch: Touch) -> TouchView:
     )
 
 
-def _owner_view(lease: Lease, now: datetime) -> OwnerView:
-    return OwnerView(
+def _owner_view(lease: Lease, now: datetime) -> wire.Owner:
+    return wire.Owner(
         principal=lease.owner,
         lease_id=lease.id,
         resource=lease.resource,
@@ -228,13 +167,13 @@ def _owner_view(lease: Lease, now: datetime) -> OwnerView:
 
 def _waiting_views(
     jobs: list[Job], target: Target | None, state: JobState, now: datetime
-) -> list[WaitingView]:
-    return [_waiting_view(job, target) for job in jobs if job.state_at(now) is state]
+) -> tuple[wire.Waiting, ...]:
+    return tuple(_waiting_view(job, target) for job in jobs if job.state_at(now) is state)
 
 
-def _waiting_view(job: Job, target: Target | None) -> WaitingView:
+def _waiting_view(job: Job, target: Target | None) -> wire.Waiting:
     version = job.action.target.version if job.action.target else None
-    return WaitingView(
+    return wire.Waiting(
         job_id=job.id,
         state=job.state.value,
         topic=job.action.topic,
@@ -253,21 +192,21 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="list_targets", method="GET", path="/api/v1/targets", tag=_TAG, roles=READERS,
         summary="Targets that were touched, by key", query=TargetsQuery,
-        answers={200: Page[TouchedView]}, answer=listed,
+        answers={200: Page[wire.Touched]}, answer=listed,
     ),
     Operation(
         id="touch_targets", method="POST", path="/api/v1/targets/touches", tag=_TAG, roles=_TOUCHERS,
         summary="Report several changes at once, as a commit or a webhook does", body=TouchesBody,
-        answers={200: TouchedManyView}, answer=touch_many,
+        answers={200: wire.TouchedMany}, answer=touch_many,
     ),
     Operation(
         id="get_target", method="GET", path="/api/v1/targets/{key}", tag=_TAG, roles=READERS, parameters=_KEY,
         summary="Who holds a target, its version, what waits for it and what collided",
-        answers={200: TargetView}, answer=read,
+        answers={200: wire.TargetState}, answer=read,
     ),
     Operation(
         id="touch_target", method="POST", path="/api/v1/targets/{key}/touch", tag=_TAG, roles=_TOUCHERS,
         parameters=_KEY, summary="Report that you changed a target", body=TouchBody,
-        answers={200: TouchedView}, answer=touch,
+        answers={200: wire.Touched}, answer=touch,
     ),
 )  # fmt: skip

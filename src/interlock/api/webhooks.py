@@ -1,28 +1,18 @@
-"""Webhooks over HTTP, for a tenant's admins: where events go, how that goes, and what was not taken."""
+"""Webhooks over HTTP, for admins of a tenant: their addresses, their deliveries, and dead letters."""
 
 from __future__ import annotations
 
 import secrets
-from typing import Annotated, Any
+from datetime import datetime
+from typing import Annotated, Any, cast
 
 import msgspec
 
 from interlock.api.app import encode
 from interlock.api.calls import REPLAYED, Asked, answer_once, caller_of, decide
 from interlock.api.operations import Answer, Body, Operation, Reply
-from interlock.api.pages import Page, PageQuery, id_cursor, position
+from interlock.api.pages import PageQuery, id_cursor, position
 from interlock.api.problem import invalid
-from interlock.api.webhook_views import (
-    LetterView,
-    RelaysView,
-    SecretView,
-    TestView,
-    WebhookView,
-    letter_view,
-    plain_view,
-    progress_of,
-    without_secret,
-)
 from interlock.kernel.codec.sealing import CannotUnseal
 from interlock.kernel.codec.strict import Fault
 from interlock.kernel.ids import new_id
@@ -31,13 +21,24 @@ from interlock.rooms.events import queries
 from interlock.rooms.events import queries as outbox
 from interlock.rooms.events.addresses import BadUrl, check_url, read_networks
 from interlock.rooms.events.cloud_events import BadTypes, read_types
-from interlock.rooms.events.model import BROKER, DEPLOYMENT, RELAYS, WEBHOOKS, DeliveryState, Webhook
-from interlock.rooms.events.posting import BadSecret, read_secret, spell_secret
-from interlock.rooms.events.sealing import kept_secret, open_secret
+from interlock.rooms.events.model import (
+    BROKER,
+    DEPLOYMENT,
+    RELAYS,
+    WEBHOOKS,
+    Delivery,
+    DeliveryState,
+    Relay,
+    Webhook,
+)
+from interlock.rooms.events.signing import BadSecret, kept_secret, open_secret, read_secret, spell_secret
 from interlock.rooms.events.webhooks import AddWebhook, Redeliver, RemoveWebhook, RotateSecret
 from interlock.rooms.identity.refusals import NotFound
 from interlock.service.keyring import Known
 from interlock.service.service import Service
+from interlock.wire import events as wire
+from interlock.wire.marks import OMITTED
+from interlock.wire.pages import Page
 
 TypePattern = Annotated[str, msgspec.Meta(max_length=100)]
 
@@ -88,7 +89,7 @@ async def listed(call: Asked[PageQuery, None]) -> Reply:
         limit=call.query.limit,
     )
     items = [await _view(call.services, webhook) for webhook in found.items]
-    return Reply(200, Page(items=items, next_cursor=found.next_cursor))
+    return Reply(200, Page(items=tuple(items), next_cursor=found.next_cursor))
 
 
 async def read(call: Asked[None, None]) -> Reply:
@@ -114,12 +115,21 @@ async def test(call: Asked[None, None]) -> Answer | Reply:
 
 
 async def _tested(call: Asked[None, None]) -> Reply:
-    from interlock.service.relay_trial import try_webhook
+    # Imported here, so that a command that opens the store for a moment does not pay for HTTP clients.
+    from interlock.channels.table import CHANNELS
+    from interlock.service.channel import Tried, try_now
+    from interlock.service.destinations import route_of
 
-    tried = await try_webhook(call.services.settings, await _found(call))
+    service, webhook = call.services, await _found(call)
+    route = route_of(CHANNELS, webhook, service.settings, service.now)
+    if route is None:
+        tried = Tried(milliseconds=0, error=f"this server has no channel {webhook.kind!r}; ask a newer one")
+    else:
+        channel = route.channel(route.destination, service.settings)
+        tried = await try_now(channel, route.destination, service.now())
     return Reply(
         200,
-        TestView(
+        wire.WebhookTest(
             delivered=tried.error is None,
             milliseconds=tried.milliseconds,
             status=tried.status,
@@ -139,7 +149,7 @@ async def letters(call: Asked[PageQuery, None]) -> Reply:
         limit=call.query.limit + 1,
     )
     page, cursor = cut(found, call.query.limit, lambda delivery: str(delivery.position))
-    return Reply(200, Page(items=[letter_view(each) for each in page], next_cursor=cursor))
+    return Reply(200, Page(items=tuple(letter_view(each) for each in page), next_cursor=cursor))
 
 
 async def redeliver(call: Asked[None, None]) -> Answer:
@@ -154,7 +164,7 @@ async def relays(call: Asked[None, None]) -> Reply:
     head = await outbox.head(service.store)
     broker = await service.store.get(RELAYS, DEPLOYMENT, BROKER)
     return Reply(
-        200, RelaysView(position=head, broker=progress_of(broker, head, service.now()) if broker else None)
+        200, wire.Relays(position=head, broker=progress_of(broker, head, service.now()) if broker else None)
     )
 
 
@@ -162,12 +172,12 @@ async def _shown(call: Asked[Any, Any], command: AddWebhook | RotateSecret, secr
     """The answer with the new secret; a repeat gets the one that was new when it was first asked."""
     status = 201 if isinstance(command, AddWebhook) else 200
     answer = await decide(call, command, lambda webhook: Reply(status, without_secret(webhook)))
-    told = msgspec.json.decode(answer.body, type=SecretView)
+    told = msgspec.json.decode(answer.body, type=wire.Webhook)
     shown = await _secret_of(call, told) if answer.headers == REPLAYED else secret
     return Answer(answer.status, encode(msgspec.structs.replace(told, secret=shown)), answer.headers)
 
 
-async def _secret_of(call: Asked[Any, Any], told: SecretView) -> str | None:
+async def _secret_of(call: Asked[Any, Any], told: wire.Webhook) -> str | None:
     """The secret of that time. The record's version tells: nothing but a new secret changes a webhook."""
     webhook = await call.services.store.get(WEBHOOKS, call.caller.tenant, told.id)
     if webhook is None or webhook.version != told.version:
@@ -185,7 +195,7 @@ async def _found(call: Asked[Any, Any]) -> Webhook:
     return webhook
 
 
-async def _view(service: Service, webhook: Webhook) -> WebhookView:
+async def _view(service: Service, webhook: Webhook) -> wire.Webhook:
     store, tenant = service.store, webhook.tenant
     relay = await store.get(RELAYS, tenant, webhook.id)
     return msgspec.structs.replace(
@@ -193,6 +203,63 @@ async def _view(service: Service, webhook: Webhook) -> WebhookView:
         progress=progress_of(relay, await outbox.head(store), service.now()) if relay else None,
         waiting=await queries.count_deliveries(store, tenant, webhook.id, DeliveryState.WAITING),
         dead=await queries.count_deliveries(store, tenant, webhook.id, DeliveryState.DEAD),
+    )
+
+
+def plain_view(webhook: Webhook) -> wire.Webhook:
+    return wire.Webhook(
+        id=webhook.id,
+        url=webhook.url,
+        types=webhook.types,
+        description=webhook.description,
+        created_at=webhook.created_at,
+        created_by=webhook.created_by,
+        version=OMITTED,
+        secret=OMITTED,
+    )
+
+
+def without_secret(webhook: Webhook) -> wire.Webhook:
+    """What is kept of the answer for repeats; a secret is kept in one place only, with its webhook."""
+    return wire.Webhook(
+        id=webhook.id,
+        url=webhook.url,
+        types=webhook.types,
+        description=OMITTED,
+        created_at=OMITTED,
+        created_by=OMITTED,
+        progress=OMITTED,
+        waiting=OMITTED,
+        dead=OMITTED,
+        version=webhook.version,
+    )
+
+
+def progress_of(relay: Relay, head: int, now: datetime) -> wire.Progress:
+    is_held = not relay.is_free_at(now)
+    return wire.Progress(
+        state="failing" if relay.failures else "delivering" if is_held else "unattended",
+        position=relay.position,
+        behind=max(0, head - relay.position),
+        failures=relay.failures,
+        error=relay.error or None,
+        failing_since=relay.failing_since,
+        retry_at=relay.retry_at,
+        moved_at=relay.moved_at,
+    )
+
+
+def letter_view(delivery: Delivery) -> wire.DeadLetter:
+    return wire.DeadLetter(
+        event_id=delivery.event_id,
+        type=delivery.type,
+        subject=delivery.subject,
+        position=delivery.position,
+        state=delivery.state.value,
+        attempts=delivery.attempts,
+        error=delivery.error,
+        since=delivery.since,
+        event=cast(Any, msgspec.Raw(delivery.body.encode())),  # byte for byte as it was signed
     )
 
 
@@ -208,46 +275,46 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         summary="Send events to an address",
         description="Requests are signed after the Standard Webhooks specification with the secret that this "
         "answer shows once. Events that happen from now on are posted, each at least once.",
-        body=AddBody, answers={201: SecretView}, answer=add, problems=("conflict", "people_only"),
+        body=AddBody, answers={201: wire.Webhook}, answer=add, problems=("conflict", "people_only"),
         example={"url": "https://example.com/interlock", "types": ["approval.*"]},
     ),
     Operation(
         id="list_webhooks", method="GET", path=_ROOT, tag=_TAG, roles=("admin", "operate"),
         summary="Where events go, and how far they got", query=PageQuery,
-        answers={200: Page[WebhookView]}, answer=listed,
+        answers={200: Page[wire.Webhook]}, answer=listed,
     ),
     Operation(
         id="get_webhook", method="GET", path=_ONE, tag=_TAG, roles=("admin", "operate"), parameters=_ID,
-        summary="Read one webhook", answers={200: WebhookView}, answer=read,
+        summary="Read one webhook", answers={200: wire.Webhook}, answer=read,
     ),
     Operation(
         id="remove_webhook", method="DELETE", path=_ONE, tag=_TAG, roles=("admin",), parameters=_ID,
-        summary="Send no more to an address", answers={200: WebhookView}, answer=remove,
+        summary="Send no more to an address", answers={200: wire.Webhook}, answer=remove,
         problems=("people_only",),
     ),
     Operation(
         id="rotate_webhook_secret", method="POST", path=_ONE + "/rotate", tag=_TAG, roles=("admin",),
         summary="Sign with a new secret; the old one signs too for a day", parameters=_ID,
-        answers={200: SecretView}, answer=rotate, problems=("people_only",),
+        answers={200: wire.Webhook}, answer=rotate, problems=("people_only",),
     ),
     Operation(
         id="test_webhook", method="POST", path=_ONE + "/test", tag=_TAG, roles=("admin",), parameters=_ID,
-        summary="Post a test event now", answers={200: TestView}, answer=test,
+        summary="Post a test event now", answers={200: wire.WebhookTest}, answer=test,
     ),
     Operation(
         id="list_dead_letters", method="GET", path=_ONE + "/dead-letters", tag=_TAG,
         roles=("admin", "operate"), parameters=_ID, query=PageQuery,
-        summary="Events that a webhook never took, oldest first", answers={200: Page[LetterView]},
+        summary="Events that a webhook never took, oldest first", answers={200: Page[wire.DeadLetter]},
         answer=letters,
     ),
     Operation(
         id="redeliver_dead_letter", method="POST", path=_ONE + "/dead-letters/{event_id}/redeliver",
         tag=_TAG, roles=("admin", "operate"), parameters=_LETTER,
-        summary="Try a dead letter again", answers={200: LetterView}, answer=redeliver,
+        summary="Try a dead letter again", answers={200: wire.DeadLetter}, answer=redeliver,
         problems=("conflict",),
     ),
     Operation(
         id="get_relays", method="GET", path="/api/v1/relays", tag=_TAG, roles=("admin", "operate"),
-        summary="The newest position, and how far the broker is", answers={200: RelaysView}, answer=relays,
+        summary="The newest position, and how far the broker is", answers={200: wire.Relays}, answer=relays,
     ),
 )  # fmt: skip

@@ -1,10 +1,9 @@
-"""Work that is held, over HTTP: renew, complete, fail, release; and retry of a dead letter."""
+"""Claimed jobs over HTTP: renew, complete, fail, release; and retry of a dead letter."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -12,9 +11,9 @@ import msgspec
 from interlock.api.calls import JOB_ID, Asked, caller_of, decide, departure, sleep
 from interlock.api.decoder import Spelled
 from interlock.api.effects import evidence_of
+from interlock.api.jobs import job_fields, job_view
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problem import ProblemError, invalid, problem
-from interlock.api.views import JobView, job_fields, job_view
 from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.codec.strict import Fault
 from interlock.kernel.lines import Place
@@ -36,6 +35,7 @@ from interlock.rooms.policy.matching import topic_problem, topic_test
 from interlock.service.keyring import Known
 from interlock.service.permits import Signer
 from interlock.service.service import Service
+from interlock.wire import jobs as wire
 
 _WAIT_SECONDS_MAX = 60
 # Workers are woken; this covers a lost wake-up, and work that time alone makes ready.
@@ -66,20 +66,6 @@ class ClaimOneBody(Body, frozen=True, kw_only=True):
     repeatable: bool = False
 
 
-class HeldJobView(JobView, frozen=True, kw_only=True):
-    """A job that the caller holds. `permit` proves it to tools, until `lease_expires_at`.
-
-    `downstream_key` is for the remote side of a gated call: the same for every attempt.
-    """
-
-    permit: str
-    downstream_key: str | None = None
-
-
-class ClaimedView(msgspec.Struct, frozen=True, kw_only=True):
-    jobs: list[HeldJobView]
-
-
 async def claim(call: Asked[None, ClaimBody]) -> Answer | Reply:
     """Hand out work, or wait for some. An empty answer is not kept, so the same call may be made again."""
     _check_topics(call.body.topics)
@@ -92,7 +78,7 @@ async def claim(call: Asked[None, ClaimBody]) -> Answer | Reply:
             found = await _claim_later(call, signer, place, began, may_be_more)
     if found is None:
         service.measures.work.claims.add("empty")
-        return Reply(200, ClaimedView(jobs=[]))
+        return Reply(200, wire.Claimed())
     return found
 
 
@@ -144,7 +130,7 @@ async def _claim_now(call: Asked[None, ClaimBody], signer: Signer) -> tuple[Answ
     )
 
     def render(claimed: tuple[Claimed, ...]) -> Reply:
-        return Reply(200, ClaimedView(jobs=[held_view(each.job, signer) for each in claimed]))
+        return Reply(200, wire.Claimed(jobs=tuple(held_view(each.job, signer) for each in claimed)))
 
     def count(claimed: tuple[Claimed, ...]) -> None:
         for each in claimed:
@@ -174,11 +160,11 @@ async def claim_one(call: Asked[None, ClaimOneBody]) -> Answer:
     )
 
 
-def held_view(job: Job, signer: Signer) -> HeldJobView:
+def held_view(job: Job, signer: Signer) -> wire.HeldJob:
     """A job as its holder gets it."""
     key = downstream_key(job.tenant, id_of_call(job.id)) if job.is_call else None
     holder = job.lease.worker if job.lease else ""
-    return HeldJobView(**job_fields(job, seen_by=holder), permit=signer.permit(job), downstream_key=key)
+    return wire.HeldJob(**job_fields(job, seen_by=holder), permit=signer.permit(job), downstream_key=key)
 
 
 def _check_topics(topics: list[str]) -> None:
@@ -199,7 +185,7 @@ _CLAIMS: tuple[Operation[Known, Service, Any, Any], ...] = (
         summary="Take the next jobs of some topics, or wait for one",
         description="Higher priorities first, then whoever waited longest; fewer than `max` where they are large. "
         "Empty after `wait_seconds`.",
-        body=ClaimBody, answers={200: ClaimedView}, answer=claim,
+        body=ClaimBody, answers={200: wire.Claimed}, answer=claim,
         example={"topics": ["finance.payment.*"], "max": 1, "lease_seconds": 30, "wait_seconds": 20},
     ),
     Operation(
@@ -207,7 +193,7 @@ _CLAIMS: tuple[Operation[Known, Service, Any, Any], ...] = (
         parameters=JOB_ID, summary="Take one job by its id: any worker, or its own submitter",
         description="The job of a gated call (`executor` \"caller\") is its submitter's alone; taking it begins its "
         "effect.",
-        body=ClaimOneBody, answers={200: HeldJobView}, answer=claim_one,
+        body=ClaimOneBody, answers={200: wire.HeldJob}, answer=claim_one,
         problems=(
             "conflict", "not_actionable", "policy_denied", "policy_unavailable", "effect_in_progress",
             "effect_ambiguous", "in_grace",
@@ -260,17 +246,6 @@ class ReconcileBody(Body, frozen=True, kw_only=True):
 
 class RetryBody(Body, frozen=True, kw_only=True):
     reason: Reason = ""
-
-
-class RenewedView(msgspec.Struct, frozen=True, kw_only=True):
-    """The lease's new end, and a permit until then."""
-
-    id: str
-    state: str
-    fence: int
-    attempt: int
-    lease_expires_at: datetime
-    permit: str
 
 
 async def renew(call: Asked[None, RenewBody]) -> Answer:
@@ -358,10 +333,10 @@ def _holder(call: Asked[Any, Any], fence: int) -> dict[str, Any]:
     return {"caller": caller_of(call), "job_id": call.path["job_id"], "fence": fence}
 
 
-def _renewed(job: Job, signer: Signer) -> RenewedView:
+def _renewed(job: Job, signer: Signer) -> wire.Renewed:
     if job.lease is None:
         raise ValueError(f"{job.id} was renewed without a lease")
-    return RenewedView(
+    return wire.Renewed(
         id=job.id,
         state=job.state.value,
         fence=job.fence,
@@ -393,34 +368,34 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="renew_job", method="POST", path="/api/v1/jobs/{job_id}/renew", tag=_TAG, roles=_HOLDERS,
         parameters=JOB_ID, summary="Keep a job for another lease's length; leave a checkpoint",
-        body=RenewBody, answers={200: RenewedView}, answer=renew, problems=("fence_stale", "too_large"),
+        body=RenewBody, answers={200: wire.Renewed}, answer=renew, problems=("fence_stale", "too_large"),
     ),
     Operation(
         id="complete_job", method="POST", path="/api/v1/jobs/{job_id}/complete", tag=_TAG, roles=_HOLDERS,
         parameters=JOB_ID, summary="Say that a job is done",
-        body=CompleteBody, answers={200: JobView}, answer=complete, problems=("fence_stale", "too_large"),
+        body=CompleteBody, answers={200: wire.Job}, answer=complete, problems=("fence_stale", "too_large"),
     ),
     Operation(
         id="fail_job", method="POST", path="/api/v1/jobs/{job_id}/fail", tag=_TAG, roles=_HOLDERS,
         parameters=JOB_ID, summary="Say that a job did not succeed, and whether to try again",
-        body=FailBody, answers={200: JobView}, answer=fail, problems=("fence_stale", "too_large"),
+        body=FailBody, answers={200: wire.Job}, answer=fail, problems=("fence_stale", "too_large"),
     ),
     Operation(
         id="release_job", method="POST", path="/api/v1/jobs/{job_id}/release", tag=_TAG, roles=_HOLDERS,
         parameters=JOB_ID, summary="Give a job back without counting an attempt",
-        body=ReleaseBody, answers={200: JobView}, answer=release, problems=("fence_stale", "too_large"),
+        body=ReleaseBody, answers={200: wire.Job}, answer=release, problems=("fence_stale", "too_large"),
     ),
     Operation(
         id="retry_job", method="POST", path="/api/v1/jobs/{job_id}/retry", tag=_TAG, parameters=JOB_ID,
         roles=("submit", "operate", "admin"), summary="Put a dead letter back; of several callers one wins",
-        body=RetryBody, answers={200: JobView}, answer=retry, problems=("not_actionable",),
+        body=RetryBody, answers={200: wire.Job}, answer=retry, problems=("not_actionable",),
     ),
     Operation(
         id="reconcile_job", method="POST", path="/api/v1/jobs/{job_id}/reconcile", tag=_TAG, parameters=JOB_ID,
         roles=("submit",), summary="Say what the remote side told you about your own call in doubt",
         description="For the submitter of a gated call (`executor` \"caller\"). Committed: the job is done, with "
         "`result`. Not committed: it may be claimed again. Anybody else resolves the call's effect.",
-        body=ReconcileBody, answers={200: JobView}, answer=reconcile,
+        body=ReconcileBody, answers={200: wire.Job}, answer=reconcile,
         problems=("not_actionable", "effect_in_progress", "too_large"),
     ),
 )  # fmt: skip

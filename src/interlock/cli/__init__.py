@@ -1,3 +1,3 @@
-"""The command line: one file a room, no rule and no SQL; every command is a call anybody could make."""
+"""The command line: one file per room. It has no rules and no SQL; every command uses the public API."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`interlock approvals` and `approval`: what waits for people, and one request with all they need."""
+"""`interlock approvals` and `approval`: requests that wait for people, and one request in full."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from interlock.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from interlock.sdk.approval_models import ApprovalItem, ApprovalRequest, Comment
-    from interlock.sdk.models import Approval, Evidence, Job, Revision, Vote
+    from interlock.wire.approvals import ApprovalItem, ApprovalRequest, Comment
+    from interlock.wire.jobs import Approval, Evidence, Job, Revision, Vote
 
 
 _SUMMARY_MAX = 300
@@ -314,7 +314,7 @@ def run_approvals(args: Namespace) -> int:
 
     from interlock.cli.connection import connected, listing, more, typed
     from interlock.cli.output import say, say_json
-    from interlock.sdk.approval_models import ApprovalItem
+    from interlock.wire.approvals import ApprovalItem
 
     query = {"state": None if args.state == "all" else args.state}
     with connected(args) as client:
@@ -335,7 +335,7 @@ def run_approval(args: Namespace) -> int:
 
     from interlock.cli.connection import connected, typed
     from interlock.cli.output import say_json
-    from interlock.sdk.approval_models import ApprovalRequest
+    from interlock.wire.approvals import ApprovalRequest
 
     with connected(args) as client:
         found = client.call("GET", "approvals", args.id)

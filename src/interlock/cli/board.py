@@ -1,4 +1,4 @@
-"""`interlock board`: who owns what, until when, what waits, what collided, as it changes."""
+"""`interlock board`: a live view of who owns what, until when, what waits, and what collided."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Every command, the module it lives in, and one line about it.
+"""The table of commands: the module of each, and one line about it.
 
-`main` reads this table and imports one module, so that a command costs no more than it needs.
+`main` reads this table and imports one module, so that a command loads no more than it needs.
 """
 
 from __future__ import annotations

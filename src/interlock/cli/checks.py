@@ -1,4 +1,4 @@
-"""What `interlock doctor` looks at, one check after the other."""
+"""Checks of `interlock doctor` about work, runs, grants, relays, records and the store."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from interlock.cli.connection import listing, typed
 from interlock.cli.examination import EXAMINED_MAX, Finding
 from interlock.cli.job_page import is_call
 from interlock.cli.output import counted, safe
-from interlock.sdk.models import Job, Limits, Run
 from interlock.sdk.outcomes import Forbidden, NotFound
+from interlock.wire.admission import Limits, Run
+from interlock.wire.jobs import Job
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
-    from interlock.sdk.operations.events import Progress, Webhook
+    from interlock.wire.events import Progress, Webhook
 
 
 UNCLAIMED_LONG = timedelta(minutes=5)

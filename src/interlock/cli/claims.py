@@ -1,6 +1,6 @@
-"""`interlock claim`: take one use of a grant that fits, for what the caller is about to do itself.
+"""`interlock claim`: use a grant once, for an action that the caller runs itself.
 
-It ends with 0 if, and only if, a use was taken, so that a script may go by it alone.
+It exits with 0 if, and only if, a use was claimed, so a script can rely on the exit code alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from interlock.cli.values import json_or_text, json_value, pair
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
-    from interlock.sdk.grant_models import GrantClaim
+    from interlock.wire.grants import GrantClaim
 
 _EXITS = """\
 exit codes:

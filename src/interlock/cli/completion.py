@@ -1,4 +1,4 @@
-"""`interlock completion bash|zsh|fish`: a script made from the commands' own parsers.
+"""`interlock completion bash|zsh|fish`: a completion script made from the commands' own parsers.
 
 The script is static: pressing TAB starts no Python.
 """

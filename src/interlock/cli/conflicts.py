@@ -1,4 +1,4 @@
-"""`interlock conflicts` and `conflict`: what collided, how to settle it, and what keeps colliding."""
+"""`interlock conflicts` and `conflict`: what collided, how to resolve it, and what recurs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def run_conflicts(args: Namespace) -> int:
     from interlock.cli.connection import connected, listing, more, typed
     from interlock.cli.output import say, say_json
     from interlock.cli.shared_page import say_conflicts
-    from interlock.sdk.shared_work import Conflict
+    from interlock.wire.shared import Conflict
 
     query = {"state": None if args.state == "all" else args.state, "kind": args.kind}
     with connected(args) as client:
@@ -77,7 +77,7 @@ def run_show(args: Namespace) -> int:
     from interlock.cli.connection import connected, typed
     from interlock.cli.output import say_json
     from interlock.cli.shared_page import say_conflict
-    from interlock.sdk.shared_work import Conflict
+    from interlock.wire.shared import Conflict
 
     with connected(args) as client:
         found = client.call("GET", "conflicts", args.id)
@@ -164,7 +164,7 @@ def run_targets(args: Namespace) -> int:
     from interlock.cli.connection import connected, listing, more, typed
     from interlock.cli.output import say, say_json
     from interlock.cli.shared_page import say_targets
-    from interlock.sdk.shared_work import Touched
+    from interlock.wire.shared import Touched
 
     with connected(args) as client:
         query = {"prefix": args.prefix}
@@ -184,7 +184,7 @@ def run_target(args: Namespace) -> int:
     from interlock.cli.connection import connected, typed
     from interlock.cli.output import say_json
     from interlock.cli.shared_page import say_target
-    from interlock.sdk.shared_work import TargetState
+    from interlock.wire.shared import TargetState
 
     with connected(args) as client:
         found = client.call("GET", "targets", args.key)

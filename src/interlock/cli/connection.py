@@ -1,4 +1,4 @@
-"""From a command's options to a client, and from what goes wrong to how the command ends."""
+"""Makes a client from a command's options, and an exit code from an error."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from interlock.cli.exits import Exit, Failed, exit_of
+from interlock.cli.next_steps import in_shell
 from interlock.cli.options import LIMIT_DEFAULT, Untold, given, makes_store, wants_json
 from interlock.cli.output import without_password
-from interlock.cli.trouble import as_commands
-from interlock.sdk.models import Page
 from interlock.sdk.outcomes import (
     Ambiguous,
     Denied,
@@ -27,6 +26,7 @@ from interlock.sdk.outcomes import (
     Unavailable,
     converted,
 )
+from interlock.wire.pages import Page
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
@@ -173,7 +173,7 @@ def _tell_retry(retry: Retry) -> None:
     from interlock.cli.output import warn
 
     if retry.attempt == 1:
-        warn(f"{as_commands(retry.problem.detail or retry.problem.code)}; trying again")
+        warn(f"{retry.problem.detail or retry.problem.code}; trying again")
 
 
 def _failed(outcome: InterlockError, args: Namespace) -> Failed:
@@ -184,17 +184,17 @@ def _failed(outcome: InterlockError, args: Namespace) -> Failed:
         **outcome.problem.fields,
         "status": outcome.problem.status,
         "code": outcome.code,
-        "detail": str(outcome),
+        "detail": outcome.sentence,
         "title": outcome.problem.title,
     }
     return Failed(_paragraph(outcome, args), exit_of(outcome), problem=problem)
 
 
 def _paragraph(outcome: InterlockError, args: Namespace) -> str:
-    text = as_commands(str(outcome))
+    text = in_shell(outcome.sentence, outcome.next)
     if isinstance(outcome, Unauthenticated):
         has_key = given(args, "api_key") or os.environ.get("INTERLOCK_KEY")
-        wrong = text.partition(";")[0] if has_key else "no key was sent"
+        wrong = outcome.sentence.partition(";")[0] if has_key else "no key was sent"
         return f"{wrong}; pass one with INTERLOCK_KEY; an admin makes it with `interlock key create`"
     if isinstance(outcome, Denied) and outcome.job_id:
         return f"{text}. The request is kept as {outcome.job_id}"
@@ -202,6 +202,8 @@ def _paragraph(outcome: InterlockError, args: Namespace) -> str:
         return f"{text}. Is `interlock serve` running at {_url(args)}? Check --url or INTERLOCK_URL"
     if isinstance(outcome, Ambiguous) and outcome.key:
         return _doubtful(outcome, outcome.key, args)
+    if outcome.code == "idempotency_key_reused" and hasattr(args, "intent"):
+        return "this --key was used for a different request; give a new request a --key of its own"
     if isinstance(outcome, InvalidRequest):
         return _faults(text, outcome.errors)
     return text
@@ -209,7 +211,7 @@ def _paragraph(outcome: InterlockError, args: Namespace) -> str:
 
 def _doubtful(outcome: Ambiguous, key: str, args: Namespace) -> str:
     """How to find out whether it was done: by the same command, if it takes a name for what is wanted."""
-    said = as_commands(outcome.problem.detail or outcome.problem.title or outcome.problem.code)
+    said = in_shell(outcome.sentence, outcome.next)
     tells = f"the same command with --key {quote(key)} tells, and cannot do it twice"
     return f"it may have been done: {said}; {tells if hasattr(args, 'intent') else 'look before you run it again'}"
 

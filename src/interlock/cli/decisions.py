@@ -10,9 +10,9 @@ from interlock.cli.options import Parser, as_json, connecting, wants_json
 from interlock.cli.values import json_value
 
 if TYPE_CHECKING:
-    from interlock.sdk.approval_models import Comment, Review
     from interlock.sdk.client import Interlock
-    from interlock.sdk.models import Job
+    from interlock.wire.approvals import Comment, Review
+    from interlock.wire.jobs import Job
 
 
 def declare_approve() -> Parser:

@@ -1,6 +1,6 @@
-"""`interlock doctor`: look for trouble; each finding says since when, and what to do about it.
+"""`interlock doctor`: looks for problems; each finding says since when, and what to do about it.
 
-With `--after-restore` or `--repair-clock` it puts right what only an operator at the store can (doctor_upkeep.py).
+With `--after-restore` or `--repair-clock` it makes the repairs that only an operator at the store can make.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`interlock drill …`: play trouble on a deployment, or on a temporary one, and see whether it holds."""
+"""`interlock drill …`: rehearse a failure on a deployment, or on a temporary one, and check that it holds."""
 
 from __future__ import annotations
 

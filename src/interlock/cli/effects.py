@@ -1,4 +1,4 @@
-"""`interlock effects` and `effect`: side effects, what became of them, and saying so where nobody knows."""
+"""`interlock effects` and `effect`: side effects and their outcomes, and how to settle an ambiguous one."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def run_begin(args: Namespace) -> int:
     from interlock.cli.connection import connected, typed
     from interlock.cli.output import say, say_json
     from interlock.cli.shared_page import say_effect
-    from interlock.sdk.shared_work import Effect
+    from interlock.wire.effects import Effect
 
     body = _begin_body(args)
     with connected(args) as client:
@@ -90,7 +90,7 @@ def _settled(args: Namespace, verb: str, body: dict[str, Any]) -> int:
     from interlock.cli.connection import connected, typed
     from interlock.cli.output import say, say_json
     from interlock.cli.shared_page import say_effect
-    from interlock.sdk.shared_work import Effect
+    from interlock.wire.effects import Effect
 
     with connected(args) as client:
         after: Any = client.call("POST", "effects", args.id, verb, body=body)
@@ -224,7 +224,7 @@ def run_effects(args: Namespace) -> int:
     from interlock.cli.connection import connected, listing, more, typed
     from interlock.cli.output import say, say_json
     from interlock.cli.shared_page import say_effects
-    from interlock.sdk.shared_work import Effect
+    from interlock.wire.effects import Effect
 
     with connected(args) as client:
         query = {"state": args.state}
@@ -245,7 +245,7 @@ def run_show(args: Namespace) -> int:
     from interlock.cli.connection import connected, typed
     from interlock.cli.output import say_json
     from interlock.cli.shared_page import say_effect
-    from interlock.sdk.shared_work import Effect
+    from interlock.wire.effects import Effect
 
     with connected(args) as client:
         found = client.call("GET", "effects", args.id)

@@ -1,4 +1,4 @@
-"""`interlock events`: what happened, oldest first, and with `--follow` what happens."""
+"""`interlock events`: past events, oldest first; with `--follow`, new ones as they happen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from interlock.cli.values import count_to
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
-    from interlock.sdk.operations.events import Event, EventPage
+    from interlock.wire.events import Event, EventPage
 
 
 PAGE_MAX = 200
@@ -146,7 +146,7 @@ def run_audit(args: Namespace) -> int:
     from interlock.cli.connection import connected, listing, more, typed
     from interlock.cli.job_page import say_entries
     from interlock.cli.output import say, say_json
-    from interlock.sdk.models import AuditEntry
+    from interlock.wire.audit import AuditEntry
 
     query = {"subject": args.subject, "actor": args.actor, "action": args.action}
     with connected(args) as client:

@@ -1,4 +1,7 @@
-"""What `interlock doctor` looks at, one function a question; any client could ask the same."""
+"""Checks of `interlock doctor` about policy, approvals, jobs and keys, one function per question.
+
+Every check uses the public API, so any client could ask the same.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,9 @@ import msgspec
 from interlock.cli.approvals import too_few_people, way_to_more_people
 from interlock.cli.connection import listing, typed
 from interlock.cli.output import counted, safe
-from interlock.sdk.models import Approval, Job, Policy
 from interlock.sdk.outcomes import Conflict, Forbidden, NotFound, UnexpectedAnswer
+from interlock.wire.jobs import Approval, Job
+from interlock.wire.policy import Policy
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock

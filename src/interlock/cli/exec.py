@@ -1,4 +1,4 @@
-"""`interlock exec`: run a command once, under a claimed grant or a granted approval, and pass on how it ended."""
+"""`interlock exec`: run a command once, under a claimed grant or an approval, and return its exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running a command that no task declares on the embedded store: at once if the policy allows it, else by asking."""
+"""Runs a command without a declared task on the embedded store: at once if the policy allows it, else after asking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running a command under an approval: ask, wait as long as the caller has patience, run what was approved."""
+"""Runs a command under an approval: ask, wait as long as the caller allows, then run what was approved."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from interlock.cli.exec import Prepared
     from interlock.cli.execution.once import Ended
     from interlock.sdk.client import Interlock
-    from interlock.sdk.models import Job
+    from interlock.wire.jobs import Job
 
 
 def run_asking(args: Namespace, prepared: Prepared, job_id: str | None = None) -> int:

@@ -1,4 +1,4 @@
-"""How `interlock exec` ends once the command has run: with its exit code, whatever became of the record."""
+"""How `interlock exec` ends after the command has run: with its exit code, even if recording it failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a command ends: the exit codes of the contract, and the one map from outcomes to them."""
+"""Exit codes of the contract, and the only map from outcomes to them."""
 
 from __future__ import annotations
 

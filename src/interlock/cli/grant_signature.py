@@ -1,4 +1,4 @@
-"""Signing a grant on the approver's own machine: the private key is read here and goes nowhere."""
+"""Signs a grant on the approver's own machine: the private key is read here and is not sent anywhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from interlock.rooms.grants.model import Pin
-    from interlock.sdk.grant_models import GrantTerms
+    from interlock.wire.grants import GrantTerms
 
 
 def load_private_key(path: str) -> Ed25519PrivateKey:

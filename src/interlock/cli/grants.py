@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from interlock.sdk.client import Interlock
-    from interlock.sdk.grant_models import Grant, GrantTerms, Signer
+    from interlock.wire.grants import Grant, GrantTerms, Signer, SpendLimit
 
 
 _STYLES = {"open": "green", "spent": "dim", "expired": "dim", "revoked": "red"}
@@ -108,9 +108,8 @@ def _pin(path: str, value: Any) -> str:
     return f"{path}={json.dumps(value, ensure_ascii=False)}"
 
 
-def _limit(grant: Grant, limit: dict[str, Any]) -> str:
-    path = str(limit["path"])
-    return f"{path}<={limit['total_max']} in all ({grant.spent.get(path, 0)} spent)"
+def _limit(grant: Grant, limit: SpendLimit) -> str:
+    return f"{limit.path}<={limit.total_max} in all ({grant.spent.get(limit.path, 0)} spent)"
 
 
 _PIN = re.compile(r"([^<>=~]+)(<=|=|~)(.*)", re.DOTALL)
@@ -245,7 +244,7 @@ def run_grants(args: Namespace) -> int:
     """List grants, or show one."""
     from interlock.cli.connection import connected, listing, more, typed
     from interlock.cli.output import say, say_json
-    from interlock.sdk.grant_models import Grant
+    from interlock.wire.grants import Grant
 
     query = {"task": args.task, "state": args.state}
     with connected(args) as client:

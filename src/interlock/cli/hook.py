@@ -1,4 +1,4 @@
-"""`interlock hook git`: report what commits and merges change, without anybody having to think of it."""
+"""`interlock hook git`: a git hook that reports what commits and merges change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`interlock init`: make the store, and nothing else."""
+"""`interlock init`: creates the store, and nothing else."""
 
 from __future__ import annotations
 

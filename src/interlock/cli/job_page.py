@@ -1,4 +1,4 @@
-"""Jobs and audit entries as people read them."""
+"""Jobs and audit entries as text for people."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from interlock.cli.output import (
 from interlock.sdk.outcomes import because
 
 if TYPE_CHECKING:
-    from interlock.sdk.models import Approval, AuditEntry, Decision, Job
+    from interlock.wire.audit import AuditEntry
+    from interlock.wire.jobs import Approval, Decision, Job
 
 _TELLING = {
     "PENDING": "it may run",

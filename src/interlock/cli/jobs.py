@@ -1,4 +1,4 @@
-"""`interlock jobs`, `job` and `cancel`: proposed actions, and how far they got."""
+"""`interlock jobs`, `job` and `cancel`: proposed actions and their progress."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from interlock.cli.values import count_to, duration, json_value, pair, seconds, 
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
-    from interlock.sdk.models import Evidence, Job
+    from interlock.wire.jobs import Evidence, Job
 
 
 STATES = ("APPROVAL", "PENDING", "RUNNING", "SUCCEEDED", "FAILED", "DENIED", "CANCELLED", "EXPIRED")
@@ -78,7 +78,7 @@ def run_jobs(args: Namespace) -> int:
     from interlock.cli.connection import connected, listing, more, typed
     from interlock.cli.job_page import say_jobs
     from interlock.cli.output import say, say_json
-    from interlock.sdk.models import Job
+    from interlock.wire.jobs import Job
 
     with connected(args) as client:
         query = {"state": args.state, "topic": args.topic}
@@ -98,7 +98,8 @@ def run_job(args: Namespace) -> int:
     from interlock.cli.connection import connected, listing, typed
     from interlock.cli.job_page import say_entries, say_job
     from interlock.cli.output import say_json
-    from interlock.sdk.models import AuditEntry, Job
+    from interlock.wire.audit import AuditEntry
+    from interlock.wire.jobs import Job
 
     with connected(args) as client:
         if args.history:
@@ -223,7 +224,7 @@ def run_submit(args: Namespace) -> int:
 
 
 def _submitted(client: Interlock, args: Namespace) -> Job:
-    from interlock.sdk.models import Target
+    from interlock.wire.jobs import Target
 
     return client.submit(
         args.topic,
@@ -265,7 +266,7 @@ def _show(job: Job, *, as_json: bool) -> None:
 def _evidence(text: str) -> Evidence:
     """`title=content`, `title=@file` or `title=https://…`."""
     from interlock.cli.values import read_bytes
-    from interlock.sdk.models import Evidence
+    from interlock.wire.jobs import Evidence
 
     title, content = pair(text)
     if content.startswith(("http://", "https://", "mailto:")):

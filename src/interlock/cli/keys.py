@@ -1,6 +1,6 @@
-"""`interlock key create|list|revoke`: on the store itself, or through a server as its admin.
+"""`interlock key create|list|revoke`: on the store itself, or through a server as an admin.
 
-The store is used unless a server is named: with `--url`, or with INTERLOCK_URL where no store is named.
+The store is used unless a server is named: with `--url`, or with INTERLOCK_URL if no store is named.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`interlock lease …`, `leases` and `checkpoint`: take a resource, keep it, hand it on with what was done."""
+"""`interlock lease …`, `leases` and `checkpoint`: take a resource, keep it, and hand it over with a checkpoint."""
 
 from __future__ import annotations
 

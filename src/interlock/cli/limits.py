@@ -47,7 +47,7 @@ def run_limits(args: Namespace) -> int:
     from interlock.cli.connection import connected, typed
     from interlock.cli.output import say_json
     from interlock.cli.run_page import say_limits
-    from interlock.sdk.models import Limits
+    from interlock.wire.admission import Limits
 
     with connected(args) as client:
         found = client.call("GET", "limits", query={"limit": 200})

@@ -1,7 +1,7 @@
-"""`interlock`: finds the command, imports its module and no other, and runs it.
+"""`interlock`: finds the command, imports only its module, and runs it.
 
-Start-up time is a feature: a hook runs this before every action of an agent. Nothing heavier than the
-argument parser is imported here, and each command imports what it needs when it needs it.
+Start-up time matters: a hook runs this before every action of an agent. Nothing heavier than the argument parser is
+imported here, and each command imports what it needs when it needs it.
 """
 
 from __future__ import annotations

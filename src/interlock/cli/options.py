@@ -1,4 +1,4 @@
-"""Parsers that explain themselves, and the options that many commands share."""
+"""Argument parsers with helpful errors, and the options that many commands share."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a command prints: tables and pages for people, JSON for programs, complaints on stderr.
+"""What a command prints: tables and pages for people, JSON for programs, errors on stderr.
 
-Colours appear only on a terminal, and never when NO_COLOR is set. A table fits the terminal; into a
-pipe it is as wide as it needs to be.
+Colours appear only on a terminal, and never if NO_COLOR is set. A table fits the terminal; in a pipe it is as wide as
+it needs to be.
 """
 
 from __future__ import annotations

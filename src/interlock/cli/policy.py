@@ -1,4 +1,4 @@
-"""`interlock policy …`: check it, put it in force, ask it, test it, and go back."""
+"""`interlock policy …`: check a policy, activate it, query it, test it, and roll back."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from interlock.cli.policy_files import check_policy_file, located, read_policy, 
 from interlock.cli.values import is_topic, json_value, topic
 
 if TYPE_CHECKING:
-    from interlock.sdk.models import Change, Evaluation, Policy, Simulation
+    from interlock.wire.policy import Change, Evaluation, Policy, Requirement, Simulation
 
 
 def say_in_force(policy: Policy, *, as_json: bool) -> None:
@@ -128,7 +128,7 @@ def _say_failures(simulation: Simulation) -> None:
 def say_observed(page: Mapping[str, Any], args: Namespace) -> None:
     """Jobs that were released only because the policy was observing."""
     from interlock.cli.connection import more, typed
-    from interlock.sdk.models import Job
+    from interlock.wire.jobs import Job
 
     if wants_json(args):
         say_json(page)
@@ -202,20 +202,18 @@ def _decision(word: str) -> Cell:
     return Cell(word, STATE_STYLES.get(word, ""))
 
 
-def _say_requirement(asked: Mapping[str, Any]) -> None:
+def _say_requirement(asked: Requirement) -> None:
     """What people would have to do."""
-    people = counted(asked["quorum"], "person", "different people")
-    whom = f" of {listed(asked['groups'])}" if asked["groups"] else " with the role review"
-    own = "the submitter may be one" if asked["self_approval"] else "never the submitter"
-    steps = [
-        f"after {lasting(step['after'])} also {listed(step['groups'])}" for step in asked.get("escalate", ())
-    ]
+    people = counted(asked.quorum, "person", "different people")
+    whom = f" of {listed(asked.groups)}" if asked.groups else " with the role review"
+    own = "the submitter may be one" if asked.self_approval else "never the submitter"
+    steps = [f"after {lasting(step.after)} also {listed(step.groups)}" for step in asked.escalate]
     say_fields(
         [
             ("who decides", f"{people}{whom}; {own}"),
-            ("within", f"{lasting(asked['expires_in'])}, then {asked['on_expiry']}"),
+            ("within", f"{lasting(asked.expires_in)}, then {asked.on_expiry}"),
             ("escalation", "; ".join(steps)),
-            ("binding", asked["binding"]),
+            ("binding", asked.binding),
         ]
     )
 

@@ -1,4 +1,4 @@
-"""`interlock policy test`: a file of cases, reported like a test runner."""
+"""`interlock policy test`: runs a file of cases and reports like a test runner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policy files from disk: read, or refused with file, line and column as compilers do."""
+"""Reads policy files from disk, with errors that name file, line and column as compilers do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs and limits as people read them."""
+"""Runs and limits as text for people."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from interlock.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from interlock.sdk.admission_models import AdmissionStats
-    from interlock.sdk.models import Limits, Run
+    from interlock.wire.admission import AdmissionStats, Limits, Run
 
 _STYLES = {"running": "blue", "succeeded": "green", "failed": "red", "cancelled": "dim", "lost": "yellow"}
 _TELLING = {

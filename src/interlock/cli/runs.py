@@ -1,4 +1,4 @@
-"""`interlock runs` and `interlock run`: who holds a slot, and how runs ended; `run_slots` has the verbs."""
+"""`interlock runs` and `interlock run`: who holds a slot, and how runs ended."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from interlock.cli.options import Parser, Verb, as_json, connecting, intent, pag
 from interlock.cli.values import json_value, seconds, some_seconds
 
 if TYPE_CHECKING:
-    from interlock.sdk import models
+    from interlock.wire.admission import Run
 
 
 _START_EXITS = """\
@@ -63,7 +63,7 @@ def run_start(args: Namespace) -> int:
     from interlock.cli.connection import connected, typed
     from interlock.cli.output import say_json
     from interlock.cli.run_page import say_started
-    from interlock.sdk.models import Run as StartedRun
+    from interlock.wire.admission import Run as StartedRun
 
     body = {"input": args.input, "ttl_seconds": args.ttl, "wait_seconds": args.wait}
     with connected(args) as client:
@@ -111,7 +111,7 @@ def run_cancel(args: Namespace) -> int:
 def _told(args: Namespace, verb: str, body: dict[str, Any]) -> int:
     from interlock.cli.connection import connected, typed
     from interlock.cli.output import say, say_json
-    from interlock.sdk.models import Run as HeldRun
+    from interlock.wire.admission import Run as HeldRun
 
     with connected(args) as client:
         found = client.call("POST", "workflow-runs", args.id, verb, body=body)
@@ -122,7 +122,7 @@ def _told(args: Namespace, verb: str, body: dict[str, Any]) -> int:
     return Exit.DONE
 
 
-def _sentence(run: models.Run) -> str:
+def _sentence(run: Run) -> str:
     from interlock.cli.output import exactly, safe, when
     from interlock.cli.run_page import ENDED
 
@@ -232,7 +232,7 @@ def run_runs(args: Namespace) -> int:
     from interlock.cli.connection import connected, listing, more, typed
     from interlock.cli.output import say, say_json
     from interlock.cli.run_page import say_runs
-    from interlock.sdk.models import Run
+    from interlock.wire.admission import Run
 
     with connected(args) as client:
         query = {"state": args.state, "workflow": args.workflow}
@@ -252,7 +252,7 @@ def run_run(args: Namespace) -> int:
     from interlock.cli.connection import connected, typed
     from interlock.cli.output import say_json
     from interlock.cli.run_page import say_run
-    from interlock.sdk.models import Run
+    from interlock.wire.admission import Run
 
     with connected(args) as client:
         found = client.call("GET", "workflow-runs", args.id)

@@ -1,4 +1,4 @@
-"""`interlock serve`: run the server; every setting is an option, an environment variable and a line of a file."""
+"""`interlock serve`: runs the server; every setting is an option, an environment variable and a line of a file."""
 
 from __future__ import annotations
 
@@ -96,14 +96,14 @@ def declare_serve() -> Parser:
 def run_serve(args: Namespace) -> int:
     """Serve until told to stop."""
     from interlock.api.server import serve
-    from interlock.cli.trouble import explained
+    from interlock.cli.trouble import bad_setting, explained
     from interlock.service.settings import BadSetting, Settings, settings_from
 
     given = {name: getattr(args, name, None) for name in Settings.__struct_fields__}
     try:
         settings = settings_from(config=args.config, **given)
     except BadSetting as error:
-        raise Failed(str(error), Exit.USAGE, name="bad_setting") from None
+        raise bad_setting(error) from None
     _check(settings)
     # The server finishes its work and then passes the signal on; a stop that was asked for is no failure.
     signal.signal(signal.SIGTERM, _stop)

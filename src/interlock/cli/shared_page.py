@@ -1,4 +1,4 @@
-"""Effects, targets and conflicts as people read them."""
+"""Effects, targets and conflicts as text for people."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from interlock.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from interlock.sdk.shared_work import Affected, Conflict, Effect, Pattern, TargetState, Touched, Waiting
+    from interlock.wire.effects import Effect
+    from interlock.wire.shared import Affected, Conflict, Pattern, TargetState, Touched, Waiting
 
 _STYLES = {
     "COMMITTED": "green",
@@ -50,7 +51,7 @@ def say_effects(effects: Sequence[Effect]) -> None:
             (
                 safe(effect.action_id),
                 _state(effect.state),
-                str(effect.fence),
+                str(effect.fence or "-"),
                 safe(effect.begun_by or "-"),
                 when(effect.begun_at),
                 when(effect.ended_at),
@@ -67,7 +68,7 @@ def say_effect(effect: Effect) -> None:
         [
             ("action", safe(effect.action_id)),
             ("state", _state(effect.state)),
-            ("attempt", f"{effect.fence}, by {safe(effect.begun_by or '-')} {when(effect.begun_at)}"),
+            ("attempt", f"{effect.fence or '-'}, by {safe(effect.begun_by or '-')} {when(effect.begun_at)}"),
             ("in time", f"until {exactly(effect.expires_at)}" if effect.state == "IN_PROGRESS" else ""),
             ("remote key", effect.downstream_key),
             ("job", effect.job_id or ""),

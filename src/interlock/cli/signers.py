@@ -1,4 +1,4 @@
-"""`interlock signer add|list|revoke|require`: whose keys grants may be signed with."""
+"""`interlock signer add|list|revoke|require`: whose keys may sign grants."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def run_list(args: Namespace) -> int:
     from interlock.cli.connection import connected, listing, typed
     from interlock.cli.grants import say_signers
     from interlock.cli.output import say, say_json
-    from interlock.sdk.grant_models import Signer
+    from interlock.wire.grants import Signer
 
     with connected(args) as client:
         page = listing(client, "signers", limit=1000, cursor=None, query={})

@@ -1,7 +1,7 @@
-"""`interlock touch`: report files that changed, so that whoever works on them learns of it.
+"""`interlock touch`: report changed files, so that others who work on them learn of it.
 
-In a git repository a file's key is `repo:<name>/<path>` and its version the id of its content, the same that git
-commits. Elsewhere the key is `file:<absolute path>` and the version a digest.
+In a git repository a file's key is `repo:<name>/<path>` and its version is git's id of its content. Elsewhere the key
+is `file:<absolute path>` and the version is a digest.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from interlock.cli.options import Parser, as_json, connecting, wants_json
 from interlock.cli.output import safe
 
 if TYPE_CHECKING:
-    from interlock.sdk.shared_work import Touched
+    from interlock.wire.shared import Touched
 
 
 DELETED = "deleted"

@@ -1,4 +1,4 @@
-"""Option values: payloads, durations, pairs. What cannot be read is refused before anything is sent."""
+"""Option values: payloads, durations, pairs. Invalid ones are refused before anything is sent."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from interlock.cli.exits import Exit
 from interlock.cli.options import Parser, Run, as_json, connecting, told, wants_json
 
 if TYPE_CHECKING:
-    from interlock.sdk.operations.events import Webhook
+    from interlock.wire.events import Webhook
 
 
 def declare_webhooks() -> Parser:

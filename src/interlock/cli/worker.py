@@ -1,9 +1,9 @@
-"""`interlock worker`: run a command for each job, for work that is not written in Python.
+"""`interlock worker`: runs a command for each job, for work that is not written in Python.
 
-The job's payload is the command's standard input; who it is and the permit are in its environment. Exit 0
-completes the job with what the command printed (as JSON, if it is JSON), exit 75 (EX_TEMPFAIL) asks for
-another attempt, any other exit is final unless `--retry-any`. Whatever keeps the worker from claiming is waited out,
-so it takes no `--patience`.
+The job's payload is the command's standard input; the job's identity and the permit are in its environment. Exit 0
+completes the job with the command's output (as JSON, if it is JSON), exit 75 (EX_TEMPFAIL) asks for another attempt,
+and any other exit is final unless `--retry-any`. The worker keeps trying while it cannot claim, so it has no
+`--patience`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, as_json, connecting, given, makes_store, wants_json
 
 if TYPE_CHECKING:
-    from interlock.sdk.models import HeldJob
     from interlock.sdk.worker_jobs import Settled
+    from interlock.wire.jobs import HeldJob
 
 
 _EVERY_TOPIC = ("**",)

@@ -1,4 +1,4 @@
-"""`interlock workflows` and `workflow`: definitions of steps, and what became of a run's."""
+"""`interlock workflows` and `workflow`: definitions of steps, and the progress of a run."""
 
 from __future__ import annotations
 

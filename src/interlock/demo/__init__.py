@@ -1,1 +1,1 @@
-"""A company's bad day, scene by scene, on a temporary store."""
+"""The demo: scenes of failures at a company, played on a temporary store."""

@@ -1,4 +1,4 @@
-"""`interlock demo`: the story of a few payments, played against a real server on a temporary store."""
+"""`interlock demo`: a few payments, played against a real server on a temporary store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The people and the agent of the story, and the policy they work under."""
+"""The people and the agent of the demo, and their policy."""
 
 from __future__ import annotations
 

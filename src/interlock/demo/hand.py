@@ -1,4 +1,4 @@
-"""A worker of the demo, in a process of its own so that it can be killed: `python -m interlock.demo.hand PART`.
+"""A worker of the demo, in its own process so that it can be killed: `python -m interlock.demo.hand PART`.
 
 It finds the service and its key where every client does, in `INTERLOCK_URL` and `INTERLOCK_KEY`.
 """

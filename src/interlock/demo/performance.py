@@ -1,4 +1,4 @@
-"""Plays scenes one after the other on one stage, and says at the end whether every promise was kept."""
+"""Plays the scenes one after the other on one stage, and reports whether every promise was kept."""
 
 from __future__ import annotations
 

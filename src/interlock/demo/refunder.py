@@ -1,4 +1,4 @@
-"""An agent that dies while it pays, in a process of its own: `python -m interlock.demo.refunder`.
+"""An agent that dies while it pays, in its own process: `python -m interlock.demo.refunder`.
 
 It finds the service and its key where every client does, in `INTERLOCK_URL` and `INTERLOCK_KEY`.
 """

@@ -1,4 +1,4 @@
-"""Where scenes are played: a server process on a temporary store, and people and agents with keys to it."""
+"""Where scenes are played: a server process on a temporary store, with keys for people and agents."""
 
 from __future__ import annotations
 

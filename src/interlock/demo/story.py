@@ -1,4 +1,4 @@
-"""How a scene is told: a few lines, a histogram of what the server answered, and promises kept or broken."""
+"""How a scene is printed: a few lines, a histogram of the server's answers, and promises kept or broken."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Drills: runbooks as commands. Each plays one kind of trouble on a deployment and says whether it held."""
+"""Drills: runbooks as commands. Each rehearses one kind of failure on a deployment and reports what held."""

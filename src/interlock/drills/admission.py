@@ -1,4 +1,4 @@
-"""`drill admission`: crowds before a small limit; exactly as many get in, and the rest are told that it is full."""
+"""`drill admission`: many callers at a small limit; exactly that many get in, the rest are told that it is full."""
 
 from __future__ import annotations
 

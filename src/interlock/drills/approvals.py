@@ -1,4 +1,4 @@
-"""`drill approvals`: many people decide one request at once; it must end in one state, told to all alike."""
+"""`drill approvals`: many people decide one request at once; it must end in one state, reported to all alike."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`drill outage`: the store stands still while clients start runs under idempotency keys.
+"""`drill outage`: the store is stopped while clients start runs under idempotency keys.
 
-It must be told as 503, in bounded time; and once the store is back, every key is exactly one run.
+Clients must get 503 in bounded time; and once the store is back, every key must be exactly one run.
 """
 
 from __future__ import annotations

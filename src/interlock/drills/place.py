@@ -1,6 +1,6 @@
-"""Where a drill is played: a temporary server on a temporary store, or a deployment that somebody names.
+"""Where a drill runs: a temporary server on a temporary store, or a named deployment.
 
-Whatever a drill makes there it hands to `Place.undo` first, so that it is taken back whatever happens.
+Before a drill makes anything there, it registers the undo with `Place.undo`, so that it is removed whatever happens.
 """
 
 from __future__ import annotations

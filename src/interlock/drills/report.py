@@ -1,4 +1,4 @@
-"""What a drill found: how calls were answered, how long that took, and which claims held."""
+"""What a drill found: the answers, their times, and which claims held."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`drill retries`: one retry policy for everything against split classes, before, in and after an outage.
+"""`drill retries`: compares one retry policy for everything with one per class, before, in and after an outage.
 
-The clients are the SDK's own code, in virtual time, against a model of a deployment: so many slots, runs of a
-second, an outage, and a service that carries a bounded number of requests a second and refuses the rest.
+The clients are the SDK's own code, in virtual time, against a model of a deployment: a number of slots, runs of one
+second, an outage, and a service that handles a bounded number of requests a second and refuses the rest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Plain HTTP over kept connections, one call on each at a time.
 
-A crowd of callers in one process must not be slower than the service it asks, or its times would tell about
-the crowd; so this knows no more of HTTP than a drill needs.
+Many callers in one process must not be slower than the service, or their times would measure the callers. So this
+knows no more of HTTP than a drill needs.
 """
 
 from __future__ import annotations

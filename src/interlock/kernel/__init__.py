@@ -1,1 +1,1 @@
-"""The kernel: commands in, one durable decision each out. It knows no room, no SQL and no web."""
+"""The kernel: runs commands in batches, one durable commit each. It knows no room, no SQL and no web."""

@@ -1,4 +1,4 @@
-"""One batch: the commands that one commit carries, and their decisions. Pure but for the ids it is given."""
+"""One batch: the commands that share one commit, and their decisions. Pure, except for the ids it is given."""
 
 from __future__ import annotations
 

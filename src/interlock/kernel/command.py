@@ -1,4 +1,4 @@
-"""A command: a small frozen value that names what it reads and decides what changes."""
+"""A command: a small frozen value that names the records it reads and decides what changes."""
 
 from __future__ import annotations
 

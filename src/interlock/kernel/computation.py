@@ -1,12 +1,13 @@
-"""Computations: the parts of a decision that may take long, such as asking a policy about a large payload.
+"""Computations: slow parts of a decision, such as evaluating a policy on a large payload.
 
-A decision runs on the event loop, and everybody waits for it. So a command asks `world.compute(…)` for what may take
-long. Where nobody else can be kept waiting it is computed at once. A server computes at once only what is quick; for
-the rest `NotComputed` ends the decision, the kernel has it computed beside the loop, and the command is decided again.
+Decisions run on the event loop, so a slow one would delay every other caller. A command therefore calls
+`world.compute(…)` for slow parts. Outside a server the result is computed at once. A server computes at once only
+what is quick; otherwise `NotComputed` ends the decision, the kernel has the value computed in another process, and
+the command is decided again.
 
-A computation is pure, and its key names everything that it depends on, the policy's snapshot for one. So a result that
-was computed before is right exactly if the decision asks for the same key again. If anything has changed meanwhile,
-the key is another one, and the command goes around once more: the decision is always by what is in force.
+A computation is pure, and its key names everything that it depends on, such as the policy's snapshot. A stored result
+is used only if the decision asks for the same key again. If something changed meanwhile, the key differs and the
+command is computed once more, so a decision always uses the policy that is in force.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Idempotent answers: the first answer under a key, kept in the transaction that decided it.
+"""Idempotency: the first answer under a key is stored in the transaction that decided it.
 
-`Once` wraps a command. If its key was answered before, the stored bytes come back and nothing is
-decided; if the key was used for another request, `IdempotencyKeyReused`. Refusals and faults keep
-nothing, so their key stays unused.
+`Once` wraps a command. If the key has an answer, the stored bytes are returned and nothing is decided; if the key was
+used for a different request, it raises `IdempotencyKeyReused`. Refusals and faults store nothing, so their key stays
+unused.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class IdempotencyKeyReused(Refusal):
 
     def __init__(self) -> None:
         super().__init__(
-            "this Idempotency-Key was used for a different request; send a new key for a new request"
+            "this idempotency key was used for a different request; give a new request a key of its own"
         )
 
 

@@ -1,8 +1,8 @@
-"""Sortable ids: a short prefix and a UUIDv7, so that order of making is order of sorting.
+"""Ids that sort by creation time: a short prefix and a UUIDv7.
 
-What a batch makes is dated by the batch (`Ids.at`), so that ids keep the order of decisions: on SQLite, where no two
-batches have the same moment and none has an earlier one, without exception; on PostgreSQL as far as the
-database's clock does. What is made outside a batch is dated by this machine.
+Ids made in a batch carry the batch's time (`Ids.at`), so they sort in the order of decisions: always on SQLite, where
+each batch has a later time than the one before; on PostgreSQL as far as the database's clock allows. Ids made outside
+a batch carry this machine's time.
 """
 
 from __future__ import annotations

@@ -1,22 +1,21 @@
-"""The kernel: takes whatever commands are waiting and carries them in one transaction.
+"""The kernel: runs all commands that are waiting in one transaction.
 
-A lane takes everything queued (up to `batch_max`) the moment it is free, so a lone command pays no
-batching delay and a burst shares one commit. The hard part is what can go wrong, and each way has one
-answer:
+A lane takes everything queued (up to `batch_max`) as soon as it is free, so a single command has no batching delay
+and a burst shares one commit. The hard part is failures. Each has one answer:
 
-* somebody else wrote a key first (`WriteConflict`): load afresh and decide again; a batch that keeps
-  colliding is split, and a command that keeps colliding alone waits its turn in the queue;
-* somebody holds a record: only the commands that need it go back to the queue;
-* somebody holds the whole store (`LockTimeout`): the batch goes back to the queue;
-* the store is gone (`StoreDown`): the batch goes back to the queue and the lane asks until it answers;
-* COMMIT was sent and no answer came: ask the store to settle the batch id for ever. Committed: answer
-  with the results. Never can commit: run again. Cannot say: `OutcomeUnknown`;
-* the batch itself fails in the store: split it, so that one poisonous command fails alone;
-* a decision needs what takes long to compute (`NotComputed`): the command leaves the batch, and comes again when
-  that is computed beside the loop.
+* another process wrote a key first (`WriteConflict`): load and decide again; a batch that keeps colliding is
+  split, and a command that keeps colliding alone goes back to the queue;
+* another process holds a record: only the commands that need it go back to the queue;
+* another process holds the whole store (`LockTimeout`): the batch goes back to the queue;
+* the store is unreachable (`StoreDown`): the batch goes back to the queue and the lane tries until it answers;
+* COMMIT was sent and no answer came: the store settles the batch id for good. Committed: answer with the
+  results. Can never commit: run again. Not known: `OutcomeUnknown`;
+* the store rejects the whole batch: split it, so that only the bad command fails;
+* a decision needs a slow computation (`NotComputed`): the command leaves the batch and comes back when the
+  result is there.
 
-Whatever sends a command back to the queue, its budget runs on; when it is spent, the command is answered
-with the fault that kept it waiting (trouble.py).
+The budget of a command keeps running while it waits in the queue. When it is spent, the command is answered with the
+fault that made it wait.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A lane carries one batch after another. What can go wrong is told in kernel.py; here is what is done."""
+"""A lane: runs one batch after another, and reacts to the failures that kernel.py lists."""
 
 from __future__ import annotations
 

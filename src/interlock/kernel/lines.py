@@ -1,9 +1,9 @@
-"""Lines of those who wait for something that one of them can take.
+"""Queues of waiting callers, where one hint of new work wakes few of them.
 
-A hint that there is work wakes one who waits for it, the one that has waited longest. If it finds work, it wakes two
-more, for there may be more; so a hundred jobs have a hundred workers after seven rounds, and one job costs one or three
-looks however many wait. As any hint, one may be lost. So whoever waits also looks by itself from time to time, but the
-longer its line is, the seldomer: all of a line together look a few times a second.
+A hint wakes the caller that has waited longest. If it finds work, it wakes two more, because there may be more work:
+a hundred jobs reach a hundred workers after seven rounds, and a single job causes at most three look-ups however many
+wait. Hints may be lost, so each caller also looks by itself from time to time. The longer the queue, the less often
+each one looks: together they look a few times a second.
 """
 
 from __future__ import annotations

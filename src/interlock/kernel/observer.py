@@ -1,4 +1,4 @@
-"""What the kernel tells whoever watches it: batch sizes, commit times, re-runs, refusals for overload."""
+"""What the kernel reports to its observer: batch sizes, commit times, re-runs, refusals for overload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of records by id, newest first: what every room's list queries return."""
+"""Pages of records by id, newest first: the result of every list query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands on their way, and the bounded queue in which they wait for a lane."""
+"""Commands in progress, and the bounded queue in which they wait for a lane."""
 
 from __future__ import annotations
 

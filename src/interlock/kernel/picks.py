@@ -1,4 +1,4 @@
-"""What a pick loaded, kept in the pick's order while the commands of a batch change records."""
+"""The records that a pick loaded, kept in the pick's order while the commands of a batch change them."""
 
 from __future__ import annotations
 

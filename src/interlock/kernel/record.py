@@ -1,8 +1,8 @@
-"""Records and the keys, picks and reads by which a command names them.
+"""Records, and the keys, picks and reads with which a command names them.
 
-A record is a frozen value with a tenant, an id and a version. A kind says which table keeps a type of
-record and which of its fields are columns. A command lists what it needs as `Reads`: exact keys and
-bounded picks, each to *own* (locked, may be changed) or to *see* (read as of the load).
+A record is a frozen value with a tenant, an id and a version. A kind says which table stores a type of record and
+which of its fields are columns. A command lists what it needs as `Reads`: exact keys and bounded picks, each to
+*own* (locked, may be changed) or to *see* (read as of the load).
 """
 
 from __future__ import annotations

@@ -1,18 +1,38 @@
-"""The two ways a command ends without a result.
+"""The two ways in which a command ends without a result.
 
-A refusal is an expected, typed "no": the state or the rules do not allow it. A fault is the service's
-own inability to decide. Neither knows anything of HTTP; `api/problems.py` alone gives them a status.
+A refusal is an expected, typed "no": the state or the rules do not allow it. A fault means that the service could not
+decide. Neither knows HTTP; only `api/problems.py` gives them a status.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import msgspec
+
+
+class Next(msgspec.Struct, frozen=True):
+    """What whoever is refused does next: an operation of the API by its id, with the arguments that are known.
+
+    `needs` names the fields that only the caller can fill in, such as the evidence of a resolution.
+    """
+
+    operation: str
+    arguments: Mapping[str, str | int]
+    needs: tuple[str, ...] = ()
+
 
 class Refusal(Exception):
-    """An expected "no". Subclasses carry what the caller needs to understand it and the next step."""
+    """An expected "no". Subclasses carry what the caller needs to understand it and the next step.
+
+    `next` is for programs and for each surface to put into its own words; a detail never names a route or a command.
+    """
+
+    next: Next | None = None
 
     @property
     def detail(self) -> str:
-        """One sentence for a person, ending with what to do next."""
+        """One sentence for a person, ending with what to do next in words that fit every surface."""
         return str(self.args[0]) if self.args else type(self).__name__
 
 

@@ -1,4 +1,4 @@
-"""What the kernel needs of a store: carry one batch in one transaction, or say exactly how it failed."""
+"""The store contract: run one batch in one transaction, or say exactly how it failed."""
 
 from __future__ import annotations
 

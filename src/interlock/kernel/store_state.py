@@ -1,9 +1,8 @@
-"""What a store says of itself with every load: which epoch of its fences it is in, and how its ids are dated.
+"""What a store reports with every load: the epoch of its fences, and how its ids are dated.
 
-Fences only grow, one resource at a time, and a store that is put back from an older copy would count again from where
-the copy stands. So a restore raises the epoch: from then on every fence is greater than `fence_floor`, which is beyond
-anything that can have been handed out before (docs/decisions/0040). A store that was never restored has floor 0, and
-its fences are 1, 2, 3.
+Fences of a resource only grow. A store restored from an older copy would count again from the copy's number. So a
+restore raises the epoch: from then on every fence is greater than `fence_floor`, which is beyond any fence handed out
+before (docs/decisions/0040). A store that was never restored has floor 0, and its fences are 1, 2, 3.
 """
 
 from __future__ import annotations

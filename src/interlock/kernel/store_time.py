@@ -1,8 +1,8 @@
-"""What time it is in the store, and what the store says of itself, for what is read without asking the store for it.
+"""The store's time and state as of the last batch, for reads that do not ask the store.
 
-Decisions go by the store's clock, and what people are shown must not contradict them: on PostgreSQL the server that
-shows a request may have a clock of its own that is wrong, on SQLite one wrong reading of this machine's clock stays in
-the file. So every batch compares the two.
+Decisions use the store's clock, and pages must not contradict them. On PostgreSQL, the server that shows a request
+may have a wrong clock; on SQLite, one wrong reading of the machine's clock stays in the file. So every batch compares
+the store's clock with this machine's.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def _tell(ahead: timedelta) -> None:
     seconds = ahead.total_seconds()
     way = "ahead of" if seconds > 0 else "behind"
     log.error(
-        "the store's clock is %.0f s %s this machine's, so permits and deadlines go wrong; see `interlock doctor`",
+        "the store's clock is %.0f s %s this machine's, so permits and deadlines go wrong; set both by one time "
+        "server, or let the doctor repair it",
         abs(seconds),
         way,
     )

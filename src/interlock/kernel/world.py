@@ -1,10 +1,10 @@
-"""The world a batch decides in: what was loaded, what is staged, and the time.
+"""The world that a batch decides in: the loaded records, the staged changes, and the time.
 
-Commands of one batch share it in arrival order, so each sees what the ones before it decided. A
-command's own staging can be undone without touching its neighbours'.
+The commands of a batch share it in arrival order, so each sees what the earlier ones decided. A command's own changes
+can be undone without touching those of others.
 
-What a command reads was named before the ones ahead of it decided. If they changed something and it
-now needs a record that nobody loaded, it is not broken but early: it is `Deferred` to the next batch.
+A command names its reads before the earlier commands decide. If their changes make it need a record that was not
+loaded, the command is `Deferred` to the next batch.
 """
 
 from __future__ import annotations

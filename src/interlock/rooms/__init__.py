@@ -1,1 +1,1 @@
-"""The rule book: one package a noun, and a room uses those above it in `store/catalogue.py` alone."""
+"""The rule book: one package per noun. A room may use only the rooms before it in `store/catalogue.py`."""

@@ -1,3 +1,3 @@
-"""The client: one set of flows, driven blocking or async, against a server or the embedded store."""
+"""The client: one set of flows, run blocking or async, against a server or the embedded store."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""From a call's arguments to a payload that a person can read, and back to the arguments that run.
+"""Turns a call's arguments into a payload that a person can read, and back into the arguments that run.
 
-Every argument is bound by name, defaults included, and copied: only what JSON says in exactly one way is
-taken, and nothing is converted silently, for a conversion would show the reviewer something else than runs.
+Every argument is bound by name, defaults included, and copied. Only values that JSON can express in exactly one way
+are accepted. Nothing is converted silently: otherwise the reviewer would see something else than what runs.
 """
 
 from __future__ import annotations

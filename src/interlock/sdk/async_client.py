@@ -1,4 +1,4 @@
-"""The async client: the same flows as the blocking one's, driven on the running loop."""
+"""The async client: the same flows as the blocking client, run on the running event loop."""
 
 from __future__ import annotations
 

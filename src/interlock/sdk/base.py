@@ -1,10 +1,10 @@
-"""What both clients are made of: where they lead, as whom, how patiently, and the gate."""
+"""What both clients share: the address, the key, the patience, and the gate."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from interlock.sdk.calls import invalid
 from interlock.sdk.gate import Gate, Said
@@ -15,9 +15,9 @@ from interlock.service.settings import store_named
 if TYPE_CHECKING:
     from interlock.sdk.effects import EffectScope
     from interlock.sdk.gated_call import CurrentCall
-    from interlock.sdk.models import Evidence, HeldJob, Job, Target
     from interlock.sdk.once import GrantNeeded, HeldLease, Reconcile
     from interlock.sdk.retry import OnRetry, RetryPolicy
+    from interlock.wire.jobs import Evidence, HeldJob, Job, Target
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -121,7 +121,7 @@ class ClientBase:
             on_pending=on_pending,
             accept_edits=accept_edits,
             repeatable=repeatable,
-            not_done=not_done if isinstance(not_done, tuple) else (not_done,),
+            not_done=_exceptions(not_done),
             reconcile=reconcile,
             lease=lease,
         )
@@ -182,6 +182,17 @@ class ClientBase:
 
     def _drivers(self) -> Drivers:
         raise NotImplementedError
+
+
+def _exceptions(named: Any) -> tuple[type[BaseException], ...]:
+    """What `not_done` names. A wrong one would be found only once the function has raised, too late to record it."""
+    given: tuple[Any, ...] = (
+        tuple(cast("Sequence[Any]", named)) if isinstance(named, tuple | list) else (named,)
+    )
+    for each in given:
+        if not (isinstance(each, type) and issubclass(each, BaseException)):
+            raise TypeError(f"not_done takes classes of exceptions, not {each!r}")
+    return given
 
 
 def _checked_key(key: str | None) -> str | None:

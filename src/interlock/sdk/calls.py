@@ -1,4 +1,4 @@
-"""From an operation's arguments to a request, and from the answer to its type."""
+"""Turns an operation's arguments into a request, and the answer into its type."""
 
 from __future__ import annotations
 
@@ -201,6 +201,8 @@ def invalid(detail: str) -> InvalidRequest:
 def _checked_name(name: str) -> str:
     if not 0 < len(name) <= KEY_NAME_CHARACTERS_MAX:
         raise invalid(f"key must have 1 to {KEY_NAME_CHARACTERS_MAX} characters; this one has {len(name)}")
+    if any("\ud800" <= character <= "\udfff" for character in name):
+        raise invalid(f"key {name!r} has half of a character (a lone surrogate); give it as whole text")
     return name
 
 

@@ -1,6 +1,6 @@
-"""The blocking client: every method is a flow of `operations`, driven to its end.
+"""The blocking client: every method runs a flow of `operations` to its end.
 
-A new room adds its file to `operations` and one line a method here and in `async_client`.
+A new room adds its file to `operations`, and one line per method here and in `async_client`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Effects as a block of code and as a decorator; what they do is `once`'s."""
+"""Effects as a `with` block and as a decorator, built on `once`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from interlock.sdk.flow import Flow
     from interlock.sdk.session import Session
-    from interlock.sdk.shared_work import Effect
+    from interlock.wire.effects import Effect
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -1,9 +1,8 @@
-"""The service in this process: no server, no sockets, the store opened right here.
+"""The service in this process: no server, no sockets; the store is opened here.
 
-The service lives on an event loop of its own, in a daemon thread that starts with the first call. The
-blocking and the async client share it, so neither is stalled by what the program's own loop is doing,
-and all clients of one store share one service. A forked child opens its own service: threads do not
-survive a fork, and neither side may touch the other's database handles.
+The service runs on its own event loop, in a daemon thread that starts with the first call. The blocking and the async
+client share it, so the program's own loop cannot stall it, and all clients of one store share one service. A forked
+child opens its own service: threads do not survive a fork, and neither side may touch the other's database handles.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Operations without I/O: a flow says what to send and how long to wait; a driver does it.
+"""Operations without I/O: a flow says what to send and how long to wait, and a driver does it.
 
 Every call of the SDK is written once, as a generator that yields steps and receives their answers:
 
@@ -8,9 +8,9 @@ Every call of the SDK is written once, as a generator that yields steps and rece
     Act(call)       answered with what the caller's own code returned, or with what it raised (`Raised`)
     Settle(flow)    answered likewise with how a flow ended, which is not cut short when the caller is cancelled
 
-The blocking client and the async client drive the same flows, so there is nothing to keep in step;
-tests drive them on a virtual clock. A driver always closes its flow, so a flow may rely on `finally`
-when a caller is interrupted or cancelled in the middle of a step.
+The blocking client and the async client run the same flows, so there are no twins to keep in step; tests run them on
+a virtual clock. A driver always closes its flow, so a flow may rely on `finally` when a caller is interrupted or
+cancelled in the middle of a step.
 """
 
 from __future__ import annotations

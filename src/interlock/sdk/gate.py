@@ -1,11 +1,11 @@
-"""The gate: a function that runs only after policy, and people where policy asks for them, agreed; and then once.
+"""The gate: a function runs only after the policy, and people if the policy asks for them, agreed; and then once.
 
-What the reviewer sees is what runs, byte for byte. The arguments of a call, defaults included, are copied
-into the job's payload before anybody is asked; after the yes, the stored payload is compared with that
-copy in canonical JSON, and the function gets the copy, so nothing that changed meanwhile gets through.
+What the reviewer sees is what runs, byte for byte. The arguments of a call, defaults included, are copied into the
+job's payload before anybody is asked. After the approval, the stored payload is compared with that copy in canonical
+JSON, and the function gets the copy, so later changes have no effect.
 
-A call with a key is one intent, for ever. Taking its job records that it may have begun to act; so a repeat returns
-what the first call returned, runs what surely did not happen, or raises `Ambiguous` for what may have.
+A call with a key is one intent, for ever. Claiming its job records that it may have begun to act. So a repeat returns
+what the first call returned, runs what certainly did not happen, or raises `Ambiguous` for what may have.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import msgspec
 from interlock.kernel.codec.canonical import canonical
 from interlock.sdk.arguments import named_by
 from interlock.sdk.flow import Flow, NothingRun, Raised, act, now, sleep, taken
-from interlock.sdk.models import Evidence, HeldJob, Job, Target
 from interlock.sdk.once import Committed, NotCommitted, NotDone, Reconcile, Unknown
 from interlock.sdk.operations.jobs import job as read_job
 from interlock.sdk.operations.jobs import submit, watch
@@ -37,6 +36,7 @@ from interlock.sdk.outcomes import (
     StillPending,
     because,
 )
+from interlock.wire.jobs import Evidence, HeldJob, Job, Target
 
 if TYPE_CHECKING:
     from interlock.kernel.codec.strict import JsonValue
@@ -216,6 +216,8 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
         reconcile, effect = self.reconcile, (yield from get_effect(session, f"call:{job.id}"))
         found = yield from act(lambda: reconcile(effect))
         match found:
+            case Raised(error=Exception() as error) if not isinstance(error, NothingRun):
+                raise _in_doubt(job, doubt, f" (it was asked, and raised {type(error).__name__})") from error
             case Raised(error=error):
                 raise error
             case Committed(result=value, evidence=evidence):
@@ -318,15 +320,15 @@ def _busy(job: Job) -> Busy:
     return Busy(Problem(status=409, code="effect_in_progress", title="Busy", detail=detail, fields=fields))
 
 
-def _in_doubt(job: Job, doubt: Ambiguous) -> Ambiguous:
+def _in_doubt(job: Job, doubt: Ambiguous, asked: str = "") -> Ambiguous:
     """The outcome of a call that may have happened, with the next step in the SDK's words."""
     key = doubt.problem.fields.get("downstream_key")
     about = f" (the key that it was given is {key})" if key else ""
     detail = (
         f"this call of {job.topic} (job {job.id}) was begun before, and whether it happened is not known; it is not "
-        f"run again by itself. Ask the remote side{about}, or give the gate a reconcile= that does. Then a person "
-        f"says what happened with resolve_effect('call:{job.id}', 'committed', evidence='…', result=…), and a repeat "
-        "returns that result; or with 'not_committed', and a repeat runs once more"
+        f"run again by itself. Ask the remote side{about}, or give the gate a reconcile= that does{asked}. Then a "
+        f"person says what happened with resolve_effect('call:{job.id}', 'committed', evidence='…', result=…), and a "
+        "repeat returns that result; or with 'not_committed', and a repeat runs once more"
     )
     fields = {**doubt.problem.fields, "job_id": job.id}
-    return Ambiguous(msgspec.structs.replace(doubt.problem, detail=detail, fields=fields))
+    return Ambiguous(msgspec.structs.replace(doubt.problem, detail=detail, next=None, fields=fields))

@@ -1,4 +1,4 @@
-"""Putting a gate around a function so that it stays the kind of function it was."""
+"""Puts a gate around a function and keeps its kind: plain, generator, coroutine or async generator."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from interlock.sdk.results import Kept, Result, Yielded
 
 if TYPE_CHECKING:
     from interlock.sdk.gate import Gate
-    from interlock.sdk.models import Job
     from interlock.sdk.session import Session
+    from interlock.wire.jobs import Job
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")

@@ -1,23 +1,23 @@
-"""One gated call while it runs: its job is held, `current` tells the function of it, and how it ended is recorded.
+"""One gated call while it runs: holds its job, sets `current` for the function, and records how it ended.
 
-What the function returned or raised is the caller's and reaches the caller. That the service could not be reached
-to record it is logged, and leaves the call in doubt once the lease has run out. If the hold was lost, the result
-is refused and the caller gets `Ambiguous`, as every repeat will: somebody may have been told that it is in doubt.
+The caller always gets what the function returned or raised. If the service could not be reached to record it, that is
+logged, and the call becomes ambiguous once the lease has expired. If the hold was lost, the result is refused and the
+caller gets `Ambiguous`, like every repeat: somebody may have been told already that the outcome is unknown.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from interlock.sdk.flow import Flow, settled
-from interlock.sdk.hold import AsyncRenewals, Held, Renewals
-from interlock.sdk.models import HeldJob
+from interlock.sdk.flow import Flow, NothingRun, settled
+from interlock.sdk.hold import Held, renewals, renewals_in_loop
 from interlock.sdk.operations.jobs import cancel
 from interlock.sdk.operations.work import complete, fail, renew
 from interlock.sdk.outcomes import (
@@ -30,6 +30,7 @@ from interlock.sdk.outcomes import (
     described,
 )
 from interlock.sdk.results import Kept
+from interlock.wire.jobs import HeldJob
 
 if TYPE_CHECKING:
     from interlock.sdk.gate import Gate, Passage
@@ -98,6 +99,7 @@ class Call:
     def __init__(self, passage: Passage, gate: Gate, session: Session) -> None:
         self.held = Held(passage.job, gate.lease, passage.sent_at)
         self._gate, self._session = gate, session
+        self._pid = os.getpid()
         self._current = CurrentCall(self.held, session, _current.get())
 
     def step(self, code: Callable[[], Any]) -> Any:
@@ -122,6 +124,8 @@ class Call:
 
     def returned(self, kept: Kept) -> Flow[None]:
         """Record the result. One that the service does not take is recorded by its text."""
+        if self._is_forked:
+            return
         job, name = self.held.now, f"{self.held.now.id}/{self.held.fence}/complete"
         try:
             try:
@@ -141,6 +145,8 @@ class Call:
 
     def raised(self, error: BaseException) -> Flow[None]:
         """Record that the function raised: it did nothing if it says so, else the call is in doubt."""
+        if self._is_forked:
+            return
         job, undone = self.held.now, self._gate.is_undone(error)
         try:
             yield from fail(
@@ -165,6 +171,21 @@ class Call:
                 "that surely nothing happened can be named in not_done=, or raised as NotDone"
             )
 
+    @property
+    def _is_forked(self) -> bool:
+        """Whether this is a child that the function forked: the call is its parent's, which says how it ended."""
+        return self._pid != os.getpid()
+
+    def begun_too_late(self, refused: InterlockError) -> Ambiguous:
+        """What is raised instead of running a call whose hold was lost before it began."""
+        job = self.held.now
+        detail = (
+            f"the hold on this call (job {job.id}) was lost before the function was begun, so it was not run. Others "
+            f"may have been told that it is in doubt: have a person say resolve_effect('call:{job.id}', "
+            "'not_committed', evidence='…'), or call again with a reconcile= that asks the remote side"
+        )
+        return _ambiguous(job, refused, detail)
+
     def _lost(self, refused: InterlockError) -> Ambiguous:
         job = self.held.now
         detail = (
@@ -173,45 +194,54 @@ class Call:
             f"resolve_effect('call:{job.id}', 'committed', evidence='…', result=…), or call again with a reconcile= "
             "that asks the remote side"
         )
-        fields = {**refused.problem.fields, "job_id": job.id}
-        return Ambiguous(
-            Problem(status=409, code="effect_ambiguous", title="Ambiguous", detail=detail, fields=fields)
-        )
+        return _ambiguous(job, refused, detail)
 
     def _log(self, trouble: InterlockError) -> None:
         log.warning("job %s: how the call ended could not be recorded: %s", self.held.now.id, trouble)
 
 
+def _ambiguous(job: HeldJob, refused: InterlockError, detail: str) -> Ambiguous:
+    fields = {**refused.problem.fields, "job_id": job.id}
+    return Ambiguous(
+        Problem(status=409, code="effect_ambiguous", title="Ambiguous", detail=detail, fields=fields)
+    )
+
+
 @contextlib.contextmanager
 def running(call: Call, drive: Drive) -> Generator[None]:
     """Hold the job while the block runs, renewed from a thread; record what the block raises."""
-    renewals = Renewals(drive, call.held, call.renewal)
     try:
-        renewals.start()
+        renewing = renewals(drive, call.held, call.renewal)
+        renewing.start()
+    except (Conflict, NotFound) as refused:
+        raise call.begun_too_late(refused) from refused
+    except BaseException:
+        drive(call.raised(NothingRun("it was stopped before it began")))
+        raise
+    try:
         yield
     except BaseException as error:
-        renewals.stop()
+        renewing.stop()
         drive(call.raised(error))
         raise
-    renewals.stop()
+    renewing.stop()
 
 
 @contextlib.asynccontextmanager
 async def running_in_loop(call: Call, drive: DriveInLoop) -> AsyncGenerator[None]:
     """Hold the job while the block runs, renewed from a task; record what the block raises."""
-    renewals = AsyncRenewals(_coroutine(drive), call.held, call.renewal)
     try:
-        await renewals.start()
+        renewing = renewals_in_loop(drive, call.held, call.renewal)
+        await renewing.start()
+    except (Conflict, NotFound) as refused:
+        raise call.begun_too_late(refused) from refused
+    except BaseException:
+        await drive(settled(call.raised(NothingRun("it was stopped before it began"))))
+        raise
+    try:
         yield
     except BaseException as error:
-        renewals.stop()
+        renewing.stop()
         await drive(settled(call.raised(error)))
         raise
-    renewals.stop()
-
-
-def _coroutine(drive: DriveInLoop) -> Any:
-    async def run(flow: Flow[Any]) -> Any:
-        return await drive(flow)
-
-    return run
+    renewing.stop()

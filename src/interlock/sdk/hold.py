@@ -1,28 +1,31 @@
-"""Holding something leased (a slot, a resource) for the length of a block, renewed in the background.
+"""Holds a lease (a slot, a resource) for the length of a block, and renews it in the background.
 
-The holder counts from when its last good request was *sent*, so it stops believing in the lease before the server
-does. A block whose lease is lost goes on, because Python cannot be stopped from outside; `held.lost` tells, and
-whatever it would write under the old fence is refused.
+`kernel/hold.py` decides when to renew and when the lease is lost. A block whose lease is lost goes on, because Python
+cannot stop it from outside; `held.lost` says so, and its writes under the old fence are refused.
 """
 
 from __future__ import annotations
 
 import sys
-import threading
 import time
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
+from interlock.kernel.hold import HoldState, RenewalTask, RenewalThread
 from interlock.sdk.flow import Flow, settled, taken
-from interlock.sdk.lease_models import Lease
-from interlock.sdk.models import Run
 from interlock.sdk.operations import admission, leases
-from interlock.sdk.outcomes import InterlockError
+from interlock.sdk.outcomes import (
+    Ambiguous,
+    Busy,
+    Full,
+    InterlockError,
+    InvalidRequest,
+    Unavailable,
+    UnexpectedAnswer,
+)
 from interlock.sdk.session import Session
-
-if TYPE_CHECKING:
-    import asyncio
-
+from interlock.wire.admission import Run
+from interlock.wire.leases import Lease
 
 T = TypeVar("T")
 
@@ -122,12 +125,8 @@ def lease(
 
 
 RunFlow = Callable[[Flow[Any]], Any]
-RunFlowAsync = Callable[[Flow[Any]], Coroutine[Any, Any, Any]]
+RunFlowAsync = Callable[[Flow[Any]], Awaitable[Any]]
 Renew: TypeAlias = Callable[[T], Flow[T]]
-
-_RENEWALS_PER_LIFETIME = 3
-_TRIES_PER_LIFETIME, _REST_SECONDS_MOST = 10, 1.0
-_JOIN_SECONDS = 5.0
 
 
 class Held(Generic[T]):
@@ -139,10 +138,8 @@ class Held(Generic[T]):
     def __init__(self, first: T, ttl_seconds: float, sent_at: float) -> None:
         self.now = first
         # A tenant may grant less than was asked for; what was granted counts.
-        self._ttl_seconds = min(ttl_seconds, getattr(first, "ttl_seconds", ttl_seconds))
-        self._sent_at = sent_at
-        self._refused: InterlockError | None = None
-        self._has_failed = False
+        granted = min(ttl_seconds, getattr(first, "ttl_seconds", ttl_seconds))
+        self.hold = HoldState(granted, sent_at, is_final=is_final)
 
     def __getattr__(self, name: str) -> Any:
         """A field of the latest state."""
@@ -159,108 +156,25 @@ class Held(Generic[T]):
     @property
     def lost(self) -> bool:
         """Whether it was refused, or its time has passed without a renewal."""
-        return self._refused is not None or time.monotonic() >= self._sent_at + self._ttl_seconds
-
-    def renewed(self, latest: T, sent_at: float) -> None:
-        """Take in a good renewal."""
-        self.now, self._sent_at, self._has_failed = latest, sent_at, False
-
-    def note(self, why: InterlockError) -> None:
-        """Take in a call that ended badly: a final no means that it is somebody else's now."""
-        self._has_failed = True
-        if _is_final(why):
-            self._refused = why
-
-    def check_not_refused(self) -> None:
-        """Raise why it was refused, if it was."""
-        if self._refused is not None:
-            raise self._refused
-
-    @property
-    def renewal_seconds(self) -> float:
-        """How long to wait between two renewals."""
-        return self._ttl_seconds / _RENEWALS_PER_LIFETIME
-
-    @property
-    def rest_seconds(self) -> float:
-        """How long to wait now: after one that failed not long, for the service may be back before the time is up."""
-        if self._has_failed:
-            return min(self._ttl_seconds / _TRIES_PER_LIFETIME, _REST_SECONDS_MOST)
-        return self.renewal_seconds
-
-    @property
-    def is_due(self) -> bool:
-        """Whether acquiring took so long (in line, or over retries) that only a renewal tells since when it is held."""
-        return time.monotonic() >= self._sent_at + self.renewal_seconds
+        return self.hold.is_lost
 
 
-class Renewals(Generic[T]):
-    """Renews what is held from a thread, until it is lost or `stop` is called."""
+def renewals(run: RunFlow, held: Held[T], renew: Renew[T]) -> RenewalThread:
+    """Renews what is held from a thread."""
 
-    def __init__(self, run: RunFlow, held: Held[T], renew: Renew[T]) -> None:
-        self._run, self._held, self._renew = run, held, renew
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._renew_on, name="interlock-hold", daemon=True)
+    def renew_now() -> None:
+        held.now = run(renew(held.now))
 
-    def start(self) -> None:
-        """Begin. What took long to acquire is renewed at once; raises if it is lost already."""
-        if self._held.is_due:
-            self._renew_once()
-            self._held.check_not_refused()
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Renew no more. One that is still trying is not waited for long; its answer no longer matters."""
-        self._over.set()
-        if self._thread.is_alive():
-            self._thread.join(_JOIN_SECONDS)
-
-    def _renew_on(self) -> None:
-        while not self._over.wait(self._held.rest_seconds) and not self._held.lost:
-            self._renew_once()
-
-    def _renew_once(self) -> None:
-        sent_at = time.monotonic()
-        try:
-            self._held.renewed(self._run(self._renew(self._held.now)), sent_at)
-        except InterlockError as why:
-            self._held.note(why)
+    return RenewalThread(held.hold, renew_now)
 
 
-class AsyncRenewals(Generic[T]):
-    """Renews what is held from a task, until it is lost or `stop` is called."""
+def renewals_in_loop(run: RunFlowAsync, held: Held[T], renew: Renew[T]) -> RenewalTask:
+    """Renews what is held from a task."""
 
-    def __init__(self, run: RunFlowAsync, held: Held[T], renew: Renew[T]) -> None:
-        self._run, self._held, self._renew = run, held, renew
-        self._task: asyncio.Task[None] | None = None
+    async def renew_now() -> None:
+        held.now = await run(renew(held.now))
 
-    async def start(self) -> None:
-        """Begin. What took long to acquire is renewed at once; raises if it is lost already."""
-        import asyncio  # whoever is here has it; a blocking client starts without it
-
-        if self._held.is_due:
-            await self._renew_once()
-            self._held.check_not_refused()
-        self._task = asyncio.create_task(self._renew_on())
-
-    def stop(self) -> None:
-        """Renew no more."""
-        if self._task:
-            self._task.cancel()
-
-    async def _renew_on(self) -> None:
-        import asyncio
-
-        while not self._held.lost:
-            await asyncio.sleep(self._held.rest_seconds)
-            await self._renew_once()
-
-    async def _renew_once(self) -> None:
-        sent_at = time.monotonic()
-        try:
-            self._held.renewed(await self._run(self._renew(self._held.now)), sent_at)
-        except InterlockError as why:
-            self._held.note(why)
+    return RenewalTask(held.hold, renew_now)
 
 
 class Hold(Generic[T]):
@@ -269,14 +183,14 @@ class Hold(Generic[T]):
     def __init__(self, run: RunFlow, verbs: Verbs[T]) -> None:
         self._run = run
         self._verbs = verbs
-        self._renewals: Renewals[T] | None = None
+        self._renewals: RenewalThread | None = None
         self._held: Held[T] | None = None
 
     def __enter__(self) -> Held[T]:
         """Acquire it, or raise why not."""
         sent_at = time.monotonic()
         self._held = held = Held(self._run(self._verbs.acquired()), self._verbs.ttl_seconds, sent_at)
-        self._renewals = Renewals(self._run, held, self._verbs.renew)
+        self._renewals = renewals(self._run, held, self._verbs.renew)
         self._renewals.start()
         return held
 
@@ -290,7 +204,7 @@ class Hold(Generic[T]):
             try:
                 self._run(self._verbs.give_back(self._held.now, error))
             except InterlockError as why:
-                self._held.note(why)
+                self._held.hold.failed(why)
 
 
 class AsyncHold(Generic[T]):
@@ -299,7 +213,7 @@ class AsyncHold(Generic[T]):
     def __init__(self, run: RunFlowAsync, verbs: Verbs[T]) -> None:
         self._run = run
         self._verbs = verbs
-        self._renewals: AsyncRenewals[T] | None = None
+        self._renewals: RenewalTask | None = None
         self._held: Held[T] | None = None
 
     async def __aenter__(self) -> Held[T]:
@@ -309,7 +223,7 @@ class AsyncHold(Generic[T]):
         sent_at = time.monotonic()
         first = await self._run(self._verbs.acquired())
         self._held = held = Held(first, self._verbs.ttl_seconds, sent_at)
-        self._renewals = AsyncRenewals(self._run, held, self._verbs.renew)
+        self._renewals = renewals_in_loop(self._run, held, self._verbs.renew)
         try:
             await self._renewals.start()
         except asyncio.CancelledError as cancelled:
@@ -325,14 +239,13 @@ class AsyncHold(Generic[T]):
             try:
                 await self._give_back(self._held.now, error)
             except InterlockError as why:
-                self._held.note(why)
+                self._held.hold.failed(why)
 
     async def _give_back(self, latest: T, error: BaseException | None) -> None:
         await self._run(settled(self._verbs.give_back(latest, error)))
 
 
-def _is_final(why: InterlockError) -> bool:
-    """Whether trying again is pointless: the service answered, and said no."""
-    from interlock.sdk.outcomes import Ambiguous, Busy, Full, Unavailable, UnexpectedAnswer
-
-    return not (why.is_foreign or isinstance(why, Ambiguous | Busy | Full | Unavailable | UnexpectedAnswer))
+def is_final(why: Exception) -> bool:
+    """Whether the service refused a renewal for good. To call it invalid (a checkpoint) says nothing of the hold."""
+    passing = Ambiguous | Busy | Full | InvalidRequest | Unavailable | UnexpectedAnswer
+    return isinstance(why, InterlockError) and not (why.is_foreign or isinstance(why, passing))

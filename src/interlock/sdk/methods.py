@@ -1,4 +1,4 @@
-"""Operations as methods of the two clients: a flow is driven blocking, or on the running loop."""
+"""Makes methods of the two clients from operations: a flow is run blocking, or on the running loop."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from interlock.sdk.flow import Flow
-    from interlock.sdk.grant_models import GrantClaim
     from interlock.sdk.hold import AsyncHold, Hold, Verbs
     from interlock.sdk.session import Session
+    from interlock.wire.grants import GrantClaim
 
 
 class Granted:

@@ -2,9 +2,9 @@
 
     receipt = il.once(f"refund:{txn}", refund, txn, amount)
 
-A function that raises `NotDone` says that it surely did nothing, and may be tried again. Any other exception, a
+A function that raises `NotDone` says that it certainly did nothing, and may be called again. Any other exception, a
 crash or a timeout leaves the outcome unknown: the effect is `AMBIGUOUS`, and nobody runs it again until somebody
-says what happened, or `reconcile` has asked the remote side.
+reports what happened, or `reconcile` has asked the remote system.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from interlock.kernel.codec.canonical import NotCanonical, digest
 from interlock.sdk.arguments import CallShape
 from interlock.sdk.calls import invalid
 from interlock.sdk.flow import Flow, NothingRun, Raised, act, settled, taken
-from interlock.sdk.models import HeldJob, Target
 from interlock.sdk.operations.shared import (
     begin_effect,
     commit_effect,
@@ -29,7 +28,8 @@ from interlock.sdk.operations.shared import (
     resolve_effect,
 )
 from interlock.sdk.outcomes import Ambiguous, Conflict, InterlockError, InvalidRequest, kept_text
-from interlock.sdk.shared_work import Effect
+from interlock.wire.effects import Effect
+from interlock.wire.jobs import HeldJob, Target
 
 if TYPE_CHECKING:
     from interlock.sdk.hold import Held

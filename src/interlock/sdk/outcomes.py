@@ -1,7 +1,7 @@
-"""Every way a call can end other than well, each its own type, never one string for all.
+"""Every way in which a call can fail, each with its own exception type.
 
-`outcome_of` is the only map from a problem (its `code`, else its status) to a type. Each outcome carries
-the `Problem` and says the next step; `for_agent()` says it in words that can be shown to a language model.
+`outcome_of` is the only map from a problem (its `code`, else its status) to a type. Each outcome carries the
+`Problem` and says the next step; `for_agent()` says it in words for a language model.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from interlock.rooms.policy import refusals
-from interlock.sdk.models import Decision
+from interlock.sdk.next_steps import in_python, read_next
+from interlock.wire.jobs import Decision
+from interlock.wire.next_step import NextStep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +33,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     `code` is the machine-readable word of the contract, or one of the client's own: `no_answer` (nothing
     came back), `circuit_open` (not sent: the service was failing) and `unexpected_answer` (not Interlock).
-    `fields` holds whatever else the problem document said.
+    `detail` is a sentence, and `next` the operation that it advises. `fields` is the problem document as it came.
     """
 
     status: int
@@ -40,6 +42,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     retryable: bool | None = None
     retry_after_seconds: float | None = None
+    next: NextStep | None = None
     fields: Mapping[str, object] = {}
 
     def text(self, name: str) -> str | None:
@@ -63,6 +66,7 @@ def read_problem(response: Response) -> Problem:
         code=str(document["code"]),
         title=_as(str, document.get("title")) or "",
         detail=_as(str, document.get("detail")) or "",
+        next=read_next(document.get("next")),
         retryable=_as(bool, document.get("retryable")),
         retry_after_seconds=_retry_after_seconds(response, document.get("retry_after_ms")),
         fields=document,
@@ -154,12 +158,17 @@ AGENT_TEXT_MAX = 1000
 
 
 class InterlockError(Exception):
-    """The root: anything the SDK raises for an answer, or for the lack of one."""
+    """The root: anything the SDK raises for an answer, or for the lack of one.
+
+    Its text is `sentence` and then, where there is one, the `next` step as a call.
+    """
 
     advice = "Do not repeat the call unchanged; report this to the person you work for."
 
     def __init__(self, problem: Problem, message: str | None = None) -> None:
-        super().__init__(message or problem.detail or problem.title or problem.code)
+        self.sentence = message or problem.detail or problem.title or problem.code
+        self.next = None if message else problem.next
+        super().__init__(in_python(self.sentence, self.next))
         self.problem = problem
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -183,7 +192,7 @@ class InterlockError(Exception):
 
     def for_agent(self) -> str:
         """A few plain sentences for an agent: what happened, and what it should do now."""
-        return f"{_sentence(_in_short(str(self)))} {self.advice}"
+        return f"{_sentence(_in_short(self.sentence))} {self.advice}"
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
-"""What a gated function returned, as JSON and back: a repeat returns what the first call returned, or says why not.
+"""Stores the result of a gated function as JSON, so that a repeat returns the same or says why it cannot.
 
-A result is kept only if decoding it by the function's return annotation gives an equal value of the same type;
-anything else would hand a repeat something that the first call did not return. Then only its text is kept.
+A result is stored only if decoding it by the function's return annotation gives an equal value of the same type;
+otherwise a repeat would return something else than the first call, so only its text is stored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args, get_origin
 
 import msgspec
 
-from interlock.kernel.codec.canonical import NotCanonical, canonical
+from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.codec.strict import parse
 from interlock.sdk.outcomes import kept_text
 
@@ -107,7 +107,7 @@ def _kept(value: Any, kind: Any) -> Kept:
         again = _read(plain, kind)
         if len(spelled) <= RESULT_BYTES_MAX and _is_same_kind(again, value) and bool(again == value):
             return Kept(plain)
-    except (NotCanonical, msgspec.MsgspecError, TypeError, ValueError, RecursionError):
+    except Exception:  # noqa: BLE001, S110 - the caller's own code compares; whatever it raises, the call is done
         pass
     return Kept(text=kept_text(value, _TEXT_CHARACTERS_MAX, repr))
 

@@ -1,11 +1,11 @@
-"""When to try again: three classes of trouble, each with its own patience.
+"""When to try again: three classes of failure, each with its own patience.
 
     busy         409 `lock_busy` and other retryable conflicts, 423: somebody holds it, briefly
     full         429: the quota was evaluated and is used up; coming back soon makes it worse
     unavailable  502, 503, 504 and connection errors: nobody could evaluate it
 
-Each waits by truncated exponential backoff with full jitter, drawn above the time the service asked for
-(`Retry-After`, `retry_after_ms`), never below. Everything here is a pure function of its arguments.
+Each waits by truncated exponential backoff with full jitter, added to the time the service asked for (`Retry-After`,
+`retry_after_ms`). Everything here is a pure function of its arguments.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What the calls of one client share, and the loop that carries one call through trouble.
+"""What the calls of one client share, and the retry loop of one call.
 
-`exchange` is that loop: attempt, classify, wait, attempt again, until there is an answer or the class's
-attempts, the deadline, the retry budget or the circuit breaker say stop. A request that may have been
-received is sent again only if repeating it is harmless: a read, or a change under an idempotency key.
+`exchange` is that loop: attempt, classify, wait, attempt again, until there is an answer or the class's attempts, the
+deadline, the retry budget or the circuit breaker end it. A request that may have been received is sent again only if
+repeating it is harmless: a read, or a change under an idempotency key.
 """
 
 from __future__ import annotations

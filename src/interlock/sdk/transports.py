@@ -1,8 +1,8 @@
-"""How requests reach a server: over HTTP, on pooled connections, never through a redirect.
+"""Sends requests to a server over HTTP, on pooled connections, never through a redirect.
 
-What may have been received and what surely was not is decided here, for it decides what is sent again:
-only a connection that could not be made, or was never handed out, is certain to have carried nothing.
-This module loads the HTTP library, so it is imported only where there is a server to talk to.
+This module decides whether a failed request may have been received, and so whether it may be sent again: only if the
+connection could not be made, or was never handed out, is it certain that nothing was sent. It loads the HTTP library,
+so it is imported only where there is a server to talk to.
 """
 
 from __future__ import annotations

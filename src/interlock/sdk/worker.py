@@ -1,4 +1,4 @@
-"""Workers people write: functions that are given approved jobs, one at a time each.
+"""Workers: functions that are given approved jobs, one at a time each.
 
     worker = Worker("https://interlock.example.com", key=…)
 
@@ -6,11 +6,11 @@
     def pay(work: Work) -> dict[str, str]:
         return {"receipt": bank.pay(work.payload, permit=work.permit)}
 
-    worker.run()                      # until SIGTERM or Ctrl-C; what was begun is finished
+    worker.run()                      # until SIGTERM or Ctrl-C; jobs that were begun are finished
 
-A handler's result completes the job. `Retryable` and `Final` say how it failed; any other error counts as
-retryable. Leases are renewed meanwhile. A worker that loses a job says nothing more about it: whatever it
-tried would be refused, and somebody else has the job.
+A handler's result completes the job. `Retryable` and `Final` say how it failed; any other error counts as retryable.
+Leases are renewed meanwhile. A worker that loses a job reports nothing more about it: any report would be refused,
+and another worker may have the job.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
+from interlock.kernel.hold import RENEWALS_A_LEASE
 from interlock.rooms.policy.matching import topic_problem, topic_test
 from interlock.sdk.async_client import AsyncInterlock
 from interlock.sdk.calls import fresh_name
 from interlock.sdk.client import Interlock
-from interlock.sdk.models import HeldJob
 from interlock.sdk.outcomes import Ambiguous, Final, InterlockError
 from interlock.sdk.worker_jobs import (
     REFUSALS,
-    RENEW_SHARE,
     Hold,
     Settled,
     async_client,
@@ -44,6 +43,7 @@ from interlock.sdk.worker_jobs import (
     settle_release,
     settle_result,
 )
+from interlock.wire.jobs import HeldJob
 
 log = logging.getLogger(__name__)
 
@@ -174,7 +174,7 @@ class Worker:
         """Jobs, each with when its claim was sent. Trouble that passes is waited out."""
         asking = self._asking(most)
         # Held no longer than the first renewal is away: the lease counts from when the claim was sent.
-        wait = int(min(WAIT_SECONDS_MAX, self._lease * RENEW_SHARE))
+        wait = int(min(WAIT_SECONDS_MAX, self._lease / RENEWALS_A_LEASE))
         try:
             jobs = await self._client.claim_jobs(
                 tuple(self._handlers),
@@ -199,7 +199,7 @@ class Worker:
     def _asking(self, most: int) -> _Asking:
         """What to claim. A claim whose answer was lost is repeated: its jobs are ours, and would wait for nobody."""
         unheard, now = self._unheard, time.monotonic()
-        if unheard is not None and now < unheard.sent_at + self._lease * RENEW_SHARE:
+        if unheard is not None and now < unheard.sent_at + self._lease / RENEWALS_A_LEASE:
             return unheard
         return _Asking(name=fresh_name(), most=min(most, 100), sent_at=now)
 

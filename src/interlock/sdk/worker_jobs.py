@@ -1,7 +1,7 @@
-"""A job in the hands of a worker, as its handler sees it; and the hold on it that is kept meanwhile.
+"""A job that a worker holds, as its handler sees it, the hold on it, and how it is settled.
 
-Whether the job is still ours is judged by our own clock, from the moment the last successful renewal was
-*sent*: the service counted from some later moment, so we stop before anybody else can begin.
+Whether the job is still held is judged by the worker's own clock (`kernel/hold.py`), so that it stops before another
+worker can begin.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ import inspect
 import logging
 import signal
 import threading
-import time
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from concurrent.futures import Executor
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from interlock.kernel.hold import HoldState, keep
 from interlock.sdk.async_client import AsyncInterlock
 from interlock.sdk.client import Interlock
+from interlock.sdk.hold import is_final
 from interlock.sdk.outcomes import (
     Conflict,
     Final,
@@ -36,14 +37,21 @@ from interlock.sdk.outcomes import (
 
 if TYPE_CHECKING:
     from interlock.sdk.async_client import AsyncInterlock
-    from interlock.sdk.models import HeldJob, Job
-
-
-RENEW_SHARE = 1 / 3
+    from interlock.wire.jobs import HeldJob, Job
 
 
 class Lost(threading.Event):
-    """True once it is set: `if work.lost:` must not be taken for a question and always be answered with yes."""
+    """True once it is set: `if work.lost:` must not be taken for a question and always be answered with yes.
+
+    Whoever asks learns it by the clock, also in a process that was stopped and whose event loop could not tell yet.
+    """
+
+    def __init__(self, is_lost: Callable[[], bool]) -> None:
+        super().__init__()
+        self._is_lost = is_lost
+
+    def is_set(self) -> bool:
+        return self._is_lost() or super().is_set()
 
     def __bool__(self) -> bool:
         return self.is_set()
@@ -55,78 +63,62 @@ class Hold:
     def __init__(self, client: AsyncInterlock, job: HeldJob, *, sent_at: float, lease_seconds: int) -> None:
         self.job = job
         self.permit = job.permit
-        self.lost = Lost()
         self._client = client
-        self._lease = lease_seconds
-        self._sent_at = sent_at
-        self._is_settled = False
+        self.lost = Lost(lambda: self._state.is_lost)
+        self._state = HoldState(lease_seconds, sent_at, is_final=is_final, on_lost=self.lost.set)
         self._turn = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
 
     @property
     def seconds_left(self) -> float:
         """How long the job is surely ours."""
-        return 0.0 if self.lost.is_set() else max(0.0, self._sent_at + self._lease - time.monotonic())
+        return self._state.seconds_left
 
     async def is_ours(self) -> bool:
         """Whether the job may be begun. A claim that took longer than the lease says nothing; a renewal does."""
-        if self.seconds_left <= 0:
-            sent_at = time.monotonic()
-            try:
-                async with asyncio.timeout(self._lease):
-                    renewed = await self._client.renew(self.job.id, self.job.fence)
-            except (InterlockError, TimeoutError):
-                self.lost.set()
-                return False
-            self._sent_at, self.permit = sent_at, renewed.permit
-        return True
+        state = self._state
+        if state.seconds_left <= 0:
+            with contextlib.suppress(InterlockError, TimeoutError), state.renewal():
+                async with asyncio.timeout(state.lease_seconds):
+                    await self._renew(None)
+        return not state.is_lost
 
     async def keep(self) -> None:
-        """Renew at a third of the lease, again and again; return once the job is lost."""
-        pause = min(1.0, self._lease / 10)
-        while self.seconds_left > 0 and not self._is_settled:
-            due = self._sent_at + self._lease * RENEW_SHARE - time.monotonic()
-            await asyncio.sleep(max(due, 0.0))
-            try:
-                await self.renew(None)
-            except LeaseLost:
-                break
-            except (InterlockError, TimeoutError):
-                await asyncio.sleep(min(pause, self.seconds_left))
-        if not self._is_settled:
-            self.lost.set()
+        """Renew again and again; return once the job is lost or settled."""
+        await keep(self._state, lambda: self._renew(None))
 
     async def renew(self, checkpoint: Any) -> None:
         """Renew once. Raises `LeaseLost` if the job is not ours any more."""
-        async with self._turn:
-            left, sent_at = self.seconds_left, time.monotonic()
-            if self._is_settled:
-                return
-            if left <= 0:
-                raise self._gone()
+        state, why = self._state, None
+        if not state.is_over:
             try:
-                async with asyncio.timeout(left):
-                    renewed = await self._client.renew(self.job.id, self.job.fence, checkpoint=checkpoint)
-            except Conflict as conflict:
-                if conflict.is_foreign:
+                with state.renewal():
+                    async with asyncio.timeout(state.seconds_left):
+                        await self._renew(checkpoint)
+            except (InterlockError, TimeoutError) as trouble:
+                if not state.is_lost:
                     raise
-                raise self._gone() from conflict
-            self._sent_at, self.permit = sent_at, renewed.permit
+                why = trouble
+        if state.is_lost:
+            message = f"{self.job.id} is no longer held under fence {self.job.fence}; stop working on it"
+            raise LeaseLost(message) from why
 
     async def settle(self, attempt: Callable[[], Awaitable[Job]]) -> Job:
         """Say how the work ended, while no renewal is under way: one behind it would come with a stale fence."""
         async with self._turn:
             job = await attempt()
-            self._is_settled = True
+            self._state.is_settled = True
             return job
 
     def renew_from_thread(self, checkpoint: Any) -> None:
         """The same, from a handler's thread."""
         asyncio.run_coroutine_threadsafe(self.renew(checkpoint), self._loop).result()
 
-    def _gone(self) -> LeaseLost:
-        self.lost.set()
-        return LeaseLost(f"{self.job.id} is no longer held under fence {self.job.fence}; stop working on it")
+    async def _renew(self, checkpoint: Any) -> None:
+        async with self._turn:
+            if not self._state.is_settled:
+                renewed = await self._client.renew(self.job.id, self.job.fence, checkpoint=checkpoint)
+                self.permit = renewed.permit
 
 
 class _Work:

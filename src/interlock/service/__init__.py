@@ -1,1 +1,1 @@
-"""The running service: settings, assembly, sweeps, the embedded form and the server."""
+"""The running service: settings, sweeps, relays, the event feed, logs and metrics."""

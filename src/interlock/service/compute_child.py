@@ -1,9 +1,8 @@
-"""A process that computes what would keep the server's event loop from everybody else.
+"""A child process that runs slow computations, so that they do not block the server's event loop.
 
 It reads a function and its arguments from the socket that is its standard input, and answers with the result or the
-exception. The other end is the server that started it; when that is gone, so is this. Each computation has so many
-seconds of processor time. Who takes longer is ended by the kernel (SIGPROF), for nothing else can interrupt a library
-that is in the middle of native code.
+exception. It ends when the server that started it closes the socket. Each computation has a limit of processor time.
+The kernel ends a child that exceeds it (SIGPROF), because nothing else can interrupt a library in native code.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Where a server computes what takes long: in a few processes beside it, in fair turns between tenants.
+"""The pool of child processes in which a server runs slow computations, in fair turns between tenants.
 
-Processes, not threads: the library behind policy expressions holds the interpreter's lock from beginning to end, so on
-a thread it would stop the event loop as surely as on the loop (docs/decisions/0044). They are started when first needed
-and live as long as the server. One that dies is replaced, and what it was doing is done again, once.
+Processes, not threads: the library behind policy expressions holds the interpreter's lock while it runs, so on a
+thread it would stop the event loop as well (docs/decisions/0044). They are started when first needed and live as long
+as the server. One that dies is replaced, and its computation is run once more.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The feed: one loop a server that gives events their positions and passes new ones on to readers.
+"""The feed: one loop per server that gives events their positions and passes new events to readers.
 
-Readers never ask the store in step with commits: however many there are, a burst of commits costs one
-pass and one read. A reader has a bounded buffer. One that does not keep up is told the last position it
-got and is let go; it comes back with that position and reads the rest from the store.
+Readers do not query the store after each commit: a burst of commits costs one pass and one read, however many readers
+there are. Each reader has a bounded buffer. A reader that does not keep up is disconnected with the last position it
+got; it comes back with that position and reads the rest from the store.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Turns at something scarce, dealt to tenants one after another: who asks for much waits longer, and nobody else does.
+"""Fair turns between tenants: one that asks for much waits longer, and the others do not.
 
-However many calls one tenant has waiting, another's next call is behind one of them at most for each turn. What a
-tenant may have waiting is bounded; what is past that is refused at once.
+However many calls one tenant has waiting, another tenant's next call waits for at most one of them per turn. The
+number of waiting calls per tenant is bounded; calls beyond it are refused at once.
 """
 
 from __future__ import annotations

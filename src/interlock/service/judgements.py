@@ -1,4 +1,4 @@
-"""What policies said, computed beside the event loop and kept for the decisions that asked."""
+"""Policy evaluations that were computed in another process, kept for the decisions that asked for them."""
 
 from __future__ import annotations
 

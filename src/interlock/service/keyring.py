@@ -1,8 +1,8 @@
-"""From a presented key to its principal.
+"""Finds the principal of a presented key.
 
-A caller who only reads is looked up afresh each time. For calls that pass through the kernel a recent
-look-up will do, because the deciding transaction checks key and roles again; and however many of them come
-at once with one key, they share one look-up, so that a crowd does not queue for the reading connections.
+A caller who only reads is looked up each time. For calls through the kernel a recent look-up is enough, because the
+deciding transaction checks key and roles again. Concurrent calls with the same key share one look-up, so that a burst
+does not queue for the reading connections.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A kernel on a store in this process and nothing else: for a program that asks a question or two and is gone.
+"""A kernel on a store in this process, without a service: for a program that makes a few calls and ends.
 
-The same kernel and the same store as a server's, without routes, metrics, sweeps or listeners: `interlock exec` runs
-before every action of an agent, and pays for each import.
+It is the same kernel and store as a server's, without routes, metrics, sweeps or listeners: `interlock exec` runs
+before every action of an agent, and every import costs time.
 """
 
 from __future__ import annotations

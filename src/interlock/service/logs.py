@@ -1,8 +1,8 @@
 """Structured log lines on stderr: one JSON object each, or one line of text for people.
 
-A line about a request has its route, never its raw path, query, headers or body: keys and payloads must not
-reach a log collector. An unexpected exception is logged with its frames, and its message with every word that
-came in with the request blacked out.
+A line about a request shows its route, never its raw path, query, headers or body: keys and payloads must not reach a
+log collector. An unexpected exception is logged with its frames; in its message, every word that came with the
+request is blacked out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""An event loop in a thread of its own: how a program without one, or with one of its own, reaches the kernel.
+"""An event loop in its own thread, through which any program can use the kernel.
 
-What runs there is stalled by nothing that the program does, and no signal interrupts it: signals are handled on the
-main thread, which only waits for an answer.
+The program cannot stall this loop, and signals do not interrupt it: they are handled on the main thread, which only
+waits for an answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a server measures of itself: its kernel, its relays and its slots."""
+"""The server's own metrics: of its kernel, its relays and its slots."""
 
 from __future__ import annotations
 

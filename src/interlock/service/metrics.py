@@ -1,6 +1,6 @@
-"""Counters, gauges and histograms of this process, exposed in Prometheus' text format.
+"""Counters, gauges and histograms of this process, in Prometheus' text format.
 
-Label values come from code (an operation id, a problem code), but a mistake must not eat the memory: past
+Label values come from code (an operation id, a problem code), but a mistake must not fill the memory: beyond
 `SERIES_MAX` combinations of labels, a metric counts the rest under `other`. Safe to use from any thread.
 """
 

@@ -1,4 +1,4 @@
-"""What the operator does at the store itself: keys, the policy, fences and the clock."""
+"""What an operator does directly at the store: keys, the policy, fences and the clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signing permits: the key ring, remembered for a moment, and what is signed with it."""
+"""Signs permits, with a key ring that is cached for a moment."""
 
 from __future__ import annotations
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import AsyncGenerator
 from datetime import timedelta
 
 from interlock.kernel.command import Command
+from interlock.kernel.hold import HoldState, keep
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.refusal import Fault
 from interlock.rooms.events.model import BrokerMark, Delivery, Relay
 from interlock.rooms.events.refusals import RelayGone, RelayLost
 from interlock.rooms.events.relay_leases import (
-    AdvanceRelay,
     Fenced,
     ReleaseRelay,
     SettleDeliveries,
@@ -23,13 +22,9 @@ from interlock.rooms.events.relay_leases import (
     Trouble,
 )
 
-log = logging.getLogger(__name__)
-
-_RENEWALS_A_LEASE = 3
-
 
 class HeldRelay:
-    """What a server may do for a target while it holds its relay. `relay` is its latest state."""
+    """What a server may do for a destination while it holds its relay. `relay` is its latest state."""
 
     def __init__(self, kernel: Kernel, relay: Relay, lease: timedelta, taken_at: float) -> None:
         self.relay = relay
@@ -37,39 +32,22 @@ class HeldRelay:
         self._kernel = kernel
         self._lease = lease
         self.lease_seconds = lease.total_seconds()
-        # Counted from when the request was sent: the lease cannot have begun any earlier.
-        self._deadline = taken_at + lease.total_seconds()
+        self.hold = HoldState(self.lease_seconds, taken_at, is_final=_is_final, on_lost=self.lost.set)
 
     def seconds_left(self) -> float:
         """How long nobody else can hold it for sure."""
-        return self._deadline - time.monotonic()
-
-    async def advance(
-        self, position: int, mark: BrokerMark | None = None, trouble: Trouble | None = None
-    ) -> None:
-        """Keep how far the target is."""
-        relay = self.relay
-        await self._run(
-            AdvanceRelay(
-                tenant=relay.tenant,
-                relay_id=relay.id,
-                fence=relay.fence,
-                lease=self._lease,
-                position=position,
-                mark=mark,
-                trouble=trouble,
-            )
-        )
+        return self.hold.seconds_left
 
     async def settle(
         self,
         position: int,
         *,
+        mark: BrokerMark | None = None,
         taken: tuple[str, ...] = (),
         kept: tuple[Delivery, ...] = (),
         trouble: Trouble | None = None,
     ) -> None:
-        """Keep what a round of posting came to."""
+        """Keep what a round came to."""
         relay = self.relay
         await self._run(
             SettleDeliveries(
@@ -78,6 +56,7 @@ class HeldRelay:
                 fence=relay.fence,
                 lease=self._lease,
                 position=position,
+                mark=mark,
                 taken=taken,
                 kept=kept,
                 trouble=trouble,
@@ -96,26 +75,16 @@ class HeldRelay:
             ReleaseRelay(tenant=relay.tenant, relay_id=relay.id, fence=relay.fence, lease=self._lease)
         )
 
-    async def keep(self) -> None:
-        """Renew for as long as it is held."""
-        while not self.lost.is_set():
-            await asyncio.sleep(self._lease.total_seconds() / _RENEWALS_A_LEASE)
-            with contextlib.suppress(Fault, RelayLost, RelayGone):
-                await self.renew()
-            if self.seconds_left() <= 0:
-                self.lost.set()
-
     async def _run(self, command: Command[Relay]) -> None:
-        sent_at = time.monotonic()
-        try:
+        with self.hold.renewal():
             relay = await self._kernel.run(command)
-        except (RelayLost, RelayGone):
-            self.lost.set()
-            raise
         # A renewal and a change may be under way at once, and the answers may cross.
         if relay.version > self.relay.version:
             self.relay = relay
-        self._deadline = max(self._deadline, sent_at + self._lease.total_seconds())
+
+
+def _is_final(why: Exception) -> bool:
+    return isinstance(why, RelayLost | RelayGone)
 
 
 @contextlib.asynccontextmanager
@@ -127,7 +96,7 @@ async def holding(
     sent_at = time.monotonic()
     taken = await kernel.run(TakeRelay(tenant=tenant, relay_id=relay_id, holder=holder, lease=lease))
     held = HeldRelay(kernel, taken, lease, sent_at)
-    keeping = asyncio.create_task(held.keep(), name=f"keep-{relay_id}")
+    keeping = asyncio.create_task(keep(held.hold, held.renew), name=f"keep-{relay_id}")
     try:
         yield held
     finally:

@@ -1,6 +1,6 @@
 """Relays of this server: takes those that nobody holds, runs them, and forgets what left long ago.
 
-Any number of servers may do this at once. Each target has one relay at a time, by a lease with a fence;
+Any number of servers may do this at once. Each destination has one relay at a time, by a lease with a fence;
 when a server dies, another takes its relays once their leases are over.
 """
 
@@ -18,42 +18,27 @@ from interlock.kernel.kernel import Kernel
 from interlock.kernel.refusal import Fault, Refusal
 from interlock.kernel.storage import Store, StoreDown
 from interlock.rooms.events import queries
-from interlock.rooms.events import queries as outbox
-from interlock.rooms.events.addresses import read_networks
-from interlock.rooms.events.deliveries import Backoff
-from interlock.rooms.events.jetstream import BrokerTarget
-from interlock.rooms.events.model import BROKER, DEPLOYMENT, RELAYS_TOPIC, Relay
-from interlock.rooms.events.posting import Posting, Resolve
+from interlock.rooms.events.model import DEPLOYMENT, RELAYS_TOPIC, Relay
 from interlock.rooms.events.refusals import RelayGone, RelayHeld, RelayLost
 from interlock.rooms.events.relay_leases import ForgetDeliveries
 from interlock.rooms.events.rules import ForgetEvents
-from interlock.service.broker_relay import BrokerParts, BrokerRelay
+from interlock.service.channel import Channels
+from interlock.service.destinations import Destinations, RelayKey
 from interlock.service.event_feed import EventFeed
 from interlock.service.measures import RelayMeasures
 from interlock.service.relay_hold import HeldRelay, holding
+from interlock.service.relay_loop import RelayLoop, RelayParts
 from interlock.service.settings import Settings
-from interlock.service.webhook_relay import WebhookParts, WebhookRelay
 
 log = logging.getLogger(__name__)
 
-# At once; with more targets than that, whoever has nothing to post gives way to those that wait.
+# At once; with more destinations than that, whoever has nothing to deliver gives way to those that wait.
 RELAYS_MAX = 200
 
 _LOOK_SECONDS = 1.0
 _TIDY_SECONDS = 30.0
 _TIDY_MAX = 200
 _RELAYS_LISTED_MAX = 1000
-
-Target = tuple[str, str]
-
-
-def posting_of(settings: Settings, resolve: Resolve | None = None) -> Posting:
-    """How this deployment posts to webhooks."""
-    return Posting(
-        allowed=read_networks(settings.webhook_allow_private),
-        timeout_seconds=settings.webhook_timeout_seconds,
-        resolve=resolve,
-    )
 
 
 class Relaying:
@@ -66,32 +51,27 @@ class Relaying:
         feed: EventFeed,
         measures: RelayMeasures,
         settings: Settings,
+        channels: Channels,
         *,
         now: Callable[[], datetime],
-        resolve: Resolve | None = None,
     ) -> None:
         self.holder = f"server_{uuid4().hex}"
         self._kernel = kernel
         self._store = store
         self._feed = feed
         self._settings = settings
-        self._measures = measures
         self._now = now
-        self._webhooks = WebhookParts(
+        self._destinations = Destinations(channels, store, settings, now)
+        self._parts = RelayParts(
             store=store,
             wakes=kernel.wakes,
-            posting=posting_of(settings, resolve),
-            backoff=Backoff(
-                base_seconds=settings.webhook_retry_base_seconds,
-                most_seconds=settings.webhook_retry_most_seconds,
-                attempts_max=settings.webhook_attempts_max,
-            ),
+            destinations=self._destinations,
+            settings=settings,
             measures=measures,
-            secret=settings.secret,
             gives_way=self._gives_way,
             now=now,
         )
-        self._running: dict[Target, asyncio.Task[None]] = {}
+        self._running: dict[RelayKey, asyncio.Task[None]] = {}
         self._waiting = 0
         self._task: asyncio.Task[None] | None = None
         measures.follow(lambda: feed.position)
@@ -125,21 +105,19 @@ class Relaying:
                 await heard.wait(_LOOK_SECONDS * random.uniform(0.75, 1.25))
 
     async def take_free(self) -> None:
-        """Begin to relay for every target that nobody relays for."""
+        """Begin to relay to every destination that nobody relays to."""
         # By the store's time, at which they become free; this machine's clock may be behind it.
         now = await self._kernel.run(TellTime())
         free = await queries.free_relays(self._store, now, limit=RELAYS_MAX)
-        targets = [(relay.tenant, relay.id) for relay in free if relay.id != BROKER]
-        random.shuffle(targets)
-        if self._settings.nats_url:
-            targets.insert(0, (DEPLOYMENT, BROKER))
-        targets = [target for target in targets if target not in self._running]
+        keys = [(relay.tenant, relay.id) for relay in free if relay.tenant != DEPLOYMENT]
+        random.shuffle(keys)
+        keys = [key for key in (*self._destinations.of_deployment(), *keys) if key not in self._running]
         room = max(0, RELAYS_MAX - len(self._running))
-        for target in targets[:room]:
-            task = asyncio.create_task(self._relay(target), name=f"relay-{target[1]}")
-            self._running[target] = task
-            task.add_done_callback(lambda _, ended=target: self._running.pop(ended, None))
-        self._waiting = len(targets[room:])
+        for key in keys[:room]:
+            task = asyncio.create_task(self._relay(key), name=f"relay-{key[1]}")
+            self._running[key] = task
+            task.add_done_callback(lambda _, ended=key: self._running.pop(ended, None))
+        self._waiting = len(keys[room:])
 
     def _gives_way(self) -> bool:
         """Whether a relay that can stop should, for one of those that there was no room for."""
@@ -154,7 +132,7 @@ class Relaying:
         up_to = await self.settled_up_to(before)
         forgotten = _TIDY_MAX
         while forgotten == _TIDY_MAX:
-            keys = await outbox.forgettable(self._store, before=before, up_to=up_to, limit=_TIDY_MAX)
+            keys = await queries.forgettable(self._store, before=before, up_to=up_to, limit=_TIDY_MAX)
             forgotten = await self._kernel.run(ForgetEvents(keys=keys)) if keys else 0
         forgotten = _TIDY_MAX
         while forgotten == _TIDY_MAX:
@@ -165,17 +143,20 @@ class Relaying:
         """The position that every relay has passed."""
         relays = await queries.every_relay(self._store, limit=_RELAYS_LISTED_MAX)
         needed = [relay.position for relay in relays if not self._is_abandoned(relay, before)]
-        return min(needed, default=await outbox.head(self._store))
+        return min(needed, default=await queries.head(self._store))
 
     def _is_abandoned(self, relay: Relay, before: datetime) -> bool:
-        """A broker that was configured once, and that nobody has relayed to for as long as events last."""
-        if relay.id != BROKER or self._settings.nats_url:
+        """What the operator configured once, and nobody has relayed to for as long as events last."""
+        key = (relay.tenant, relay.id)
+        if relay.tenant != DEPLOYMENT or key in self._destinations.of_deployment():
             return False
         return relay.held_until is None or relay.held_until < before
 
-    async def _relay(self, target: Target) -> None:
-        tenant, relay_id = target
+    async def _relay(self, key: RelayKey) -> None:
+        tenant, relay_id = key
         try:
+            if await self._destinations.find(tenant, relay_id) is None:
+                return  # It was removed, or its channel is one that only newer servers have: left to them.
             async with holding(
                 self._kernel,
                 tenant,
@@ -183,7 +164,7 @@ class Relaying:
                 holder=self.holder,
                 lease_seconds=self._settings.relay_lease_seconds,
             ) as held:
-                await _until_lost(held, self._loop_of(held))
+                await _until_lost(held, RelayLoop(self._parts, held))
         except (RelayHeld, RelayLost, RelayGone) as refusal:
             log.debug("%s: %s", relay_id, refusal)
         except (Fault, Refusal, StoreDown) as fault:
@@ -192,26 +173,8 @@ class Relaying:
             log.exception("relay %s broke; it is taken again", relay_id)
             await asyncio.sleep(_LOOK_SECONDS)
 
-    def _loop_of(self, held: HeldRelay) -> WebhookRelay | BrokerRelay:
-        if held.relay.id != BROKER:
-            return WebhookRelay(self._webhooks, held)
-        settings = self._settings
-        target = BrokerTarget(
-            url=settings.nats_url, stream=settings.nats_stream, subject=settings.nats_subject
-        )
-        return BrokerRelay(
-            BrokerParts(
-                store=self._store,
-                wakes=self._kernel.wakes,
-                target=target,
-                measures=self._measures,
-                now=self._now,
-            ),
-            held,
-        )
 
-
-async def _until_lost(held: HeldRelay, relay: WebhookRelay | BrokerRelay) -> None:
+async def _until_lost(held: HeldRelay, relay: RelayLoop) -> None:
     """Run a relay's loop; stop it the moment that another server may have taken over."""
     running = asyncio.create_task(relay.run())
     losing = asyncio.create_task(held.lost.wait())

@@ -1,4 +1,4 @@
-"""One open service: a store, a kernel on it, the keyring, metrics, and the loops that keep things tidy."""
+"""One open service: a store, a kernel on it, the keyring, metrics, and the background loops."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from interlock.service.workflows import WorkflowEngine
 from interlock.store.urls import store_for
 
 if TYPE_CHECKING:
+    from interlock.service.channel import Channels
     from interlock.service.relays import Relaying
 
 
@@ -65,12 +66,12 @@ class Service:
         self.tallying = Tallying(self.kernel, self.admission_stats)
         self.sweeps = Sweeps(self.kernel, store, self.measures, every_seconds=settings.sweep_seconds)
 
-    async def open(self, *, sweeping: bool = True, relaying: bool = False) -> None:
-        """Open the store, start the kernel, and begin to listen, to sweep and to relay.
+    async def open(self, *, sweeping: bool = True, channels: Channels = ()) -> None:
+        """Open the store, start the kernel, and begin to listen, to sweep and to relay through the channels.
 
-        What relays is a server: it has many callers, so what takes long is computed beside its event loop.
+        What has channels is a server: it has many callers, so what takes long is computed beside its event loop.
         """
-        if relaying:
+        if channels:
             self.compute_pool.open()
         await self.store.open()
         self.kernel.start()
@@ -79,8 +80,8 @@ class Service:
             self.sweeps.start()
             self.workflows.start()
             self.tallying.start()
-        if relaying and self.settings.relay:
-            self._start_relaying()
+        if channels and self.settings.relay:
+            self._start_relaying(channels)
 
     @property
     def store_time(self) -> StoreTime:
@@ -109,12 +110,12 @@ class Service:
         await self.compute_pool.close()
         await self.store.close()
 
-    def _start_relaying(self) -> None:
-        # Imported here, so that a command that opens the store for a moment does not pay for HTTP clients.
+    def _start_relaying(self, channels: Channels) -> None:
+        # Imported here, so that a command that opens the store for a moment does not pay for it.
         from interlock.service.relays import Relaying
 
         self._relaying = Relaying(
-            self.kernel, self.store, self.feed, self.relay_measures, self.settings, now=self.now
+            self.kernel, self.store, self.feed, self.relay_measures, self.settings, channels, now=self.now
         )
         self._relaying.start()
 
@@ -129,11 +130,11 @@ class Service:
 
 @contextlib.asynccontextmanager
 async def open_service(
-    settings: Settings, *, sweeping: bool = True, relaying: bool = False, makes_store: bool = True
+    settings: Settings, *, sweeping: bool = True, channels: Channels = (), makes_store: bool = True
 ) -> AsyncGenerator[Service]:
-    """A service that is open inside the block."""
+    """A service that is open inside the block. With channels it is a server, and relays."""
     service = Service(store_for(settings.store, lanes=settings.lanes, makes=makes_store), settings)
-    await service.open(sweeping=sweeping, relaying=relaying)
+    await service.open(sweeping=sweeping, channels=channels)
     try:
         yield service
     finally:

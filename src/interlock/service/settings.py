@@ -1,4 +1,4 @@
-"""Every setting of a server, with its default, its meaning, its environment variable and its name in a file."""
+"""Every setting of a server: its default, its meaning, its environment variable and its name in a file."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def settings_from(
     try:
         settings = msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
-        raise BadSetting(f"{_reason(str(error), values)}; see `interlock serve --help`") from error
+        raise BadSetting(_reason(str(error), values)) from error
     _check(settings)
     return settings
 
@@ -281,7 +281,7 @@ def _from_file(named: str | None) -> dict[str, object]:
         raise BadSetting(f"{path} is not TOML: {error}") from None
     for name, value in values.items():
         if name not in Settings.__struct_fields__:
-            raise BadSetting(f"{path}: {name} is not a setting; {_nearest(name)}")
+            raise BadSetting(f"{path}: {name} is not a setting{_nearest(name)}")
         if isinstance(value, dict | list):
             raise BadSetting(f"{path}: {name} must be one value")
     return values
@@ -291,7 +291,7 @@ def _nearest(name: str) -> str:
     from difflib import get_close_matches
 
     close = get_close_matches(name.replace("-", "_"), Settings.__struct_fields__, n=1, cutoff=0.4)
-    return f"did you mean {close[0]}?" if close else "see `interlock serve --help` for all of them"
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _reason(found: str, values: dict[str, object]) -> str:
@@ -304,7 +304,7 @@ def _reason(found: str, values: dict[str, object]) -> str:
 def _check(settings: Settings) -> None:
     wrong = next(_mistakes({name: getattr(settings, name) for name in Settings.__struct_fields__}), None)
     if wrong is not None:
-        raise BadSetting(f"{wrong}; see `interlock serve --help`")
+        raise BadSetting(wrong)
 
 
 def _mistakes(values: Mapping[str, Any]) -> Iterator[str]:

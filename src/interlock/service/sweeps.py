@@ -1,4 +1,4 @@
-"""Loops that keep things tidy. Any number of servers may run them at once; each pass is bounded."""
+"""Sweeps: background loops that expire and delete. Any number of servers may run them; each pass is bounded."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Stores keep records. They know kinds, columns and locks; they know no rule."""
+"""Stores keep records. They know kinds, columns and locks, and no rules."""

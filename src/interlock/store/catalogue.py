@@ -1,4 +1,4 @@
-"""Which rooms there are, the kinds of record that they keep, and their named SQL."""
+"""The list of rooms, the kinds of record that they keep, and their named SQL."""
 
 from __future__ import annotations
 

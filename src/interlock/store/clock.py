@@ -1,4 +1,4 @@
-"""The wall clock, as an argument: stores take it so that tests can bring their own."""
+"""The wall clock as an argument, so that tests can pass their own."""
 
 from __future__ import annotations
 

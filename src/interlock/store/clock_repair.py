@@ -1,12 +1,12 @@
-"""Setting a SQLite store's clock back after it was ahead, and with it what was dated meanwhile.
+"""Sets a SQLite store's clock back after it was ahead, together with the times that were written meanwhile.
 
-Time in a store never goes back by itself (decision 0027). Once one wrong reading is in it, only somebody who knows
-which clock was wrong can say so. Then every time from the leap on is moved back by as much as the store is ahead, so
-that whatever had ten seconds left still has ten seconds left. Not moved are times from before the leap, the audit
-trail, ids and fences: what was said was said, and order goes by numbers that only grow.
+Time in a store never goes back by itself (decision 0040). After one wrong reading, only an operator can know which
+clock was wrong. The repair moves every time since the leap back by as much as the store is ahead, so a lease with ten
+seconds left still has ten seconds left. It does not move times from before the leap, the audit log, ids or fences:
+audit entries stay as written, and fences must only grow.
 
-A hold that ends within its own length from now is left as it is: its holder was told so before the leap, and nobody
-else may have it earlier.
+A lease that ends within its own length from now is left as it is: its holder was given this time before the leap, and
+nobody else may take it earlier.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""How far a SQLite store had come, noted beside its file: a file that is behind the note was put back from a copy.
+"""The high-water mark: a note beside the SQLite file with its newest batch. A file behind its note was restored.
 
-The note is the number of the newest batch, written after its COMMIT and before anybody hears what it decided. So no
-fence was ever handed out by a batch that the note does not know. It also says when it was written, which the file
-system says as well of the file: of a note that was copied along with the database the two differ.
+The note holds the number of the newest batch. It is written after the batch's COMMIT and before any caller gets an
+answer, so no fence was handed out by a batch that the note does not know. The note also holds the time when it was
+written. If that differs from the file system's time, the note was copied along with the database.
 
-A note that is missing, spoilt or older than its own file vouches for nothing, and the database says whether there ever
-was one. Fences are then raised once too often, which is harmless. What it cannot see is a whole disk or machine that
-was set back: `interlock doctor --after-restore`.
+A note that is missing, damaged or older than its own file proves nothing; the database says whether there ever was
+one. Fences may then be raised once too often, which is harmless. A whole disk or machine that was set back cannot be
+detected: use `interlock doctor --after-restore`.
 """
 
 from __future__ import annotations

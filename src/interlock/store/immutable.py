@@ -1,4 +1,4 @@
-"""Kept copies of records that never change, so that a batch need not load the active policy each time."""
+"""A cache of records that never change, so that a batch need not load the active policy each time."""
 
 from __future__ import annotations
 

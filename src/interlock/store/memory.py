@@ -1,7 +1,7 @@
-"""Memory: records in a dictionary, for tests and simulation, and for `--store memory:`.
+"""The memory store: records in a dictionary, for tests, simulation and `--store memory:`.
 
-Decisions use the dictionary alone. Queries for people are SQL, so a private in-memory SQLite database
-mirrors committed records and answers those.
+Decisions use only the dictionary. List queries are SQL, so a private in-memory SQLite database mirrors committed
+records and answers them.
 """
 
 from __future__ import annotations

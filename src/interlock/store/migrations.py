@@ -1,4 +1,4 @@
-"""Numbered, forward-only migrations: the same numbers and names in both dialects."""
+"""Numbered, forward-only migrations, with the same numbers and names in both dialects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a store keeps of itself, read with every batch; and what it may forget."""
+"""What a store records about itself and loads with every batch; and what it may delete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL that is the same for every kind, made from its table and columns, never from anything a caller sent."""
+"""SQL that is the same for every kind, made from its table and columns, never from callers' input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a store URL to a store: `sqlite:///path`, `postgresql://…`, `memory:`."""
+"""Opens the store that a URL names: `sqlite:///path`, `postgresql://…`, `memory:`."""
 
 from __future__ import annotations
 

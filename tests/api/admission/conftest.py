@@ -7,19 +7,19 @@ from collections.abc import AsyncIterator
 import pytest
 
 from interlock.store.urls import store_for
-from tests.api.rooms.stage import open_stage
-from tests.rules.admission.hall import Hall
+from tests.harness.in_process_api import open_stage
+from tests.rooms.admission.admission_client import AdmissionClient
 
 
 @pytest.fixture
-async def hall() -> AsyncIterator[Hall]:
+async def client() -> AsyncIterator[AdmissionClient]:
     """A service on an empty memory store with a virtual clock."""
     async with open_stage() as stage:
-        yield await Hall(stage).open()
+        yield await AdmissionClient(stage).open()
 
 
 @pytest.fixture
-async def file_hall(sqlite_url: str) -> AsyncIterator[Hall]:
+async def file_client(sqlite_url: str) -> AsyncIterator[AdmissionClient]:
     """A service on an empty SQLite file, with little patience."""
     async with open_stage(store_for(sqlite_url), acquire_seconds=0.3) as stage:
-        yield await Hall(stage).open()
+        yield await AdmissionClient(stage).open()

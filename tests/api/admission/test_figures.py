@@ -9,88 +9,92 @@ import apsw
 from interlock.kernel.refusal import StoreUnavailable
 from interlock.service.measures import AdmissionStats
 from interlock.service.metrics import SERIES_MAX, Registry
-from tests.api.rooms.stage import Seen
-from tests.rules.admission.hall import Hall
+from tests.harness.in_process_api import Seen
+from tests.rooms.admission.admission_client import AdmissionClient
 
 
-async def test_stats_and_metrics_count_each_outcome_by_tenant_and_workflow(hall: Hall) -> None:
-    await hall.limit(1)
-    await hall.start("a")
-    await hall.ask("a")
-    await hall.ask("b")
-    kernel: Any = hall.stage.service.kernel
+async def test_stats_and_metrics_count_each_outcome_by_tenant_and_workflow(client: AdmissionClient) -> None:
+    await client.limit(1)
+    await client.start("a")
+    await client.ask("a")
+    await client.ask("b")
+    kernel: Any = client.stage.service.kernel
     run = kernel.run
 
     async def broken(*args: Any, **options: Any) -> Any:
         raise StoreUnavailable("gone")
 
     kernel.run = broken
-    await hall.ask("b")
+    await client.ask("b")
     kernel.run = run
 
-    stats = await hall.stage.get("admission/stats?window=10m")
+    stats = await client.stage.get("admission/stats?window=10m")
     assert (stats["admitted"], stats["full_429"], stats["unavailable_503"]) == (1, 2, 1)
     assert stats["workflows"] == [
         {"workflow": "a", "admitted": 1, "full_429": 1, "unavailable_503": 0},
         {"workflow": "b", "admitted": 0, "full_429": 1, "unavailable_503": 1},
     ]
     line = 'interlock_admission_total{{tenant="default",workflow="{}",outcome="{}"}}'
-    assert await hall.stage.metric(line.format("a", "admitted")) == 1
-    assert await hall.stage.metric(line.format("a", "full")) == 1
-    assert await hall.stage.metric(line.format("b", "unavailable")) == 1
+    assert await client.stage.metric(line.format("a", "admitted")) == 1
+    assert await client.stage.metric(line.format("a", "full")) == 1
+    assert await client.stage.metric(line.format("b", "unavailable")) == 1
 
 
-async def test_a_repeat_admits_nothing_and_a_rerun_does(hall: Hall) -> None:
+async def test_a_repeat_admits_nothing_and_a_rerun_does(client: AdmissionClient) -> None:
     for _ in range(3):
-        assert (await hall.ask("a", key="k")).status == 201
-    over = await run_that_is_over(hall)
-    assert (await rerun(hall, over)).status == 201
-    await hall.limit(1)
-    assert (await rerun(hall, over)).status == 429
+        assert (await client.ask("a", key="k")).status == 201
+    over = await run_that_is_over(client)
+    assert (await rerun(client, over)).status == 201
+    await client.limit(1)
+    assert (await rerun(client, over)).status == 429
 
-    told = (await hall.stage.get("admission/stats"))["workflows"]
+    told = (await client.stage.get("admission/stats"))["workflows"]
 
     counted = {each["workflow"]: (each["admitted"], each["full_429"]) for each in told}
     assert counted == {"a": (1, 0), "b": (2, 1)}
 
 
-async def test_a_rerun_whose_gate_is_locked_could_not_be_evaluated(file_hall: Hall, sqlite_url: str) -> None:
-    over = await run_that_is_over(file_hall)
+async def test_a_rerun_whose_gate_is_locked_could_not_be_evaluated(
+    file_client: AdmissionClient, sqlite_url: str
+) -> None:
+    over = await run_that_is_over(file_client)
     holder = apsw.Connection(sqlite_url.removeprefix("sqlite:///"))
     holder.execute("BEGIN IMMEDIATE")
 
-    seen = await rerun(file_hall, over)
+    seen = await rerun(file_client, over)
 
     holder.execute("ROLLBACK")
     assert (seen.status, seen.word) == (503, "admission_unavailable")
-    assert (await file_hall.stage.get("admission/stats"))["unavailable_503"] == 1
+    assert (await file_client.stage.get("admission/stats"))["unavailable_503"] == 1
 
 
-async def run_that_is_over(hall: Hall) -> str:
+async def run_that_is_over(client: AdmissionClient) -> str:
     """The id of a cancelled run of `b`."""
-    await hall.stage.call("PUT", "workflows/b", hall.stage.admin, {"steps": [{"id": "one", "topic": "x"}]})
-    run = await hall.start("b")
-    assert (await hall.end(run, "cancel")).status == 200
+    await client.stage.call(
+        "PUT", "workflows/b", client.stage.admin, {"steps": [{"id": "one", "topic": "x"}]}
+    )
+    run = await client.start("b")
+    assert (await client.end(run, "cancel")).status == 200
     return run["run_id"]
 
 
-async def rerun(hall: Hall, run_id: str) -> Seen:
-    return await hall.stage.call("POST", f"workflow-runs/{run_id}/rerun", hall.bot, {"from_step": "one"})
+async def rerun(client: AdmissionClient, run_id: str) -> Seen:
+    return await client.stage.call("POST", f"workflow-runs/{run_id}/rerun", client.bot, {"from_step": "one"})
 
 
-async def test_setting_a_limit_tells_how_many_runs_it_counts_now(hall: Hall) -> None:
-    await hall.start("a")
+async def test_setting_a_limit_tells_how_many_runs_it_counts_now(client: AdmissionClient) -> None:
+    await client.start("a")
     for scope in ("tenant", "a"):
-        limited = await hall.stage.call(
-            "PUT", f"limits/{scope}", hall.stage.admin, {"max_concurrent_runs": 5}
+        limited = await client.stage.call(
+            "PUT", f"limits/{scope}", client.stage.admin, {"max_concurrent_runs": 5}
         )
         assert (limited.document["scope"], limited.document["active"]) == (scope, 1)
 
 
-async def test_another_tenants_starts_are_not_shown(hall: Hall) -> None:
-    other = await hall.stage.agent("bot", tenant="other")
-    await hall.stage.call("POST", "workflows/w/runs", other, {})
-    assert (await hall.stage.get("admission/stats"))["workflows"] == []
+async def test_another_tenants_starts_are_not_shown(client: AdmissionClient) -> None:
+    other = await client.stage.agent("bot", tenant="other")
+    await client.stage.call("POST", "workflows/w/runs", other, {})
+    assert (await client.stage.get("admission/stats"))["workflows"] == []
 
 
 class Clock:

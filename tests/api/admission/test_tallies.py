@@ -16,7 +16,7 @@ from interlock.service.measures import AdmissionStats, Tallying
 from interlock.service.metrics import Registry
 from interlock.service.service import Service
 from interlock.store.urls import store_for
-from tests.api.rooms.stage import Stage, open_stage
+from tests.harness.in_process_api import Stage, open_stage
 
 
 async def figures(stage: Stage, window: str = "10m") -> tuple[int, int, int]:

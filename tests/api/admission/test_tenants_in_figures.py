@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.rooms.stage import Stage
+from tests.harness.in_process_api import Stage
 from tests.harness.postgres import PostgresServer
 from tests.harness.processes import pick_port
 from tests.harness.server import InterlockServer
-from tests.rules.admission.hall import Hall
+from tests.rooms.admission.admission_client import AdmissionClient
 
 
 async def start_as_acme(stage: Stage) -> None:
@@ -21,9 +21,11 @@ async def start_as_acme(stage: Stage) -> None:
     assert (await stage.call("POST", "workflows/merger/runs", key, {})).status == 201
 
 
-async def test_tenants_and_their_workflows_are_added_up_for_whoever_has_no_role(hall: Hall) -> None:
-    stage = hall.stage
-    await hall.start("a")
+async def test_tenants_and_their_workflows_are_added_up_for_whoever_has_no_role(
+    client: AdmissionClient,
+) -> None:
+    stage = client.stage
+    await client.start("a")
     await start_as_acme(stage)
     keys = (
         "",
@@ -44,16 +46,16 @@ async def test_tenants_and_their_workflows_are_added_up_for_whoever_has_no_role(
 
 
 @pytest.mark.parametrize("role", ["operate", "audit", "admin"])
-async def test_a_key_with_a_role_is_told_them_apart(hall: Hall, role: str) -> None:
-    await start_as_acme(hall.stage)
-    watcher = await hall.stage.key("watcher", "service", role)
-    text = (await hall.stage.call("GET", "/metrics", watcher)).body.decode()
+async def test_a_key_with_a_role_is_told_them_apart(client: AdmissionClient, role: str) -> None:
+    await start_as_acme(client.stage)
+    watcher = await client.stage.key("watcher", "service", role)
+    text = (await client.stage.call("GET", "/metrics", watcher)).body.decode()
     assert 'interlock_admission_total{tenant="acme-secret",workflow="merger",outcome="admitted"} 1' in text
 
 
-async def test_two_keys_are_as_good_as_none(hall: Hall) -> None:
-    await start_as_acme(hall.stage)
-    seen = await hall.stage.call("GET", "/metrics", hall.stage.admin, headers={"x-api-key": "il_other"})
+async def test_two_keys_are_as_good_as_none(client: AdmissionClient) -> None:
+    await start_as_acme(client.stage)
+    seen = await client.stage.call("GET", "/metrics", client.stage.admin, headers={"x-api-key": "il_other"})
     assert (seen.status, "acme" in seen.body.decode()) == (200, False)
 
 

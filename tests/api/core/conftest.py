@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.api.core.shelf import KEY, Service
+from tests.api.core.sample_service import KEY, Service
 
 
 @pytest.fixture

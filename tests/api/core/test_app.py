@@ -12,7 +12,7 @@ import pytest
 from interlock.api.app import App
 from interlock.api.http import Request
 from interlock.api.operations import Call
-from tests.api.core.shelf import Service, refused
+from tests.api.core.sample_service import Service, refused
 
 
 async def test_a_reply_is_encoded_with_its_status_and_headers(service: Service) -> None:
@@ -124,11 +124,12 @@ async def test_a_bug_is_an_opaque_500_whose_request_id_leads_to_the_log(service:
     problem = refused(response)
     assert (response.status, problem["code"]) == (500, "internal_error")
     assert not any(
-        word in response.body.decode() for word in ("Nobody", "KeyError", "Traceback", "shelf", "boo")
+        word in response.body.decode()
+        for word in ("Nobody", "KeyError", "Traceback", "sample_service", "boo")
     )
     fault = next(line for line in map(json.loads, service.lines) if line["event"] == "fault")
     assert fault["request_id"] == problem["request_id"] == response.header("x-request-id")
-    assert any("shelf.py" in frame for frame in fault["exceptions"][0]["frames"])
+    assert any("sample_service.py" in frame for frame in fault["exceptions"][0]["frames"])
 
 
 async def test_a_sane_request_id_is_kept_and_any_other_replaced(service: Service) -> None:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from interlock.api.http import Request
-from tests.api.core.shelf import Service, refused
+from tests.api.core.sample_service import Service, refused
 
 paths = st.sampled_from([
     "/api/v1/things", "/api/v1/things/a", "/api/v1/things/a/remark", "/api/v1/things/a/touch",

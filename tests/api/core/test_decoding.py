@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from interlock.api.http import Response
-from tests.api.core.shelf import Service
+from tests.api.core.sample_service import Service
 
 
 def document(response: Response) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from interlock.api.http import Request
 from interlock.kernel.codec.visible import is_visible
 from interlock.service.logs import Log, StandardLogs, taking_standard_logs
-from tests.api.core.shelf import Service
+from tests.api.core.sample_service import Service
 from tests.harness.server import InterlockServer, Key
 
 SECRET = "sk_live_hunter2swordfish"

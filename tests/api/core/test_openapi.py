@@ -17,7 +17,7 @@ from interlock.api.openapi import openapi
 from interlock.api.operations import Media, Operation
 from interlock.service.metrics import Registry
 from interlock.wire.codes import CODES
-from tests.api.core.shelf import Service
+from tests.api.core.sample_service import Service
 
 
 @pytest.fixture

@@ -6,15 +6,15 @@ import asyncio
 import json
 from typing import Any
 
-from tests.api.events.caller import Client, client_of
-from tests.relays.rig import rigged
+from tests.api.events.api_client import Client, client_of
+from tests.service.relay_service import rigged
 
 
 async def test_a_position_that_was_not_given_here_is_refused_in_pages_too(any_store: str) -> None:
-    async with rigged(any_store, relaying=False) as rig:
-        client = await client_of(rig)
-        await rig.tell("a", times=2)
-        await rig.until_placed(2)
+    async with rigged(any_store, relaying=False) as relay_service:
+        client = await client_of(relay_service)
+        await relay_service.tell("a", times=2)
+        await relay_service.until_placed(2)
         for query in ("after=3", "after=3&wait_seconds=30"):
             refused = await client.get("/api/v1/events/page", query)
             assert (refused.status, json.loads(refused.body)["errors"][0]["path"]) == (400, "query/after")
@@ -23,15 +23,15 @@ async def test_a_position_that_was_not_given_here_is_refused_in_pages_too(any_st
 
 
 async def test_pages_hold_the_same_events_and_wait_for_the_first(any_store: str) -> None:
-    async with rigged(any_store, relaying=False) as rig:
-        client = await client_of(rig)
-        await rig.tell("a", times=5)
-        await rig.until_placed(5)
+    async with rigged(any_store, relaying=False) as relay_service:
+        client = await client_of(relay_service)
+        await relay_service.tell("a", times=5)
+        await relay_service.until_placed(5)
         newest = await page(client, "limit=2")
         rest = await page(client, "after=1&limit=3")
         waiting = asyncio.create_task(page(client, "after=5&wait_seconds=30"))
         await asyncio.sleep(0.05)
-        await rig.tell("b")
+        await relay_service.tell("b")
         async with asyncio.timeout(20):
             waited = await waiting
     assert [item["position"] for item in newest["items"]] == ["4", "5"]
@@ -41,12 +41,12 @@ async def test_pages_hold_the_same_events_and_wait_for_the_first(any_store: str)
 
 
 async def test_whoever_was_answered_finds_what_came_of_it(any_store: str) -> None:
-    async with rigged(any_store, relaying=True) as rig:
-        client = await client_of(rig)
+    async with rigged(any_store, relaying=True) as relay_service:
+        client = await client_of(relay_service)
         found: list[str] = []
         after = 0
         for n in range(20):
-            await rig.tell(f"story-{n}")
+            await relay_service.tell(f"story-{n}")
             told = await page(client, f"after={after}")
             found += [item["subject"] for item in told["items"]]
             after = told["next_after"]
@@ -54,11 +54,11 @@ async def test_whoever_was_answered_finds_what_came_of_it(any_store: str) -> Non
 
 
 async def test_pages_of_some_types_go_on_where_they_looked(sqlite_url: str) -> None:
-    async with rigged(sqlite_url, relaying=False) as rig:
-        client = await client_of(rig)
-        await rig.tell("a", times=5)
-        await rig.tell("b", type="job.denied")
-        await rig.tell("a", times=5)
+    async with rigged(sqlite_url, relaying=False) as relay_service:
+        client = await client_of(relay_service)
+        await relay_service.tell("a", times=5)
+        await relay_service.tell("b", type="job.denied")
+        await relay_service.tell("a", times=5)
         found = await page(client, "after=0&types=job.*")
     assert ([item["subject"] for item in found["items"]], found["next_after"]) == (["b"], 11)
 

@@ -14,10 +14,10 @@ from interlock.api.server import granian
 from interlock.service.logs import Log
 from interlock.service.metrics import Registry
 from interlock.service.settings import Settings
-from tests.api.events.caller import Client, client_of
-from tests.api.events.reading import parse
+from tests.api.events.api_client import Client, client_of
+from tests.api.events.event_stream import parse
 from tests.harness.processes import pick_port
-from tests.relays.rig import Rig, rigged
+from tests.service.relay_service import RelayService, rigged
 
 PATIENCE = 60  # a hang guard
 BUFFER_BYTES = 4096
@@ -26,14 +26,18 @@ MANY = 2000  # more than any buffers on the way hold
 
 
 @contextlib.asynccontextmanager
-async def served(rig: Rig, stalled_seconds: float) -> AsyncGenerator[int]:
-    """The rig's service behind the server that `interlock serve` uses; yields the port."""
+async def served(relay_service: RelayService, stalled_seconds: float) -> AsyncGenerator[int]:
+    """The service of the relays behind the server that `interlock serve` uses; yields the port."""
     settings = Settings(port=pick_port(), stalled_seconds=stalled_seconds)
-    rig.service.settings = msgspec.structs.replace(rig.service.settings, stalled_seconds=stalled_seconds)
-    rig.service.registry = Registry()  # the rig has an application already, which counts in its own
+    relay_service.service.settings = msgspec.structs.replace(
+        relay_service.service.settings, stalled_seconds=stalled_seconds
+    )
+    relay_service.service.registry = (
+        Registry()
+    )  # the relay_service has an application already, which counts in its own
     app = InterlockApp(settings, Log(level="error"))
     server = granian(app, settings)
-    with app.answering(rig.service):
+    with app.answering(relay_service.service):
         serving = asyncio.create_task(server.serve())
         await asyncio.sleep(0.5)
         try:
@@ -76,23 +80,23 @@ async def streaming(port: int, client: Client, last: int) -> AsyncGenerator[Read
 
 
 async def test_a_reader_that_stops_reading_is_cut_off_and_misses_nothing(sqlite_url: str) -> None:
-    async with rigged(sqlite_url, relaying=False) as rig:
-        client = await client_of(rig)
-        await rig.tell(SUBJECT, times=MANY)
-        await rig.until_placed(MANY)
-        async with served(rig, 0.5) as port, streaming(port, client, 0) as stalling:
+    async with rigged(sqlite_url, relaying=False) as relay_service:
+        client = await client_of(relay_service)
+        await relay_service.tell(SUBJECT, times=MANY)
+        await relay_service.until_placed(MANY)
+        async with served(relay_service, 0.5) as port, streaming(port, client, 0) as stalling:
             await stalling.read(up_to=3)
             async with asyncio.timeout(PATIENCE):
-                while rig.service.feed._count_readers():
+                while relay_service.service.feed._count_readers():
                     await asyncio.sleep(0.01)
             # What was on its way when the connection was cut may still be read; then it ends.
             await stalling.read(up_to=MANY)
-            assert "interlock_connections_cut_total 1" in rig.service.registry.exposition()
+            assert "interlock_connections_cut_total 1" in relay_service.service.registry.exposition()
         assert len(stalling.seen) < MANY
         last = max(stalling.seen, default=0)
     async with (
-        rigged(sqlite_url, relaying=False) as rig,
-        served(rig, stalled_seconds=PATIENCE) as port,
+        rigged(sqlite_url, relaying=False) as relay_service,
+        served(relay_service, stalled_seconds=PATIENCE) as port,
         streaming(port, client, last) as back,
     ):
         await back.read(up_to=MANY)
@@ -100,14 +104,14 @@ async def test_a_reader_that_stops_reading_is_cut_off_and_misses_nothing(sqlite_
 
 
 async def test_a_slow_reader_is_left_alone_as_long_as_it_reads(sqlite_url: str) -> None:
-    async with rigged(sqlite_url, relaying=False) as rig:
-        client = await client_of(rig)
-        await rig.tell(SUBJECT, times=MANY)
-        await rig.until_placed(MANY)
-        async with served(rig, 1.0) as port, streaming(port, client, 0) as slow:
+    async with rigged(sqlite_url, relaying=False) as relay_service:
+        client = await client_of(relay_service)
+        await relay_service.tell(SUBJECT, times=MANY)
+        await relay_service.until_placed(MANY)
+        async with served(relay_service, 1.0) as port, streaming(port, client, 0) as slow:
             for position in range(1, MANY + 1, 100):
                 await slow.read(up_to=position)
                 await asyncio.sleep(0.15)
             await slow.read(up_to=MANY)
-            assert "interlock_connections_cut_total 0" in rig.service.registry.exposition()
+            assert "interlock_connections_cut_total 0" in relay_service.service.registry.exposition()
     assert slow.seen == list(range(1, MANY + 1))

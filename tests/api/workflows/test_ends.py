@@ -13,8 +13,8 @@ from interlock.rooms.workflows.advance import AdvanceRun
 from interlock.rooms.workflows.model import Step, StepRun, StepState
 from interlock.rooms.workflows.rules import ready_steps
 from interlock.store.urls import store_for
-from tests.api.rooms.stage import Stage, open_stage
 from tests.api.workflows.test_workflows import ALLOW, STEPS, asked, set_up, states, work
+from tests.harness.in_process_api import Stage, open_stage
 
 TWO = [
     {"id": "draft", "topic": "report.draft"},
@@ -36,10 +36,10 @@ rules:
 
 async def claimed(stage: Stage) -> tuple[str, dict[str, Any]]:
     """A worker's key, and the one job it holds."""
-    hand = await stage.key("hand", "worker", "work")
-    seen = await stage.call("POST", "jobs/claim", hand, {"topics": ["**"]})
+    worker = await stage.key("worker", "worker", "work")
+    seen = await stage.call("POST", "jobs/claim", worker, {"topics": ["**"]})
     (job,) = seen.document["jobs"]
-    return hand, job
+    return worker, job
 
 
 async def end(stage: Stage, run_id: str, verb: str, key: str) -> Any:
@@ -89,13 +89,13 @@ async def test_nobody_takes_jobs_back_that_are_not_theirs_by_ending_their_run(
 
 async def check_cancelled_with_its_worker(stage: Stage) -> None:
     run_id = await set_up(stage)
-    hand, job = await claimed(stage)
+    worker, job = await claimed(stage)
 
     assert (await stage.call("POST", f"workflow-runs/{run_id}/cancel", stage.admin, {})).status == 200
 
     assert (await stage.job(job["id"]))["state"] == "CANCELLED"
     body = {"fence": job["fence"], "error": "stopped", "retryable": True}
-    late = await stage.call("POST", f"jobs/{job['id']}/fail", hand, body)
+    late = await stage.call("POST", f"jobs/{job['id']}/fail", worker, body)
     assert (late.status, late.word) == (409, "fence_stale")
     assert (await stage.get("limits"))["active"] == 0
 
@@ -104,8 +104,8 @@ async def test_a_job_of_a_cancelled_run_is_not_tried_again(stage: Stage) -> None
     await check_cancelled_with_its_worker(stage)
     stage.clock.advance(3600)
     await stage.sweep()
-    hand = await stage.key("hand", "worker", "work")
-    assert (await stage.call("POST", "jobs/claim", hand, {"topics": ["**"]})).document["jobs"] == []
+    worker = await stage.key("worker", "worker", "work")
+    assert (await stage.call("POST", "jobs/claim", worker, {"topics": ["**"]})).document["jobs"] == []
 
 
 async def test_a_cancelled_run_and_its_jobs_end_in_one_decision_on_sqlite(tmp_path: Path) -> None:
@@ -120,8 +120,8 @@ async def test_a_cancelled_run_and_its_jobs_end_in_one_decision_on_postgres(post
 
 async def test_a_run_that_was_cancelled_asks_nobody_anything_more(stage: Stage) -> None:
     run_id = await set_up(stage)
-    hand, job = await claimed(stage)
-    await stage.call("POST", f"jobs/{job['id']}/complete", hand, {"fence": job["fence"], "result": 1})
+    worker, job = await claimed(stage)
+    await stage.call("POST", f"jobs/{job['id']}/complete", worker, {"fence": job["fence"], "result": 1})
 
     await stage.call("POST", f"workflow-runs/{run_id}/cancel", stage.admin, {})
     await stage.service.workflows.advance_all()
@@ -167,9 +167,9 @@ async def test_a_run_that_is_lost_cannot_be_cancelled_even_by_an_operator(stage:
 
 async def test_a_throttle_may_hang_on_what_the_step_before_gave(stage: Stage) -> None:
     run_id = await set_up(stage, TWO, THROTTLED)
-    hand, job = await claimed(stage)
+    worker, job = await claimed(stage)
     body = {"fence": job["fence"], "result": {"rows": 200}}
-    await stage.call("POST", f"jobs/{job['id']}/complete", hand, body)
+    await stage.call("POST", f"jobs/{job['id']}/complete", worker, body)
 
     await stage.service.workflows.advance_all()
 
@@ -209,9 +209,9 @@ async def test_a_run_that_cannot_be_advanced_keeps_no_other_from_it(
 ) -> None:
     monkeypatch.setattr("interlock.service.workflows._PASS_MAX", 1)
     await set_up(stage)
-    hand, job = await claimed(stage)
+    worker, job = await claimed(stage)
     monkeypatch.setattr("interlock.rooms.workflows.advance.ready_steps", _break_after_the_first)
-    await stage.call("POST", f"jobs/{job['id']}/complete", hand, {"fence": job["fence"], "result": 1})
+    await stage.call("POST", f"jobs/{job['id']}/complete", worker, {"fence": job["fence"], "result": 1})
     other = (await stage.call("POST", "workflows/report/runs", stage.admin, {})).document["run_id"]
 
     await stage.service.workflows.advance_all()

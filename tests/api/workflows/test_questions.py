@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.api.rooms.stage import Stage
+from tests.harness.in_process_api import Stage
 
 ALLOW = "version: v1\ndefault: allow\n"
 AGREE = {"steps": [{"id": "agree", "kind": "approval", "quorum": 2}]}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from interlock.store.urls import store_for
-from tests.api.rooms.stage import Stage, open_stage
 from tests.api.workflows.test_workflows import asked, work
+from tests.harness.in_process_api import Stage, open_stage
 
 
 async def agreed(stage: Stage, *, fail: bool) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from interlock.store.urls import store_for
-from tests.api.rooms.stage import Stage, open_stage
+from tests.harness.in_process_api import Stage, open_stage
 
 ALLOW = "version: v1\ndefault: allow\n"
 STEPS = [
@@ -30,11 +30,11 @@ async def set_up(stage: Stage, steps: list[dict[str, Any]] = STEPS, policy: str 
 
 async def work(stage: Stage, *, fail: bool = False) -> dict[str, Any]:
     """Claim the one job there is and end it; returns the job."""
-    hand = await stage.key("hand", "worker", "work")
-    claimed = await stage.call("POST", "jobs/claim", hand, {"topics": ["**"]})
+    worker = await stage.key("worker", "worker", "work")
+    claimed = await stage.call("POST", "jobs/claim", worker, {"topics": ["**"]})
     (job,) = claimed.document["jobs"]
     verb, body = ("fail", {"error": "no", "retryable": False}) if fail else ("complete", {"result": "done"})
-    ended = await stage.call("POST", f"jobs/{job['id']}/{verb}", hand, {"fence": job["fence"], **body})
+    ended = await stage.call("POST", f"jobs/{job['id']}/{verb}", worker, {"fence": job["fence"], **body})
     assert ended.status == 200, ended.document
     await stage.service.workflows.advance_all()
     return job
@@ -64,8 +64,8 @@ async def test_no_worker_gets_an_approval_step(stage: Stage) -> None:
     await work(stage)
     ada = await stage.person("ada")
     await stage.call("POST", f"workflow-runs/{run_id}/steps/agree/approve", ada, {})
-    hand = await stage.key("hand", "worker", "work")
-    claimed = await stage.call("POST", "jobs/claim", hand, {"topics": ["**"]})
+    worker = await stage.key("worker", "worker", "work")
+    claimed = await stage.call("POST", "jobs/claim", worker, {"topics": ["**"]})
     assert claimed.document["jobs"] == []
 
 
@@ -131,11 +131,11 @@ async def test_a_step_is_tried_as_often_as_it_says(stage: Stage, attempts: int, 
     run_id = await set_up(
         stage, [{"id": "draft", "topic": "report.draft", "retry": {"max_attempts": attempts}}]
     )
-    hand = await stage.key("hand", "worker", "work")
-    claimed = await stage.call("POST", "jobs/claim", hand, {"topics": ["**"]})
+    worker = await stage.key("worker", "worker", "work")
+    claimed = await stage.call("POST", "jobs/claim", worker, {"topics": ["**"]})
     (job,) = claimed.document["jobs"]
     body = {"fence": job["fence"], "error": "try again", "retryable": True}
-    assert (await stage.call("POST", f"jobs/{job['id']}/fail", hand, body)).status == 200
+    assert (await stage.call("POST", f"jobs/{job['id']}/fail", worker, body)).status == 200
     await stage.service.workflows.advance_all()
     assert await states(stage, run_id) == {"run": after, "draft": after}
 

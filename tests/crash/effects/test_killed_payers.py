@@ -12,9 +12,9 @@ import pytest
 
 from interlock import Ambiguous, Interlock
 from interlock.sdk.retry import NO_RETRIES
-from interlock.sdk.shared_work import Effect
-from tests.crash.effects import payer
-from tests.crash.effects.remote import Remote
+from interlock.wire.effects import Effect
+from tests.crash.effects import payer_program
+from tests.crash.effects.counting_remote import Remote
 from tests.harness.server import InterlockServer, clean_env
 from tests.harness.soak import dose
 
@@ -26,13 +26,13 @@ class Payers:
     """A process that makes payers and reports how each of them ended."""
 
     def __init__(self, server: InterlockServer, key: str, port: int) -> None:
-        words = [sys.executable, "-m", "tests.crash.effects.payer", server.url, key, str(port)]
+        words = [sys.executable, "-m", "tests.crash.effects.payer_program", server.url, key, str(port)]
         self._process = subprocess.Popen(
             words,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            cwd=Path(payer.__file__).parents[3],
+            cwd=Path(payer_program.__file__).parents[3],
             env=clean_env(),
         )
 
@@ -87,7 +87,7 @@ def test_a_payer_killed_at_any_statement_charges_at_most_once(
             _settle(agent, person, remote, name)
         others = [name for name in killed if name not in ambiguous]
         for name in others:
-            agent.once(name, payer.charge, remote.port, 100)
+            agent.once(name, payer_program.charge, remote.port, 100)
     assert set(remote.charges.values()) == {1}
     assert len(remote.charges) == len(killed) + 1
 
@@ -130,15 +130,15 @@ def _every_effect(person: Interlock) -> Iterator[Effect]:
 def _settle(agent: Interlock, person: Interlock, remote: Remote, name: str) -> None:
     """Refused until somebody says what happened; then replayed, or tried exactly once more."""
     with pytest.raises(Ambiguous, match="resolve"):
-        agent.once(name, payer.charge, remote.port, 100)
+        agent.once(name, payer_program.charge, remote.port, 100)
     key = person.get_effect(name).downstream_key
     happened = remote.charges[key]
     assert happened <= 1
     if happened:
         person.resolve_effect(name, "committed", evidence="the remote side has it", result={"said": "found"})
-        assert agent.once(name, payer.charge, remote.port, 100) == {"said": "found"}
+        assert agent.once(name, payer_program.charge, remote.port, 100) == {"said": "found"}
     else:
         person.resolve_effect(name, "not_committed", evidence="the remote side knows nothing of it")
-        first = agent.once(name, payer.charge, remote.port, 100)
-        assert agent.once(name, payer.charge, remote.port, 100) == first
+        first = agent.once(name, payer_program.charge, remote.port, 100)
+        assert agent.once(name, payer_program.charge, remote.port, 100) == first
     assert remote.charges[key] == 1

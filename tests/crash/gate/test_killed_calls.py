@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from interlock import Ambiguous, Busy, Committed, Interlock, NotCommitted
-from interlock.sdk.shared_work import Effect
-from tests.crash.effects.remote import Remote
-from tests.crash.gate import payer
+from interlock.wire.effects import Effect
+from tests.crash.effects.counting_remote import Remote
+from tests.crash.gate import payer_program
 from tests.harness.server import InterlockServer, clean_env
 from tests.harness.soak import dose
 
@@ -35,11 +35,11 @@ class Payers:
 
     def __init__(self, place: str, key: str, port: int) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.gate.payer", place, key, str(port)],
+            [sys.executable, "-m", "tests.crash.gate.payer_program", place, key, str(port)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            cwd=Path(payer.__file__).parents[3],
+            cwd=Path(payer_program.__file__).parents[3],
             env=clean_env(),
         )
 
@@ -97,14 +97,14 @@ def scene(
 
 
 def test_a_call_killed_at_any_statement_pays_at_most_once(scene: Scene) -> None:
-    remote, pay = scene.remote, payer.payment(scene.il, scene.remote.port)
+    remote, pay = scene.remote, payer_program.payment(scene.il, scene.remote.port)
     whole = scene.payers.run("undisturbed")
     assert whole is not None
     assert whole["returned"] == "ok 100"
     killed = _kill_at_every_boundary(scene, whole["statements"])
     for invoice in killed:
         _assert_repeats_as_the_table_says(scene, scene.payers.run(invoice), invoice)
-    time.sleep(payer.LEASE_SECONDS + 0.5)
+    time.sleep(payer_program.LEASE_SECONDS + 0.5)
     doubtful: list[str] = []
     for invoice in killed:
         again = scene.payers.run(invoice)
@@ -130,13 +130,13 @@ def test_a_call_frozen_past_its_lease_is_lost_and_pays_once(scene: Scene) -> Non
         [sys.executable, "-c", FROZEN, *_words(scene)],
         stdout=subprocess.PIPE,
         text=True,
-        cwd=Path(payer.__file__).parents[3],
+        cwd=Path(payer_program.__file__).parents[3],
         env=clean_env(),
     )
     assert payers.stdout
     assert payers.stdout.readline() == "paid\n"
     os.kill(payers.pid, signal.SIGSTOP)
-    pay = payer.payment(scene.il, scene.remote.port)
+    pay = payer_program.payment(scene.il, scene.remote.port)
     deadline = time.monotonic() + HANG_SECONDS
     while True:
         assert time.monotonic() < deadline
@@ -215,12 +215,12 @@ def _settle(scene: Scene, invoice: str, *, by_reconcile: bool) -> None:
         def ask(effect: Effect) -> Committed | NotCommitted:
             return Committed("found") if happened else NotCommitted()
 
-        said = payer.payment(scene.il, scene.remote.port, reconcile=ask)(invoice, 100)
+        said = payer_program.payment(scene.il, scene.remote.port, reconcile=ask)(invoice, 100)
     else:
         with pytest.raises(Ambiguous) as doubt:
-            payer.payment(scene.il, scene.remote.port)(invoice, 100)
+            payer_program.payment(scene.il, scene.remote.port)(invoice, 100)
         outcome = "committed" if happened else "not_committed"
         effect = f"call:{doubt.value.job_id}"
         scene.person.resolve_effect(effect, outcome, evidence="asked the bank", result="found")
-        said = payer.payment(scene.il, scene.remote.port)(invoice, 100)
+        said = payer_program.payment(scene.il, scene.remote.port)(invoice, 100)
     assert said == ("found" if happened else "ok 100")

@@ -21,8 +21,8 @@ from interlock.rooms.grants.rules import IssueGrant
 from interlock.service.local_kernel import LocalKernel
 from interlock.store.sqlite.driver import connect
 from tests.harness.soak import dose
-from tests.races.grants.claimant import CLIENT
-from tests.races.grants.crowd import Claimant
+from tests.races.grants.claimant_processes import Claimant
+from tests.races.grants.claimant_program import CLIENT
 
 TASK, PATTERN = "race", "pattern-of-race"
 SIZE = 6

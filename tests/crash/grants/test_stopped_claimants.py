@@ -13,7 +13,7 @@ from interlock import Interlock
 from interlock.service.local_kernel import LocalKernel
 from tests.harness.postgres import PostgresServer
 from tests.harness.processes import wait_until_gone
-from tests.races.grants.crowd import Claimant, Crowd
+from tests.races.grants.claimant_processes import Claimant, Crowd
 
 NO = {"claimed": False, "grant_id": None, "use": None}
 

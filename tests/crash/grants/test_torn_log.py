@@ -20,8 +20,8 @@ from interlock.rooms.grants.rules import IssueGrant
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import EnsureLocalPerson
 from interlock.store.sqlite import SqliteStore
-from tests.conformance.places import serving
 from tests.harness.soak import dose
+from tests.harness.store_places import serving
 
 LOCAL = Caller(tenant="default", principal="local:test")
 FRAME = 4096 + 24

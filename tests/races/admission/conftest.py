@@ -8,11 +8,13 @@ import pytest
 
 from tests.harness.postgres import PostgresServer
 from tests.harness.server import InterlockServer
-from tests.races.admission.gatehouse import Gatehouse
+from tests.races.admission.admission_servers import AdmissionServers
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def house(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gatehouse]:
+def admission(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AdmissionServers]:
     """One server on SQLite, two on PostgreSQL."""
     if request.param == "sqlite":
         store, count = f"sqlite:///{tmp_path_factory.mktemp('admission') / 'interlock.db'}", 1
@@ -23,7 +25,7 @@ def house(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     try:
         for server in servers:
             server.start()
-        yield Gatehouse(store, servers)
+        yield AdmissionServers(store, servers)
     finally:
         for server in servers:
             server.close()

@@ -12,8 +12,8 @@ from interlock import Interlock
 from interlock.service.local_kernel import LocalKernel
 from tests.harness.postgres import PostgresServer
 from tests.harness.server import InterlockServer, create_key
-from tests.races.grants.claimant import CLIENT
-from tests.races.grants.crowd import Crowd
+from tests.races.grants.claimant_processes import Crowd
+from tests.races.grants.claimant_program import CLIENT
 
 # Nobody is to run out of patience because the machine is busy: these tests are about who wins.
 PATIENT = {"INTERLOCK_ACQUIRE_SECONDS": "60"}

@@ -10,7 +10,7 @@ from tests.harness.load import Request, post
 from tests.harness.server import InterlockServer
 from tests.harness.soak import dose
 from tests.races.deployment import Deployment
-from tests.races.leases.contest import (
+from tests.races.leases.lease_contenders import (
     TTL,
     Contender,
     check_nobody_held_at_once,

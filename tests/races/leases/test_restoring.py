@@ -15,7 +15,7 @@ from tests.harness.server import InterlockServer
 from tests.harness.soak import dose
 from tests.races.conftest import PATIENT
 from tests.races.deployment import Deployment
-from tests.races.leases.contest import taken_fences
+from tests.races.leases.lease_contenders import taken_fences
 
 FENCES_LOST = dose(20)
 

@@ -45,7 +45,7 @@ def test_a_task_survives_its_workers_and_repeats_at_most_one_step_for_each_crash
 def _start(place: Deployment, number: int, journal: Path) -> subprocess.Popen[bytes]:
     url = place.urls[number % len(place.urls)]
     env = {**clean_env({"INTERLOCK_KEY": place.keys["bot"].key}), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "tests.races.leases.step_worker", url, str(journal), str(STEPS)]
+    command = [sys.executable, "-m", "tests.races.leases.step_worker_program", url, str(journal), str(STEPS)]
     worker = subprocess.Popen(command, cwd=ROOT, env=env, start_new_session=True)
     reaper().watch(worker.pid)
     return worker

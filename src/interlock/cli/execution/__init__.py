@@ -1,1 +1,1 @@
-"""Gated commands: a task runs once, under a claimed grant or a granted approval, and leaves a record."""
+"""Gated commands: a task runs once, under a claimed grant or an approval, and leaves a record."""

@@ -1,13 +1,12 @@
-"""A command that the policy allows at once, on the embedded store itself: submit, take, run once, say how it ended.
+"""A command that the policy allows at once, on the embedded store: submit, claim, run once, record how it ended.
 
-The same commands as the service's, without the service. Whatever is not plainly allowed is left to it.
+It uses the same kernel commands as the service, without the service. Anything that is not plainly allowed goes
+through the service.
 """
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Generator
+import time
 
 import msgspec
 
@@ -16,6 +15,7 @@ from interlock.cli.execution.once import Ended, begin, run_begun
 from interlock.cli.execution.prepared import Effective, topic_of
 from interlock.cli.execution.process import NotStarted, Signals, Stopped, hearing
 from interlock.kernel.codec.canonical import canonical
+from interlock.kernel.hold import HoldState, RenewalThread
 from interlock.kernel.refusal import Fault, Refusal
 from interlock.rooms.jobs.claims import ClaimJob
 from interlock.rooms.jobs.completion import CompleteJob, FailJob
@@ -26,7 +26,6 @@ from interlock.rooms.policy.action import Action
 from interlock.service.local_kernel import LocalKernel
 
 _LEASE_SECONDS = 30
-_RENEW_SECONDS = 8.0
 # Anything larger is for the service to refuse, in its own words.
 _PAYLOAD_BYTES_MAX = 500_000
 _TOPIC_MAX = 255
@@ -49,13 +48,14 @@ def run_here(kernel: LocalKernel, job: Job, command: Effective) -> Ended | None:
     if job.state is not JobState.PENDING:
         return None
     take = ClaimJob(caller=kernel.caller, job_id=job.id, lease_seconds=_LEASE_SECONDS, backoff=Backoff())
+    sent_at = time.monotonic()
     try:
         held = kernel.run(take).job
     except Refusal:
         return None
     gate = LocalGate(kernel)
     with hearing() as signals:
-        with _holding(kernel, held):
+        with _renewals(kernel, held, sent_at):
             with signals.stopping():
                 begun = begin(gate, command, held.id, job_id=held.id)
             try:
@@ -94,21 +94,8 @@ def _fail(kernel: LocalKernel, held: Job, error: object) -> None:
     )
 
 
-@contextlib.contextmanager
-def _holding(kernel: LocalKernel, held: Job) -> Generator[None]:
+def _renewals(kernel: LocalKernel, held: Job, sent_at: float) -> RenewalThread:
     """Renew the job's lease while the command runs. Losing it changes nothing for the command: its effect is begun."""
-    ended = threading.Event()
     renewal = RenewJob(caller=kernel.caller, job_id=held.id, fence=held.fence, backoff=Backoff())
-
-    def renew() -> None:
-        while not ended.wait(_RENEW_SECONDS):
-            with contextlib.suppress(Refusal, Fault):
-                kernel.run(renewal)
-
-    renewing = threading.Thread(target=renew, name="renewing", daemon=True)
-    renewing.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        renewing.join()
+    state = HoldState(_LEASE_SECONDS, sent_at, is_final=lambda why: isinstance(why, Refusal))
+    return RenewalThread(state, lambda: kernel.run(renewal))

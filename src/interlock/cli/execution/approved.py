@@ -1,10 +1,10 @@
-"""Running a command under a granted approval: ask, wait, take the job, run it once, say how it ended."""
+"""Runs a command under an approval: submit, wait, claim the job, run it once, record how it ended."""
 
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Callable, Generator
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -13,19 +13,22 @@ from interlock.cli.execution.gates import ClientGate, action_id_of
 from interlock.cli.execution.once import Ended, begin, replayed, run_begun
 from interlock.cli.execution.prepared import Effective, drift, topic_of
 from interlock.cli.execution.process import NotStarted, Signals, Stopped, hearing
+from interlock.kernel.hold import HoldState, RenewalThread
+from interlock.sdk.hold import is_final
 from interlock.sdk.outcomes import Busy, Conflict, Denied, InterlockError, NotFound, Problem
 
 if TYPE_CHECKING:
     from interlock.cli.execution.tasks import TaskApproval
+    from interlock.kernel.refusal import Next
     from interlock.sdk.client import Interlock
-    from interlock.sdk.models import HeldJob, Job
+    from interlock.wire.jobs import HeldJob, Job
 
 
 # What a service never answers with: people's no, and a task file that asks for more than the policy.
 _OF_OURS = {"rejected": (409, "Rejected"), "approval_required": (403, "Approval required")}
 
 
-def problem_here(code: str, detail: str, **members: object) -> Problem:
+def problem_here(code: str, detail: str, then: Next | None = None, /, **members: object) -> Problem:
     """The problem called `code`, with all that every problem document has."""
     from interlock.api.problem import Problem as Told
     from interlock.api.problem import problem
@@ -35,7 +38,7 @@ def problem_here(code: str, detail: str, **members: object) -> Problem:
         told = Told(code=code, title=title, status=status, detail=detail, retryable=False, members=members)
         document = {**told.document(), "type": "about:blank"}  # no page of a service explains it
     else:
-        told = problem(code, detail, members=members)
+        told = problem(code, detail, then=then, members=members)
         document = told.document()
     wait_ms = told.retry_after_ms
     return Problem(
@@ -45,12 +48,12 @@ def problem_here(code: str, detail: str, **members: object) -> Problem:
         detail=told.detail,
         retryable=told.retryable,
         retry_after_seconds=None if wait_ms is None else wait_ms / 1000,
+        next=told.next,
         fields=document,
     )
 
 
 LEASE_SECONDS = 30
-_RENEW_SECONDS = 8.0
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,12 +105,13 @@ def run_approved(client: Interlock, job: Job, command: Effective, approval: Task
     except Denied:
         _take_back(client, job)
         raise
+    sent_at = time.monotonic()
     try:
         held = client.claim_job(job.id, lease_seconds=LEASE_SECONDS)
     except Conflict as refused:
         return _end_elsewhere(client, job.id, refused)
     with hearing() as signals:
-        with _holding(client, held):
+        with _renewals(client, held, sent_at):
             ended = _run(client, held, command, signals)
         return _finish(client, held, ended, signals)
 
@@ -192,23 +196,10 @@ def _say_end(client: Interlock, held: HeldJob, ended: Ended) -> None:
         client.fail(held.id, held.fence, error=ended.result, retryable=False)
 
 
-@contextlib.contextmanager
-def _holding(client: Interlock, held: HeldJob) -> Generator[None]:
+def _renewals(client: Interlock, held: HeldJob, sent_at: float) -> RenewalThread:
     """Renew the job's lease while the command runs. Losing it changes nothing for the command: its effect is begun."""
-    ended = threading.Event()
-
-    def renew() -> None:
-        while not ended.wait(_RENEW_SECONDS):
-            with contextlib.suppress(InterlockError):
-                client.renew(held.id, held.fence)
-
-    renewing = threading.Thread(target=renew, name="renewing", daemon=True)
-    renewing.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        renewing.join()
+    state = HoldState(LEASE_SECONDS, sent_at, is_final=is_final)
+    return RenewalThread(state, lambda: client.renew(held.id, held.fence))
 
 
 def _check_people(job: Job, approval: TaskApproval | None) -> None:
@@ -269,11 +260,12 @@ def _denied(job: Job) -> Denied:
     from interlock.rooms.policy.rules import NO_POLICY
 
     rule, reason = (job.decision.rule, job.decision.reason) if job.decision else (None, None)
-    detail = denial(job.topic, rule, reason, has_rules=job.policy_snapshot != NO_POLICY)
+    detail, then = denial(job.topic, rule, reason, has_rules=job.policy_snapshot != NO_POLICY)
     return Denied(
         problem_here(
             "policy_denied",
             detail,
+            then,
             job_id=job.id,
             state=job.state,
             rule=rule,
@@ -299,5 +291,5 @@ def _unsettled(execution_id: str, effect: dict[str, Any]) -> InterlockError:
         f"nobody said how it ended. Find out, then record it with `interlock effect resolve {action_id} "
         "committed|not_committed --evidence …`"
     )
-    fields = {name: effect[name] for name in ("state", "fence", "begun_by", "downstream_key")}
+    fields = {name: effect[name] for name in ("state", "begun_by", "downstream_key")}
     return Ambiguous(problem_here("effect_ambiguous", detail, **fields))

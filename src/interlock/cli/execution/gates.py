@@ -1,4 +1,4 @@
-"""What an execution asks of Interlock, whichever way it is reached: a permission, and a record of the effect."""
+"""What an execution needs from Interlock, embedded or over HTTP: a permission, and a record of the effect."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ class ClientGate:
             raise MaybeBegun(lost.problem.detail or str(lost)) from lost
         used = effect["grant"]
         return Begun(
-            fence=effect["fence"],
+            fence=effect.get("fence", 0),  # A repeat of somebody else's call is told none.
             replayed=effect["replayed"],
             result=effect["result"],
             grant_id=used["id"] if used else None,

@@ -1,4 +1,4 @@
-"""From a task, its arguments and this machine to the effective command."""
+"""Makes the effective command from a task, its arguments and this machine."""
 
 from __future__ import annotations
 

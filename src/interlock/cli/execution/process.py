@@ -1,8 +1,8 @@
-"""Running one command: output passed through as it comes, digests kept, signals forwarded, time bounded.
+"""Runs one command: passes its output through, computes digests, forwards signals, limits its time.
 
-The command gets a process group of its own, so that a signal or the timeout reaches all that it started; and a session
-of its own, so that asking at the terminal fails at once: in the background of ours it would be stopped. It ends with
-us, also if we are killed (orphans.py).
+The command gets its own process group, so that a signal or the timeout reaches everything it started. It also gets
+its own session, so that asking a question at the terminal fails at once: in the background of our session it would be
+stopped. It ends when this process ends, even by SIGKILL.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The scenes of the demo, in order. A new room adds a module here and a line to the table."""
+"""The scenes of the demo, in order. A new scene is a module here and a line in the table."""
 
 from __future__ import annotations
 

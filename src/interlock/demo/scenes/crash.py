@@ -1,4 +1,4 @@
-"""SIGKILL between two votes: what was acknowledged is there when the server is back."""
+"""SIGKILL between two votes: what was acknowledged is still there when the server is back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody changes the policy while a request waits: nobody approves under rules that are gone."""
+"""The policy changes while a request waits: nobody can approve under the old rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Twenty approve and twenty reject one job at the same moment: one decides, nobody is left guessing."""
+"""Twenty people approve and twenty reject one job at once: one decides, and everybody gets a clear answer."""
 
 from __future__ import annotations
 

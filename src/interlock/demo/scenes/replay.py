@@ -1,4 +1,4 @@
-"""An agent repeats itself under one idempotency key: it gets the same answer, and never a second payment."""
+"""An agent repeats a request under one idempotency key: same answer, no second payment."""
 
 from __future__ import annotations
 

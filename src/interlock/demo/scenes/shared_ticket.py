@@ -1,4 +1,4 @@
-"""Two agents and a person on one ticket: an edit in between, a take-over, and a refund whose outcome nobody knows."""
+"""Two agents and a person on one ticket: a concurrent edit, a take-over, and a refund with an unknown outcome."""
 
 from __future__ import annotations
 

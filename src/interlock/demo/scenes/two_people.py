@@ -1,4 +1,4 @@
-"""A payment waits for two people; the one who owns the agent is not one of them."""
+"""A payment needs two people, and the agent's owner does not count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers die in the middle: another goes on where one stopped, latecomers are refused, and poison ends apart."""
+"""Workers die during a job: others continue it, late results are refused, and a bad job ends as a dead letter."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""Strict JSON in, canonical JSON out. What is refused is never stored; what is hashed reads one way."""
+"""JSON with one meaning: strict parsing, and one canonical form to hash."""
 
 from __future__ import annotations

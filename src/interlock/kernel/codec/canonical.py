@@ -1,8 +1,8 @@
-"""The one spelling of a JSON value (RFC 8785), and the digest of it.
+"""The canonical form of a JSON value (RFC 8785), and its digest.
 
-Two values have one canonical form exactly when they are the same JSON, so a digest over it binds a decision
-to what was decided. The `rfc8785` package is the reference. It is slow, so values that `msgspec` spells
-identically take its encoder; a property test holds the two against each other.
+Two values have the same canonical form exactly if they are the same JSON, so its digest binds a decision to what was
+decided. The `rfc8785` package is the reference. It is slow, so values that `msgspec` encodes identically use that
+encoder; a property test compares the two.
 """
 
 from __future__ import annotations

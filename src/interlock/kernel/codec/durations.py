@@ -1,4 +1,4 @@
-"""Durations as people write them: `30s`, `15m`, `4h`, `7d`; and as programs do: a number of seconds."""
+"""Durations as text (`30s`, `15m`, `4h`, `7d`) or as a number of seconds."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Text that people write, as a tree of nodes that know where they were written: policies, their cases, task files.
+"""Text that people write (policies, test cases, task files), parsed into nodes that know their line and column.
 
-YAML and JSON become the same three kinds of node, so that whoever reads the tree can point at the line and
-column of what is wrong, and so that both syntaxes have one meaning. Faults of the text itself (a duplicate
-key, an alias) are kept beside the tree: they are reported together with the faults of its meaning.
+YAML and JSON become the same three kinds of node. So an error can point at its line and column, and both syntaxes
+have the same meaning. Errors of the text itself (a duplicate key, an alias) are kept with the tree and reported
+together with errors of its content.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Text in JSON (RFC 8259), as a tree of nodes."""
+"""Parses JSON (RFC 8259) into a tree of located nodes."""
 
 from __future__ import annotations
 

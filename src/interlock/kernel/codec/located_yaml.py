@@ -1,9 +1,8 @@
-"""Text in YAML, as a tree of nodes.
+"""Parses YAML into a tree of located nodes.
 
-The tree is built from the parser's events, never by recursion, so no text can exhaust the stack. Plain
-scalars follow the core schema of YAML 1.2: `true`, `false`, `null` and numbers are what they look like, and
-everything else is text (`no`, `on` and `12:30` too). Aliases, tags and merge keys are refused: a text says what
-it means where it is read.
+The tree is built from the parser's events without recursion, so no text can exhaust the stack. Plain scalars follow
+the core schema of YAML 1.2: `true`, `false`, `null` and numbers are read as such, and everything else is text (`no`,
+`on` and `12:30` too). Aliases, tags and merge keys are refused, so that each line can be understood where it stands.
 """
 
 from __future__ import annotations

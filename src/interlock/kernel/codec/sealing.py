@@ -1,4 +1,4 @@
-"""Sealing: bytes that may lie in a database, where they tell nothing to whoever lacks the secret."""
+"""Encrypts bytes for storage in a database, so that they cannot be read without the deployment's secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does not fit a declared type, told to the one who sent it: where, why, and the likely slip."""
+"""Explains why a value does not match its declared type: where, why, and the likely typing mistake."""
 
 from __future__ import annotations
 

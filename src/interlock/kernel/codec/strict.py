@@ -1,17 +1,17 @@
-"""JSON that every parser reads the same way, or a refusal that says where and why.
+"""Parses JSON that every parser reads the same way, and refuses the rest with a place and a reason.
 
-`parse` promises that the value it returns survives any other JSON library, either database, and its own
-canonical form, type by type. So beyond the grammar (RFC 8259) it refuses what parsers disagree about:
+A value that `parse` returns survives any other JSON library, either database, and its own canonical form, type by
+type. So it refuses not only wrong grammar (RFC 8259) but everything that parsers disagree about:
 
 - duplicate keys at any depth, `NaN` and infinities, a byte order mark, bytes that are not UTF-8;
 - whole numbers outside ±(2^53-1), however they are written (`9007199254740993`, `1e20`): JavaScript rounds
   them, and canonical JSON would write `1e20` as an integer that no strict reader takes back;
 - fractions that a double would change (`0.1` is kept, `0.10000000000000000001` is not);
-- lone surrogates, and U+0000, which PostgreSQL cannot hold;
+- lone surrogates, and U+0000, which PostgreSQL cannot store;
 - nesting deeper than 64, found before anything recurses.
 
-One number has one value: `1.0`, `1e0` and `1` are the integer 1, and a minus before zero is dropped. Else two
-requests with one hash could be read differently by a policy that tells integers from doubles.
+Each number has one value: `1.0`, `1e0` and `1` are the integer 1, and a minus before zero is dropped. Otherwise, two
+requests with the same hash could mean different things to a policy that tells integers from doubles.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which characters a person can see: what cannot be seen is spelled out on screens, and refused in names.
+"""Which characters are visible. Invisible ones are escaped on screens and refused in names.
 
-Python calls a character printable by its category, and some printable ones still show nothing: Hangul fillers, the
-blank Braille pattern, variation selectors and the like. Two texts that differ only in these look the same.
+Python calls a character printable by its category, but some printable characters show nothing: Hangul fillers, the
+blank Braille pattern, variation selectors and others. Two texts that differ only in these look the same.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Admission: a run starts only while its tenant, and its workflow, have room."""
+"""Admission: a run starts only if its tenant and its workflow have a free slot."""

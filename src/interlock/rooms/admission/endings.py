@@ -1,4 +1,4 @@
-"""How runs end: with a word from their holder, or because the holder stopped coming back."""
+"""How runs end: their holder reports it, or the lease expires."""
 
 from __future__ import annotations
 

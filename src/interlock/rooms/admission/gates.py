@@ -1,7 +1,7 @@
-"""Gates: counting the runs that hold slots, and the line of those who wait.
+"""Gates: count the runs that hold slots, and keep the queue of waiting callers.
 
-Every start and every end of a tenant owns the tenant's gate, so counts and places are decided one after the
-other, whichever server asks. The tenant's gate keeps the line; the workflows' gates only count.
+Every start and every end of a run owns the tenant's gate, so counts and queue places are decided one after the other,
+whichever server asks. The tenant's gate keeps the queue; the gates of workflows only count.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def free_slot(world: World, tenant: str, workflow: str, held_seconds: float) -> 
 
 
 def wake_next(world: World, tenant: str) -> None:
-    """Tell those who may be next, and nobody else: of each workflow in line as many as there is room for.
+    """Wake only the callers that may be next: of each waiting workflow, as many as it has free slots.
 
     Whether a workflow has room itself is theirs to find out; a place that nobody comes back for costs the ones
     behind it until it lapses.

@@ -1,8 +1,8 @@
 """Limits, gates and runs.
 
-A gate is the one record through which all starts of a tenant (or of one workflow) pass: it counts the runs
-that hold a slot and keeps the line of those who wait. A run's slot is leased; by the clock of the decision a
-run that stopped renewing has lost it, whether or not a sweep has noticed.
+All starts of a tenant (or of one workflow) go through one record, its gate: it counts the runs that hold a slot and
+keeps the queue of waiting callers. A run's slot is leased. A run that stopped renewing has lost its slot once the
+lease expires by the clock of the decision, whether or not a sweep has noticed.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Gate(Record, frozen=True, kw_only=True):
     line: tuple[Ticket, ...] = ()
 
     def waiting_at(self, now: datetime) -> tuple[Ticket, ...]:
-        """The line without those who stopped coming back."""
+        """The queue without callers that stopped asking."""
         return tuple(ticket for ticket in self.line if ticket.waits_at(now))
 
     @property

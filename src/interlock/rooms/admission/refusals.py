@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from interlock.kernel.refusal import Fault, Refusal
+from interlock.kernel.refusal import Fault, Next, Refusal
+
+_WAIT_SECONDS = 30
 
 
 class GateFull(Refusal):
@@ -12,6 +14,7 @@ class GateFull(Refusal):
         self,
         *,
         scope: str,
+        workflow: str,
         active: int,
         limit: int,
         waiting: int,
@@ -20,9 +23,11 @@ class GateFull(Refusal):
     ) -> None:
         ahead = f", {waiting} waiting" if waiting else ""
         super().__init__(
-            f"{active} of {limit} runs of {scope} are active{ahead}; wait with wait_seconds or retry in "
+            f"{active} of {limit} runs of {scope} are active{ahead}; wait in line, or retry in "
             f"{retry_after_seconds:.1f} s"
         )
+        if not is_line_full:
+            self.next = Next("start_run", {"workflow": workflow, "wait_seconds": _WAIT_SECONDS})
         self.scope, self.active, self.limit, self.waiting = scope, active, limit, waiting
         self.retry_after_seconds = retry_after_seconds
         self.is_line_full = is_line_full

@@ -1,8 +1,8 @@
-"""Admission's commands: set limits, start runs, keep, end and lose their slots.
+"""Admission's commands: set limits, and start, renew, end and expire runs.
 
-Every start of a tenant passes through the tenant's gate and the workflow's gate, both owned, so the count and
-the decision are one. Slots whose lease has run out are taken back in the same decision. A freed slot belongs
-to the first in line who still waits and whose workflow has room; nobody overtakes.
+Every start owns the gate of its tenant and the gate of its workflow, so counting and deciding are one step. Slots
+whose lease has expired are taken back in the same decision. A freed slot goes to the first caller in the queue that
+still waits and whose workflow has a free slot; nobody overtakes.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class StartRun(Command[Run], frozen=True, kw_only=True):
         return caller_reads(self.caller) | Reads(own=gates, picks=(expired(tenant),))
 
     def more(self, world: World) -> Reads:
-        """The gates of workflows whose slots might be taken back, and of those who stand in line."""
+        """The gates of workflows whose slots might be taken back, and of the waiting callers."""
         tenant = self.caller.tenant
         line = {ticket.workflow for ticket in gate_of(world, tenant, TENANT_SCOPE).line}
         see = tuple(GATES.key(tenant, workflow_scope(workflow)) for workflow in sorted(line))
@@ -170,6 +170,7 @@ class StartRun(Command[Run], frozen=True, kw_only=True):
             if not has_room(world, tenant, gate, ahead):
                 raise GateFull(
                     scope=scope,
+                    workflow=self.workflow,
                     active=gate.active,
                     limit=gate.most or 0,
                     waiting=len(ahead),

@@ -1,7 +1,7 @@
-"""How starts of runs ended, kept in the store for a day, so that every server can tell what all of them saw.
+"""Counts of how starts of runs ended, stored for a day, so that every server can report what all of them saw.
 
-A 503 means that the store could not be asked, so each server counts in memory and hands its counts in later: one
-record for each few seconds in which it counted something.
+A 503 means that the store could not be asked, so each server counts in memory and stores its counts later, in one
+record for each few seconds with something to count.
 """
 
 from __future__ import annotations

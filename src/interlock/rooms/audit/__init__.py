@@ -1,1 +1,1 @@
-"""Audit: who did what to which version under which rule, written by the transaction that did it."""
+"""Audit: who did what to which version under which rule, written in the same transaction."""

@@ -1,4 +1,4 @@
-"""How rooms leave an audit entry: in the deciding transaction, so that one cannot exist without the other."""
+"""How rooms write an audit entry: in the deciding transaction, so that neither exists without the other."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Conflicts: collisions kept as things that somebody can review."""
+"""Conflicts: collisions, recorded so that a person can review them."""

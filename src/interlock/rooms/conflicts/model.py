@@ -1,10 +1,10 @@
-"""A conflict: who collided over what, what it touches, and the safest next step.
+"""A conflict: who collided over what, what it affects, and the safest next step.
 
-The next step is looked up in `SAFEST`, one line a kind, so that a reader can check why it was suggested. What
-a resolution sets in motion is looked up in `CARRIED_OUT`.
+The next step is looked up in `SAFEST`, one line per kind, so that a reader can check why it was suggested. What a
+resolution changes is looked up in `CARRIED_OUT`.
 
-Somebody who repeats the same mistake a hundred thousand times makes one conflict, not as many: while it is open,
-a group counts the repeats of its kind, target and actor.
+An actor that repeats the same mistake a hundred thousand times makes one conflict: while it is open, a group counts
+the repeats of its kind, target and actor.
 """
 
 from __future__ import annotations

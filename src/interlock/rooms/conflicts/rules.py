@@ -1,7 +1,7 @@
-"""How rooms record a collision, and how people settle one.
+"""How rooms record a conflict, and how people resolve one.
 
-A room that records repeats asks for the group only once it sees that it will refuse (`repeat_reads` in its
-command's `more`), so that whoever does nothing wrong pays nothing for it.
+A room that counts repeats loads the group only when it is about to refuse (`repeat_reads` in its command's `more`),
+so correct calls do not pay for it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""An effect: one action on a remote system, recorded before it is tried.
+"""An effect: one action on a remote system, recorded before it is attempted.
 
-Interlock cannot make a remote system act once. It records the intent first, hands over a stable key and a fence
-for the remote side to check, and calls an unknown outcome unknown: an effect that neither committed nor failed
-in time is `AMBIGUOUS` by the clock, and is not tried again until somebody says what happened.
+Interlock cannot make a remote system act once. It records the intent first, gives the caller a stable key and a fence
+that the remote system can check, and never guesses an outcome: an effect that neither committed nor failed in time is
+`AMBIGUOUS`, and is not attempted again until somebody reports what happened.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is written down of an effect, beside its record."""
+"""The audit entries and events that an effect writes besides its record."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def record_outlived(world: World, effect: Effect) -> None:
         return
     left = _HOW_IT_ENDED.get(lease.state, "lost the lease")
     ended_at = lease.ended_at or lease.expires_at
-    owner = Competing(actor=lease.owner, at=ended_at, what=f"{left} at fence {lease.fence}")
+    owner = Competing(actor=lease.owner, at=ended_at, what=left)
     actor = Competing(actor=effect.begun_by, at=effect.begun_at, what=f"{effect.id} was in progress")
     affected = Affected(effect=effect.id, lease=lease.id, job=effect.job_id)
     record_repeat(world, _outlived(effect, lease.resource), (owner, actor), affected)

@@ -1,10 +1,14 @@
-"""Why an effect may not be tried, or can no longer be settled this way."""
+"""Why an effect may not be attempted, or can no longer be settled this way."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from interlock.kernel.refusal import Refusal
+from interlock.kernel.refusal import Next, Refusal
+
+
+def _resolution(action_id: str) -> Next:
+    return Next("resolve_effect", {"action_id": action_id}, needs=("outcome", "evidence"))
 
 
 class ActionIdReused(Refusal):
@@ -40,8 +44,9 @@ class EffectAmbiguous(Refusal):
     ) -> None:
         super().__init__(
             f"whether {action_id} happened is not known ({by} began it at {begun_at:%Y-%m-%dT%H:%M:%SZ}); ask the "
-            f"remote side about {downstream_key}, then POST /api/v1/effects/{action_id}/resolve with the evidence"
+            f"remote side about {downstream_key}, then have a person record what happened, with the evidence"
         )
+        self.next = _resolution(action_id)
         self.state, self.begun_by, self.fence, self.downstream_key = "AMBIGUOUS", by, fence, downstream_key
         self.job_id = job_id
 
@@ -49,19 +54,13 @@ class EffectAmbiguous(Refusal):
 class EffectFenceStale(Refusal):
     """This attempt is not the one that may settle the effect. `contradicts` if it says what was resolved is wrong."""
 
-    def __init__(
-        self, action_id: str, *, fence: int, current_fence: int, state: str, contradicts: bool = False
-    ) -> None:
+    def __init__(self, action_id: str, *, fence: int, state: str, contradicts: bool = False) -> None:
         super().__init__(
-            f"attempt {fence} of {action_id} can no longer settle it (it is {state} at attempt {current_fence}); "
-            f"stop, and have what you know recorded with POST /api/v1/effects/{action_id}/resolve"
+            f"attempt {fence} of {action_id} does not settle it (it is {state}); "
+            "stop, and have a person record what you know"
         )
-        self.fence, self.current_fence, self.state, self.contradicts = (
-            fence,
-            current_fence,
-            state,
-            contradicts,
-        )
+        self.next = _resolution(action_id)
+        self.fence, self.state, self.contradicts = fence, state, contradicts
         self.conflict_id: str | None = None
 
 
@@ -73,9 +72,9 @@ class EffectNotActionable(Refusal):
     ) -> None:
         who = f", as {by} said" if by else ""
         super().__init__(
-            f"{action_id} is {state}{who}, so there is nothing to {verb}; "
-            f"read it with GET /api/v1/effects/{action_id}"
+            f"{action_id} is {state}{who}, so there is nothing to {verb}; read what became of it"
         )
+        self.next = Next("get_effect", {"action_id": action_id})
         self.state, self.by, self.at = state, by, at
 
 
@@ -85,8 +84,9 @@ class EffectOfCall(Refusal):
     def __init__(self, action_id: str, verb: str, job_id: str) -> None:
         super().__init__(
             f"{action_id} is the effect of a gated call, which begins and ends with its job {job_id}: there is nothing "
-            f"to {verb} here. If it is in doubt, say what happened with POST /api/v1/effects/{action_id}/resolve"
+            f"to {verb} here. If it is in doubt, have a person say what happened"
         )
+        self.next = _resolution(action_id)
         self.job_id = job_id
 
 
@@ -96,6 +96,7 @@ class Superseded(Refusal):
             f"{target} moved from {expected} to {found}; read it again and prepare the change for {found}. "
             f"See conflict {conflict_id}"
         )
+        self.next = Next("get_conflict", {"conflict_id": conflict_id})
         self.target, self.expected, self.found, self.conflict_id = target, expected, found, conflict_id
         self.is_known = is_known
 
@@ -103,12 +104,12 @@ class Superseded(Refusal):
 class JobNotHeld(Refusal):
     """The job that permits this effect is not held in the way that the caller says."""
 
-    def __init__(self, job_id: str, state: str, *, fence: int | None, current_fence: int) -> None:
+    def __init__(self, job_id: str, state: str, *, fence: int | None) -> None:
         super().__init__(
-            f"{job_id} is {state} at fence {current_fence} and not held by this caller or permit; claim it again, "
+            f"{job_id} is {state} and not held by this caller or permit; claim it again, "
             "and begin the effect under the new fence"
         )
-        self.job_id, self.state, self.fence, self.current_fence = job_id, state, fence, current_fence
+        self.job_id, self.state, self.fence = job_id, state, fence
         self.conflict_id: str | None = None
 
 
@@ -118,8 +119,9 @@ class GrantMissing(Refusal):
     def __init__(self, task: str, reason: str, *, execution_id: str, grant_id: str | None) -> None:
         super().__init__(
             f"nothing was begun and no grant consumed, because none permits {task}: {reason}; have a person issue "
-            "one that fits with POST /api/v1/grants, then begin again"
+            "one that fits, then begin again"
         )
+        self.next = Next("issue_grant", {"task": task})
         self.task, self.reason = task, reason
         self.execution_id, self.grant_id = execution_id, grant_id
 

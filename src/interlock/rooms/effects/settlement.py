@@ -1,4 +1,4 @@
-"""How effects end: committed, failed, in doubt, or settled by somebody who knows."""
+"""How effects end: committed, failed, ambiguous, or resolved by somebody who knows."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ class _SettleEffect(Command[Effect], frozen=True, kw_only=True):
         from interlock.rooms.conflicts.rules import record_repeat
 
         effect = find_effect(world, self.caller.tenant, self.action_id)
-        said = f"says '{self._verb()}' at attempt {self.fence}"
+        said = f"says '{self._verb()}', too late"
         late = Competing(actor=self.caller.principal, at=world.now, what=said)
         stands = Competing(
             actor=effect.resolved.by if effect.resolved else effect.begun_by,
             at=effect.resolved.at if effect.resolved else effect.ended_at or effect.begun_at,
-            what=f"{effect.state.value} at attempt {effect.fence}",
+            what=effect.state.value,
         )
         affected = Affected(effect=effect.id, job=effect.job_id)
         refusal.conflict_id = record_repeat(world, self._stale(), (stands, late), affected)
@@ -118,7 +118,6 @@ class _SettleEffect(Command[Effect], frozen=True, kw_only=True):
         return EffectFenceStale(
             effect.id,
             fence=self.fence,
-            current_fence=effect.fence,
             state=effect.state.value,
             contradicts=contradicts,
         )

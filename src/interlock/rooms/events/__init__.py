@@ -1,1 +1,1 @@
-"""Outbox: events written by the transaction that caused them, waiting to leave."""
+"""Events: written in the transaction that caused them, and then delivered."""

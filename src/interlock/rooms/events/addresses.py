@@ -1,8 +1,8 @@
 """Which addresses a webhook may reach: public ones, and those that the operator allowed.
 
-A webhook's address is a tenant's words, but the request comes from inside the operator's network. Without
-this, a tenant could make the server call its own metadata service or a database next door. The check is
-made on the address that is connected to; a name says nothing, as it may resolve differently next time.
+A tenant chooses a webhook's address, but the request comes from inside the operator's network. Without this check, a
+tenant could make the server call its metadata service or an internal database. The check is made on the address that
+is connected to, because a name may resolve differently the next time.
 """
 
 from __future__ import annotations

@@ -1,37 +1,22 @@
-"""An event as CloudEvents write it, and which of them a reader wants."""
+"""An event in the CloudEvents format, and the filters that readers choose events with."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import datetime
-from typing import Any
 
 import msgspec
 
 from interlock.rooms.events.model import Event
+from interlock.wire import events as wire
 
 PREFIX = "dev.interlock."
 MEDIA_TYPE = "application/cloudevents+json"
 
 
-class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One event for the outside."""
-
-    specversion: str = "1.0"
-    id: str
-    source: str
-    type: str
-    subject: str
-    time: datetime
-    datacontenttype: str = "application/json"
-    position: str
-    data: dict[str, Any]
-
-
-def cloud_event(event: Event, position: int) -> CloudEvent:
+def cloud_event(event: Event, position: int) -> wire.Event:
     """An event as it leaves."""
-    return CloudEvent(
+    return wire.Event(
         id=event.id,
         source=f"/interlock/{event.tenant}",
         type=PREFIX + event.type,

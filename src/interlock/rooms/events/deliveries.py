@@ -1,8 +1,8 @@
-"""One round of posting to a webhook, planned and accounted for without doing any of it.
+"""Plans one round of deliveries to a destination, and records their results. Pure: nothing is sent here.
 
-Events about one subject go out in order: a lane is the events of one subject, and only its first is tried;
-while that one fails, the ones behind it wait. Lanes do not wait for each other, so one event that its
-receiver cannot stomach delays nothing but its own subject.
+Events about one subject are sent in order. A lane is the events of one subject, and only its first is attempted;
+while that fails, the events behind it wait. Lanes do not wait for each other, so an event that its destination
+cannot take delays only its own subject.
 """
 
 from __future__ import annotations
@@ -33,10 +33,13 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     most_seconds: float = 3600.0
     attempts_max: int = 20
 
-    def rest(self, attempts: int, jitter: float) -> float:
-        """Seconds after this many attempts, truncated; `jitter` from 0 to 1 takes up to half away."""
+    def rest(self, attempts: int, jitter: float, *, asked_seconds: float = 0.0) -> float:
+        """Seconds after this many attempts, truncated; `jitter` from 0 to 1 takes up to half away.
+
+        A destination may ask for more, up to the longest rest.
+        """
         whole = min(self.most_seconds, self.base_seconds * 2.0 ** min(attempts - 1, 60))
-        return whole * (1.0 - jitter / 2)
+        return max(whole * (1.0 - jitter / 2), min(asked_seconds, self.most_seconds))
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -128,9 +131,12 @@ def trouble_after(tally: Tally, relay: Relay, now: datetime, backoff: Backoff) -
         return None
     if not tally.refused:
         return trouble_of(relay)
-    failures = relay.failures + 1
-    rest = min(PROBE_SECONDS_MAX, backoff.rest(failures, 0.0))
-    return Trouble(failures=failures, error=tally.error, retry_at=now + timedelta(seconds=rest))
+    return worse(relay, tally.error, now, min(PROBE_SECONDS_MAX, backoff.rest(relay.failures + 1, 0.0)))
+
+
+def worse(relay: Relay, error: str, now: datetime, rest_seconds: float) -> Trouble:
+    """The trouble of a relay after one more failure."""
+    return Trouble(failures=relay.failures + 1, error=error, retry_at=now + timedelta(seconds=rest_seconds))
 
 
 def trouble_of(relay: Relay) -> Trouble | None:

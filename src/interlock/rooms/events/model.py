@@ -1,4 +1,4 @@
-"""Events, and the webhooks and brokers that they leave through."""
+"""Events, and the webhooks and brokers that they are delivered to."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ _NEVER_HELD = 0
 
 
 class Webhook(Record, frozen=True, kw_only=True):
-    """An address that events are posted to. No `types` means every type."""
+    """An address that a tenant's events go to. No `types` means every type; `kind` names the channel."""
 
+    kind: str = "webhook"
     url: str
     types: tuple[str, ...] = ()
     description: str = ""

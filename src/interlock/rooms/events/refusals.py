@@ -1,4 +1,4 @@
-"""Why relays say no."""
+"""Why a change of a webhook or a relay is refused."""
 
 from __future__ import annotations
 

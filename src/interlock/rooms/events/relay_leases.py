@@ -1,7 +1,7 @@
-"""One relay at a time a target: taken for a while, kept by renewing, lost to whoever comes after.
+"""Relay leases: each target has one relay at a time, held by one server and kept by renewing.
 
-Every change of a relay's progress carries its fence. A server that was paused past its lease finds its
-fence stale, and what it meant to write is refused: what it sent is sent again by the one that took over.
+Every change of a relay's progress carries its fence. A server that was paused past its lease has a stale fence, and
+its writes are refused; the server that took over sends the same events again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from interlock.kernel.command import Command
 from interlock.kernel.record import Key, Reads
 from interlock.kernel.world import World
 from interlock.rooms.events.model import (
-    BROKER,
     DELIVERIES,
     DEPLOYMENT,
     RELAYS,
@@ -40,7 +39,8 @@ class TakeRelay(Command[Relay], frozen=True, kw_only=True):
     def decide(self, world: World) -> Relay:
         relay = world.get(RELAYS, self.tenant, self.relay_id)
         if relay is None:
-            if (self.tenant, self.relay_id) != (DEPLOYMENT, BROKER):
+            # A tenant's relay is made with its webhook; what the operator configured has no other beginning.
+            if self.tenant != DEPLOYMENT:
                 raise RelayGone(self.relay_id)
             relay = Relay(tenant=self.tenant, id=self.relay_id, moved_at=world.now)
         if not relay.is_free_at(world.now):
@@ -95,21 +95,14 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     retry_at: datetime
 
 
-class AdvanceRelay(Fenced, frozen=True, kw_only=True):
-    """Move a relay's position; back only to send again what the target lost."""
+class SettleDeliveries(Fenced, frozen=True, kw_only=True):
+    """Keep what one round came to: how far it got, what was taken, what has to wait.
+
+    The position moves back only to send again what the destination lost. Without a `mark` the old one stays.
+    """
 
     position: int
     mark: BrokerMark | None = None
-    trouble: Trouble | None = None
-
-    def decide(self, world: World) -> Relay:
-        return world.put(RELAYS, moved(self.held(world), self.position, self.trouble, world.now, self.mark))
-
-
-class SettleDeliveries(Fenced, frozen=True, kw_only=True):
-    """Keep what one round of posting came to: how far, what was taken, what has to wait."""
-
-    position: int
     taken: tuple[str, ...] = ()
     kept: tuple[Delivery, ...] = ()
     trouble: Trouble | None = None
@@ -127,7 +120,9 @@ class SettleDeliveries(Fenced, frozen=True, kw_only=True):
                 world.delete(DELIVERIES, delivery)
         for delivery in self.kept:
             world.put(DELIVERIES, delivery)
-        return world.put(RELAYS, moved(relay, self.position, self.trouble, world.now, relay.mark))
+        return world.put(
+            RELAYS, moved(relay, self.position, self.trouble, world.now, self.mark or relay.mark)
+        )
 
 
 class ForgetDeliveries(Command[int], frozen=True, kw_only=True):

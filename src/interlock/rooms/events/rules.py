@@ -1,4 +1,4 @@
-"""How rooms announce what they did, and how what has left long ago is forgotten."""
+"""How rooms write events, and how delivered events are deleted after their time."""
 
 from __future__ import annotations
 

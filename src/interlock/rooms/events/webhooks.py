@@ -1,4 +1,4 @@
-"""What admins decide about webhooks: add, rotate the secret, remove, send a dead letter again."""
+"""Commands of admins about webhooks: add, rotate the secret, remove, send a dead letter again."""
 
 from __future__ import annotations
 
@@ -61,6 +61,7 @@ class AddWebhook(Command[Webhook], frozen=True, kw_only=True):
     """Send a tenant's events to an address, from `start_after` on."""
 
     webhook_id: str
+    kind: str = "webhook"
     url: str
     types: tuple[str, ...]
     description: str
@@ -87,6 +88,7 @@ class AddWebhook(Command[Webhook], frozen=True, kw_only=True):
         webhook = Webhook(
             tenant=tenant,
             id=self.webhook_id,
+            kind=self.kind,
             url=self.url,
             types=self.types,
             description=self.description,

@@ -1,1 +1,1 @@
-"""Grants: one-shot permissions, found and consumed in one decision."""
+"""Grants: limited permissions, found and used in one decision."""

@@ -1,8 +1,8 @@
-"""Find a grant that fits and take one use of it, in one decision.
+"""Claims: find a grant that fits and use it once, in one decision.
 
-Every check comes first: task, state and time, signature, pins, limits. A claim that fails one consumes nothing,
-says which, and is audited. The oldest fitting grant wins unless one is named; a named grant that does not fit
-never falls back to another.
+All checks come first: task, state and time, signature, pins, limits. A claim that fails one uses nothing, says which
+check failed, and is audited. The oldest fitting grant is taken unless one is named; a claim that names a grant never
+falls back to another.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def why_none_is_open(world: World, tenant: str, task: str) -> str:
         # One was open when this batch was loaded, so there was nothing to explain.
         fates = "others were faster"
     told = f": {fates}" if fates else ""
-    return f"no open grant for {task}{told}; ask a person to issue one with `interlock grant`"
+    return f"no open grant for {task}{told}; ask a person to issue one"
 
 
 def _fate(grant: Grant, now: datetime) -> str | None:

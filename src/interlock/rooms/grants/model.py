@@ -1,7 +1,7 @@
 """Grants, their uses, and the keys that people sign them with.
 
-A grant permits a task so many times, until a moment, within its pins. What becomes of its uses is conserved:
-issued = open + claimed + expired + revoked, always.
+A grant allows a task a limited number of times, until a deadline, within its pins. The sum of its uses never changes:
+issued = open + claimed + expired + revoked.
 """
 
 from __future__ import annotations

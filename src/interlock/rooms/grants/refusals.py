@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from interlock.kernel.refusal import Refusal
+from interlock.kernel.refusal import Next, Refusal
 
 
 class BadSignature(Refusal):
     """A grant that comes with a signature must come with a good one."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(
-            f"the grant was not issued ({why}); register the key with POST /api/v1/signers, or sign again"
-        )
+        super().__init__(f"the grant was not issued ({why}); have the key registered, or sign again")
+        self.next = Next("add_signer", {}, needs=("public_key",))
 
 
 class SignatureRequired(Refusal):
@@ -19,8 +18,9 @@ class SignatureRequired(Refusal):
 
     def __init__(self, task: str) -> None:
         super().__init__(
-            f"the grant was not issued: {task} needs a signed one; send its signature with POST /api/v1/grants"
+            f"the grant was not issued: {task} needs a signed one; sign it, and send its signature along"
         )
+        self.next = Next("issue_grant", {"task": task}, needs=("signature",))
 
 
 class BadGrantTime(Refusal):
@@ -49,8 +49,9 @@ class GrantOver(Refusal):
 
     def __init__(self, grant_id: str, state: str) -> None:
         super().__init__(
-            f"grant {grant_id} is {state}; there is nothing left to revoke. Read it with GET /api/v1/grants/{grant_id}"
+            f"grant {grant_id} is {state}; there is nothing left to revoke. Read what became of it"
         )
+        self.next = Next("get_grant", {"grant_id": grant_id})
         self.state = state
 
 

@@ -1,4 +1,4 @@
-"""Issue and revoke grants, and mark those whose time has run out. Claiming is in claiming.py."""
+"""Issue and revoke grants, and mark expired ones. Claiming is in claims.py."""
 
 from __future__ import annotations
 

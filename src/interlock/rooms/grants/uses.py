@@ -1,4 +1,4 @@
-"""The uses of a grant: taken, spent and written down."""
+"""The uses of a grant: whether it fits an action, taking one use, and the audit entries about it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Identity: who calls, for which tenant, with which roles. Keys are kept only as digests."""
+"""Identity: who calls, for which tenant, with which roles. Keys are stored only as digests."""

@@ -1,4 +1,4 @@
-"""The shape of a key: `il_<key id>_<secret>`. The id finds it, the digest of the whole proves it."""
+"""The format of a key: `il_<key id>_<secret>`. The id finds the record; the digest of the whole key proves it."""
 
 from __future__ import annotations
 

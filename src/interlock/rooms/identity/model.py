@@ -1,7 +1,7 @@
-"""Tenants' principals and their keys.
+"""Principals of tenants, and their keys.
 
-A principal is a person, an agent, a worker or a service of one tenant. It may have several keys; the
-principal, not the key, carries roles and groups. A key is kept only as a digest of its secret.
+A principal is a person, an agent, a worker or a service of one tenant. It may have several keys; roles and groups
+belong to the principal, not to the key. A key is stored only as a digest.
 """
 
 from __future__ import annotations

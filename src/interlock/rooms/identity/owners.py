@@ -1,9 +1,9 @@
-"""Chains of owners: an agent acts for another agent, that one for a person, and all of them are one person.
+"""Chains of owners: an agent acts for another agent, that one for a person. The whole chain counts as one person.
 
-A principal's record names everybody above it, so whoever asks who somebody is as a person reads one record. The price
-is paid where an owner changes: in the same decision everybody below gets the new chain too. Changes of owners in one
-tenant are decided one after the other (`OwnerTree`), so two of them cannot make a ring, and nobody who joins a chain
-while it changes is left with the old one.
+A principal's record names all owners above it, so one read finds the person behind it. In return, a change of owner
+updates everybody below in the same decision. Changes of owners in one tenant are decided one after the other
+(`OwnerTree`), so two changes cannot form a ring, and a principal that joins a chain while it changes gets the new
+one.
 """
 
 from __future__ import annotations

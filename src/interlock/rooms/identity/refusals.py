@@ -1,10 +1,10 @@
-"""Why identity says no."""
+"""Why a change of principals or keys is refused."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from interlock.kernel.refusal import Refusal
+from interlock.kernel.refusal import Next, Refusal
 
 
 class Unauthenticated(Refusal):
@@ -26,8 +26,9 @@ class PeopleOnly(Refusal):
 class NotFound(Refusal):
     """There is no such thing for this tenant, whether or not another tenant has one."""
 
-    def __init__(self, what: str, name: str, advice: str = "check the id") -> None:
+    def __init__(self, what: str, name: str, advice: str = "check the id", then: Next | None = None) -> None:
         super().__init__(f"there is no {what} {name!r} here; {advice}")
+        self.next = then
 
 
 class KeysLive(Refusal):

@@ -1,6 +1,6 @@
-"""Identity's commands, and the question that every other command asks first: may this caller?
+"""Identity's commands, and the check that every other command makes first: may this caller do this?
 
-A key is checked in the transaction that decides, so a revocation holds from the next decision on.
+A key is checked in the transaction that decides, so a revocation takes effect from the next decision on.
 """
 
 from __future__ import annotations

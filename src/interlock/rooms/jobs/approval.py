@@ -1,6 +1,6 @@
 """An approval request: what must be decided, by whom, until when, and the votes so far.
 
-It lives inside its job's record, so that a job's state and its approval can never disagree.
+It is stored inside its job's record, so that a job's state and its approval can never disagree.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""People's decisions: approve, reject, refresh, edit, and what time does to a request.
+"""Decisions of people: approve and reject. An expired request is refused.
 
-An approval is bound to what the reviewer saw: the stored request must still match its hash, the hash the
-reviewer names must be the stored one (and must be named once the request was edited), and the policy must be
-the one that asked (strict) or must still ask for the same (semantic). A gate asks for permission present: only
-a counted quorum of people who may decide *now* releases a job.
+An approval is bound to what the reviewer saw. The stored request must still match its hash, and the hash that the
+reviewer names must be the stored one (naming it is required once the request was edited). The policy must be the one
+that asked (strict), or must still ask for the same (semantic). Only a full quorum of people who may decide *now*
+releases a job.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def people_able(
 
 
 def _agreeing(world: World, job: Job, approval: Approval) -> Iterator[tuple[Vote, frozenset[str]]]:
-    """The votes of those who may still decide, each with all the voter's names."""
+    """The votes of people who may still decide, each with all the voter's names."""
     for vote in approval.votes:
         voter = world.get(PRINCIPALS, job.tenant, vote.principal)
         if voter is None:

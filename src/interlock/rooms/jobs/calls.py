@@ -1,9 +1,9 @@
-"""The effect behind a gated call, kept in step with the call's job.
+"""The effect of a gated call, changed together with the call's job.
 
-A gated call is a job that only its submitter carries out. The decision that hands the job out begins an effect,
-and the decision that ends the job ends the effect. So whatever happens to the caller in
-between, the record says that the call may have done something, and nobody runs it again until somebody says
-what happened. A call that its caller declared repeatable has no effect: it may run again.
+A gated call is a job that only its submitter runs. Claiming the job begins an effect in the same decision, and ending
+the job ends the effect. If the caller fails in between, the record says that the call may have done something, and
+nobody runs it again until somebody reports what happened. A call that its caller declared repeatable has no effect:
+it may run again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Claiming work: who gets which job next.
+"""Claiming work: which worker gets which job next.
 
-Higher priorities first; within one, whoever has waited longest, whatever its topic. Time is judged by the
-batch's clock, so a job whose worker vanished can be claimed although no sweep has run. A claim that finds
-nothing it may hand out leaves no answer under its idempotency key, so that the caller may ask again.
+Higher priorities come first; within one priority, the job that has waited longest, whatever its topic. Time is judged
+by the batch's clock, so a job whose worker disappeared can be claimed before any sweep has run. A claim that finds no
+job stores no answer under its idempotency key, so that the caller may ask again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How work on a job ends: done, to be tried again, for good or taken back; and how a dead letter comes back."""
+"""How work on a job ends: completed, to be retried, failed or released; and how a dead letter is retried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a decision is bound to besides policy and hash: the version of the target that the job was drafted for."""
+"""Target drift: whether the target still has the version that the job was written for."""
 
 from __future__ import annotations
 

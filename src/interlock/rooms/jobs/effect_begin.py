@@ -1,10 +1,10 @@
-"""Beginning an effect: everything that must hold before somebody may act, in one decision.
+"""Beginning an effect: checks everything that must hold before the caller may act, in one decision.
 
-The intent is durable before the caller learns its fence, so whatever happens to the caller after that leaves a
-trace. A repeat finds out what became of the first attempt instead of acting again.
+The intent is durable before the caller learns its fence, so if the caller fails after that, there is a record. A
+repeat learns what became of the first attempt instead of acting again.
 
-The checks of jobs, leases and targets load with the first effect that names one: `interlock exec` begins effects
-that name none, before every action of an agent.
+The checks of jobs, leases and targets are imported with the first effect that names one, because `interlock exec`
+begins effects that name none, before every action of an agent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an effect may begin on: its job, its lease, its target and its grant."""
+"""What an effect depends on when it begins: its job, its lease, its target and its grant."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def check_job(world: World, caller: Caller, job_id: str, permit: PermitClaims | 
         raise PermitMismatch(job.id, "it was issued for another version of the job")
     if not _is_held(world, caller, job, permit):
         fence = permit.fence if permit else None
-        raise JobNotHeld(job.id, job.state.value, fence=fence, current_fence=job.fence)
+        raise JobNotHeld(job.id, job.state.value, fence=fence)
     return job
 
 
@@ -213,9 +213,9 @@ def _record_stale_job(world: World, caller: Caller, action_id: str, refusal: Job
     job = world.get(JOBS, caller.tenant, refusal.job_id)
     if job is None:
         return
-    late = Competing(actor=caller.principal, at=world.now, what=f"began {action_id} at fence {refusal.fence}")
+    late = Competing(actor=caller.principal, at=world.now, what=f"began {action_id} without holding it")
     holder = job.lease.worker if job.lease and job.lease.ended is None else "interlock"
-    stands = Competing(actor=holder, at=job.updated_at, what=f"{job.state.value} at fence {job.fence}")
+    stands = Competing(actor=holder, at=job.updated_at, what=job.state.value)
     sides, affected = (stands, late), Affected(job=job.id, effect=action_id)
     refusal.conflict_id = record_repeat(world, _stale_job(caller, job), sides, affected)
 

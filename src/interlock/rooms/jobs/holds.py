@@ -1,7 +1,7 @@
-"""A worker's hold on a job: taking it, keeping it, giving it back, losing it.
+"""A worker's hold on a job: claim, renew, release, lose.
 
-Time is judged by the batch's clock. A lease that has run out is lost, even if nobody else has claimed the job
-and no sweep has run: a worker that could finish late would race with the one that comes next.
+Time is judged by the batch's clock. An expired lease is lost, even if nobody else has claimed the job and no sweep
+has run: a worker that could finish late would race with the next one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A job: one proposed action, what policy and people said of it, and how far it got.
+"""A job: one proposed action, what the policy and people decided about it, and its progress.
 
-A worker holds a job by a lease with a fence. The fence only grows, one claim at a time, for ever; whoever
-shows an older one is refused. `attempt` is the number of the attempt that runs or comes next.
+A worker holds a job by a lease with a fence. The fence grows with every claim and never shrinks; a call with an older
+one is refused. `attempt` is the number of the attempt that runs or comes next.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Whether a job may run at this moment.
+"""Whether a job may run now.
 
-A claim asks for permission present: the stored request is what was hashed, and the policy in force now either
-allows it or asks people who have said yes to exactly this. What has no permission moves out of the way, with
-the reason in the audit, so that it holds nobody else up.
+A claim requires a permission that exists: the stored request still matches its hash, and the policy in force now
+either allows it or asks for people who have approved exactly this. A job without permission leaves the queue, with
+the reason in the audit log, so that it does not block others.
 """
 
 from __future__ import annotations

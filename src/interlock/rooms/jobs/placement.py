@@ -1,6 +1,6 @@
-"""From what the policy says to what happens to a job: released, denied, throttled or put before people.
+"""What the policy's decision does to a job: it is released, denied, throttled or put before people.
 
-Submit, refresh and edit all pass through here, so a job can only ever be placed in one way.
+Submit, refresh and edit all use this, so there is only one way to place a job.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is written down of a job and its approval: audit entries, events and wakes."""
+"""The audit entries, events and wake-ups that jobs and approvals write."""
 
 from __future__ import annotations
 

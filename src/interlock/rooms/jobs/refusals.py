@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from interlock.kernel.refusal import Refusal
+from interlock.kernel.refusal import Next, Refusal
+
+
+def _another_job() -> Next:
+    return Next("submit_job", {}, needs=("topic", "payload"))
 
 
 class FenceStale(Refusal):
@@ -26,8 +30,9 @@ class HeldElsewhere(Refusal):
     def __init__(self, job_id: str, holder: str, expires_at: datetime) -> None:
         super().__init__(
             f"{holder} is working on {job_id}, until {expires_at:%Y-%m-%dT%H:%M:%SZ} unless it renews; "
-            f"follow it with GET /api/v1/jobs/{job_id}?until=finished&wait_seconds=30"
+            "wait until it is finished"
         )
+        self.next = Next("get_job", {"job_id": job_id, "until": "finished", "wait_seconds": 30})
         self.state, self.holder, self.lease_expires_at = "RUNNING", holder, expires_at
 
 
@@ -37,8 +42,9 @@ class InGrace(Refusal):
     def __init__(self, job_id: str, grace_until: datetime, retry_after_seconds: float) -> None:
         super().__init__(
             f"{job_id} was approved, and whoever approved it may take that back until "
-            f"{grace_until:%Y-%m-%dT%H:%M:%SZ}; claim it then"
+            f"{grace_until:%Y-%m-%dT%H:%M:%SZ}; wait until then, and claim it again"
         )
+        self.next = Next("get_job", {"job_id": job_id, "until": "decided", "wait_seconds": 30})
         self.job_id, self.state, self.grace_until = job_id, "PENDING", grace_until
         self.retry_after_seconds = retry_after_seconds
 
@@ -59,6 +65,7 @@ class PermissionWithdrawn(Refusal):
 
     def __init__(self, job_id: str, rule: str | None, why: str) -> None:
         super().__init__(f"{job_id} may no longer run: {why}; submit a new job if it is still wanted")
+        self.next = _another_job()
         self.job_id, self.state, self.rule = job_id, "DENIED", rule
 
 
@@ -66,7 +73,8 @@ class PermissionMissing(Refusal):
     """The job may not run as it stands; `state` is where it went."""
 
     def __init__(self, job_id: str, state: str, why: str) -> None:
-        super().__init__(f"{job_id} may not run now: {why}; read it with GET /api/v1/jobs/{job_id}")
+        super().__init__(f"{job_id} may not run now: {why}; read what it waits for")
+        self.next = Next("get_job", {"job_id": job_id})
         self.job_id, self.state = job_id, state
 
 
@@ -92,22 +100,23 @@ class AlreadyRejected(DecisionRefused):
         super().__init__(
             f"{job_id} was rejected by {by} at {at:%Y-%m-%dT%H:%M:%SZ}; submit a new job to ask again"
         )
+        self.next = _another_job()
         self.state, self.by, self.at, self.decision_id = state, by, at, decision_id
 
 
 class AlreadyApproved(DecisionRefused):
     def __init__(self, job_id: str, state: str, by: str, at: datetime, decision_id: str) -> None:
-        then = "cancel the job to stop it" if state in _STOPPABLE else f"it is {state} by now"
+        can_stop = state in _STOPPABLE
+        then = "cancel the job to stop it" if can_stop else f"it is {state} by now"
         super().__init__(f"{job_id} was approved by {by} at {at:%Y-%m-%dT%H:%M:%SZ}; {then}")
+        self.next = Next("cancel_job", {"job_id": job_id}) if can_stop else None
         self.state, self.by, self.at, self.decision_id = state, by, at, decision_id
 
 
 class SnapshotChanged(DecisionRefused):
     def __init__(self, job_id: str, state: str, submitted_under: str, current: str | None) -> None:
-        super().__init__(
-            f"the policy changed since {job_id} was submitted; look at it again after "
-            f"POST /api/v1/approvals/{job_id}/refresh"
-        )
+        super().__init__(f"the policy changed since {job_id} was submitted; refresh it, and look at it again")
+        self.next = Next("refresh_approval", {"job_id": job_id})
         self.state, self.submitted_under, self.current = state, submitted_under, current
 
 
@@ -115,8 +124,9 @@ class JobChanged(DecisionRefused):
     def __init__(self, job_id: str, state: str, expected: str, found: str) -> None:
         super().__init__(
             f"what is stored for {job_id} no longer matches its hash; nothing will run. "
-            f"Find out who changed it, then POST /api/v1/approvals/{job_id}/refresh or cancel the job"
+            "Find out who changed it, then refresh or cancel the job"
         )
+        self.next = Next("refresh_approval", {"job_id": job_id})
         self.state, self.expected, self.found = state, expected, found
 
 
@@ -133,8 +143,8 @@ class HashMismatch(DecisionRefused):
             said = f"{job_id} was edited since it was submitted{what}, so say which version you approve"
         else:
             said = f"the rule that asks about {job_id} wants to know which version you approve"
-        again = f"read it again with GET /api/v1/approvals/{job_id}"
-        super().__init__(f"{said}; {again} and decide with job_hash {stored}")
+        super().__init__(f"{said}; read it again and decide with its hash {stored}")
+        self.next = Next("get_approval", {"job_id": job_id})
         self.state, self.stored, self.changed = state, stored, changed
 
 
@@ -146,6 +156,7 @@ class TargetChanged(DecisionRefused):
             f"{target} moved from {expected} to {found} since {job_id} was submitted; "
             f"look at conflict {conflict_id}, then refresh or cancel"
         )
+        self.next = Next("get_conflict", {"conflict_id": conflict_id})
         self.state, self.target, self.conflict_id = state, target, conflict_id
         self.expected, self.found = expected, found
 
@@ -158,9 +169,10 @@ class ApprovalExpired(DecisionRefused):
     def __init__(self, job_id: str, at: datetime, now: datetime) -> None:
         ago = int((now - at).total_seconds())
         super().__init__(
-            f"the approval of {job_id} expired {ago} s ago; ask again with POST /api/v1/approvals/{job_id}/refresh, "
+            f"the approval of {job_id} expired {ago} s ago; refresh it to ask again, "
             "or run the step again if a workflow asked"
         )
+        self.next = Next("refresh_approval", {"job_id": job_id})
         self.at = at
 
 
@@ -171,7 +183,8 @@ class JobExpired(DecisionRefused):
 
     def __init__(self, job_id: str, at: datetime, now: datetime) -> None:
         ago = int((now - at).total_seconds())
-        super().__init__(f"the time of {job_id} was over {ago} s ago; submit it again with POST /api/v1/jobs")
+        super().__init__(f"the time of {job_id} was over {ago} s ago; submit it again if it is still wanted")
+        self.next = _another_job()
         self.at = at
 
 
@@ -182,18 +195,28 @@ class NotActionable(DecisionRefused):
         self, job_id: str, state: str, verb: str, *, by: str | None = None, at: datetime | None = None
     ) -> None:
         first = f": {by} was first" if by else ""
-        super().__init__(
-            f"{job_id} is {state}, so there is nothing to {verb}{first}; read it with GET /api/v1/jobs/{job_id}"
-        )
+        super().__init__(f"{job_id} is {state}, so there is nothing to {verb}{first}; read what became of it")
+        self.next = Next("get_job", {"job_id": job_id})
         self.state, self.by, self.at = state, by, at
 
 
 class NotWithdrawable(DecisionRefused):
-    """A yes that can no longer be taken back, or was never given; `why` says which, and what to do instead."""
+    """The yes was given and can no longer be taken back; `why` says since when."""
 
     def __init__(self, job_id: str, state: str, why: str) -> None:
-        super().__init__(f"{job_id} is {state}: {why}")
+        super().__init__(f"{job_id} is {state}: {why}; cancel the job to stop it")
+        self.next = Next("cancel_job", {"job_id": job_id})
         self.state = state
+
+
+class NoVote(DecisionRefused):
+    """The request still waits, and the caller has not said yes to it."""
+
+    state = "APPROVAL"
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"{job_id} waits for people, and you have no vote to withdraw; reject it to stop it")
+        self.next = Next("reject_job", {"job_id": job_id}, needs=("reason",))
 
 
 class NotAVoter(DecisionRefused):
@@ -236,6 +259,7 @@ class EditedTooOften(DecisionRefused):
             f"{job_id} has been edited so often, or is so large, that no other version can be kept beside those "
             "before it; cancel it and submit a new job"
         )
+        self.next = Next("cancel_job", {"job_id": job_id})
         self.state = state
 
 

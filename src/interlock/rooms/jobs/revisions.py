@@ -1,4 +1,4 @@
-"""Asking again: refresh a drifted request, edit what is asked. Votes are cleared; the old version is kept."""
+"""Asking again: refresh a drifted request, or edit it. Votes are cleared; the old version is kept."""
 
 from __future__ import annotations
 

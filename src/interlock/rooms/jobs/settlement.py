@@ -1,4 +1,4 @@
-"""Settling what is in doubt: a call whose outcome somebody knows, and a conflict that somebody resolves."""
+"""Settling doubts: a call whose outcome somebody reports, and a conflict that somebody resolves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would happen: one job explained, or a candidate policy held against jobs that were."""
+"""What would happen: explain one job, or test a candidate policy on past jobs."""
 
 from __future__ import annotations
 

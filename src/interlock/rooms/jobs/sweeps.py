@@ -1,4 +1,4 @@
-"""What time does to jobs: approvals expire, leases run out, and lost workers' jobs are offered again."""
+"""Sweeps of jobs: approvals expire, leases expire, and jobs of lost workers become available again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading targets: what they are at, who holds them, and what waits for them."""
+"""Reading targets: their version, who holds them, and what waits for them."""
 
 from __future__ import annotations
 

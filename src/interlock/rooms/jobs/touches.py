@@ -1,8 +1,9 @@
-"""Touching a target: a fact, recorded whoever made it.
+"""Touching a target: records that it changed, whoever changed it.
 
-A touch is never refused for being unwelcome: it has happened. Those whose work it undercuts are told: the holder
-of a lease (`conflict_detected`, at its next renewal), and whoever waits with a job for the old version. One
-conflict names them all, and further touches by the same actor go into the same conflict while it is open.
+A touch is never refused because it is unwelcome: the change has already happened. It tells everybody whose work it
+affects: the holder of a lease (`conflict_detected`, at the next renewal), and submitters of jobs that wait for the
+old version. One conflict names them all; further touches by the same actor go into the same conflict while it is
+open.
 """
 
 from __future__ import annotations

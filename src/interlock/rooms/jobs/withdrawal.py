@@ -13,7 +13,7 @@ from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 from interlock.rooms.identity.model import Caller, Principal, all_folded
 from interlock.rooms.identity.rules import caller_reads
-from interlock.rooms.jobs.approval import Approval, ApprovalState, Vote
+from interlock.rooms.jobs.approval import Approval, Vote
 from interlock.rooms.jobs.approvals import (
     Decided,
     Outcome,
@@ -30,7 +30,7 @@ from interlock.rooms.jobs.records import (
     record_change,
     record_refusal,
 )
-from interlock.rooms.jobs.refusals import NotActionable, NotAVoter, NotWithdrawable
+from interlock.rooms.jobs.refusals import NotActionable, NotAVoter, NotWithdrawable, NoVote
 
 
 class WithdrawVote(Command[Decided], frozen=True, kw_only=True):
@@ -74,13 +74,10 @@ def _withdrawable(world: World, job: Job) -> Approval:
         return approval
     if job.is_in_grace_at(world.now):
         return approval
-    cancel = f"cancel the job to stop it, with POST /api/v1/jobs/{job.id}/cancel"
-    if approval.state is not ApprovalState.APPROVED:
-        raise NotWithdrawable(job.id, job.state.value, f"no vote released it; {cancel}")
     if approval.grace_until is None:
-        raise NotWithdrawable(job.id, job.state.value, f"the rule that asked gives no grace; {cancel}")
+        raise NotWithdrawable(job.id, job.state.value, "the rule that asked gives no grace")
     over = f"the time to withdraw ended at {approval.grace_until:%Y-%m-%dT%H:%M:%SZ}"
-    raise NotWithdrawable(job.id, job.state.value, f"{over}; {cancel}")
+    raise NotWithdrawable(job.id, job.state.value, over)
 
 
 def _without(job: Job, approval: Approval, voter: Principal) -> tuple[Vote, ...]:
@@ -93,11 +90,7 @@ def _without(job: Job, approval: Approval, voter: Principal) -> tuple[Vote, ...]
         return others
     if job.state is JobState.PENDING:
         raise NotAVoter(job.id, tuple(vote.principal for vote in others))
-    raise NotWithdrawable(
-        job.id,
-        job.state.value,
-        f"you have no vote to withdraw; reject it with POST /api/v1/approvals/{job.id}/reject to stop it",
-    )
+    raise NoVote(job.id)
 
 
 def _asked_again(world: World, job: Job, approval: Approval, votes: tuple[Vote, ...]) -> Job:

@@ -1,12 +1,11 @@
-"""Acquiring a lease: find it free, or stand in line.
+"""Acquiring a lease: take a free resource, or join the queue.
 
-Everything that could make it unfree is owned while deciding: the node of the path and of each path above it. If
-everything under a path is wanted, the leases under it are looked at as well; whoever acquires one of those owns
-the nodes above, so none can appear meanwhile. Leases that ran out by the clock are ended in the same decision,
-and the newcomer gets their last checkpoint.
+The decision owns every record that could show a conflict: the node of the path and of each path above it. A request
+for everything under a path also looks at the leases under it; acquiring one of those owns the nodes above, so none
+can appear meanwhile. Expired leases are ended in the same decision, and the new holder gets their last checkpoint.
 
-Locks are taken in one order, nodes and then leases. An owner who renews takes only the lease's, so renewing and
-waiting never stand in each other's way.
+Locks are taken in one order, nodes before leases. Renewing locks only the lease, so renewing and waiting do not block
+each other.
 """
 
 from __future__ import annotations

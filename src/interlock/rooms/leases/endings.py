@@ -1,4 +1,4 @@
-"""How leases end, and what becomes of those that waited for them."""
+"""How leases end, and what then happens to the callers that wait for them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def end_lease(
 
 
 def wake_next(world: World, tenant: str, resource: str) -> None:
-    """Tell those who may try now, and nobody else: the others would only find that it is not their turn."""
+    """Wake only the callers that may try now; the others would find that it is not their turn."""
     top = node_at(world, tenant, top_of(path_of(resource)[0]))
     for ticket in next_in_line(top.waiting_at(world.now), resource):
         world.wake(ticket_topic(ticket))

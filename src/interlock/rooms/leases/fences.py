@@ -1,4 +1,4 @@
-"""Whether a fence is current, and what one that is not leaves behind."""
+"""Checks whether a fence is current, and records what a stale one tried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line of those who wait for a resource."""
+"""The queue of callers that wait for a resource."""
 
 from __future__ import annotations
 

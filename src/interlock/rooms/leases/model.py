@@ -1,14 +1,13 @@
-"""Leases on resources, and the nodes that keep their order.
+"""Leases on resources, and the nodes that order them.
 
-A resource is any string. `/` makes it a path: a lease on `repo:billing/**` covers everything under
-`repo:billing`. Each path has a node, a record that every acquisition on it or under it owns, so two servers
-cannot both find it free. The node of a path's first part, its top, also keeps what the whole tree shares: one
-line of those who wait, so that somebody who wants all of it and somebody who wants one file are served in the
-order in which they came; and the highest fence.
+A resource is any string. `/` makes it a path: a lease on `repo:billing/**` covers everything under `repo:billing`.
+Each path has a node, a record that every acquisition on it or under it owns, so two servers cannot both find it free.
+The node of a path's first part, its top, also keeps what the whole tree shares: the highest fence, and one queue, so
+that a caller who wants the whole tree and one who wants a single file are served in order of arrival.
 
-Fences come from the store's clock in microseconds, from the last fence and from the store's epoch, whichever is
-ahead. So they keep growing even if the store is put back to an older state and nobody notices: nobody acquires a
-million times a second.
+A new fence is greater than the last one and than the store's floor, and at least its clock in microseconds. So
+fences grow even if the store is restored to an older state and nobody notices: nobody acquires a million times a
+second.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why a lease cannot be had or used."""
+"""Why a lease cannot be acquired or used."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from datetime import datetime
 
 import msgspec
 
-from interlock.kernel.refusal import Refusal
+from interlock.kernel.refusal import Next, Refusal
+
+_WAIT_SECONDS = 30
 
 
 class HolderSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +28,8 @@ class LeaseHeld(Refusal):
     def __init__(
         self, resource: str, holder: HolderSeen | None, retry_after_seconds: float, why: str
     ) -> None:
-        super().__init__(f"{resource} {why}; wait with wait_seconds or retry in {retry_after_seconds:.1f} s")
+        super().__init__(f"{resource} {why}; wait in line, or retry in {retry_after_seconds:.1f} s")
+        self.next = Next("acquire_lease", {"resource": resource, "wait_seconds": _WAIT_SECONDS})
         self.holder = holder
         self.retry_after_seconds = retry_after_seconds
 
@@ -44,9 +47,8 @@ class LeaseFenceStale(Refusal):
 
 class LeaseNotActionable(Refusal):
     def __init__(self, lease_id: str, state: str, verb: str) -> None:
-        super().__init__(
-            f"lease {lease_id} is {state}, so it cannot {verb}; read it with GET /api/v1/leases/{lease_id}"
-        )
+        super().__init__(f"lease {lease_id} is {state}, so it cannot {verb}; read what became of it")
+        self.next = Next("get_lease", {"lease_id": lease_id})
         self.state = state
 
 

@@ -1,7 +1,7 @@
-"""What an owner does with a lease while it lasts: renew, suspend, resume; and `check` for sinks.
+"""What an owner does with a lease: renew, suspend, resume; and `check` for sinks.
 
-A stale fence is refused in the transaction that would have written. The shell names the lease's resource, which
-it has read; it is checked against the lease.
+A stale fence is refused in the transaction that would have written. The API names the lease's resource, which it has
+read before; the command checks it against the lease.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class OwnLease(Command[T], frozen=True, kw_only=True):
     session: str = ""
 
     def reads(self) -> Reads:
-        # The node is only looked at, for what to say: an owner must not wait for those who want its lease.
+        # The node is only read, for the message: an owner must not wait for callers that want its lease.
         tenant = self.caller.tenant
         node, terms = NODES.key(tenant, path_of(self.resource)[0]), TERMS.key(tenant, TERMS_ID)
         own = (LEASES.key(tenant, self.lease_id),)

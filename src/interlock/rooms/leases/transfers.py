@@ -1,4 +1,4 @@
-"""Handing a lease on: offers, takeovers and the checkpoint that goes along."""
+"""Handing a lease to another holder: offers, takeovers, and the checkpoint that goes with it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Permits: signed tokens by which a tool can check, offline, that whoever calls it holds the job."""
+"""Permits: signed tokens with which a tool checks offline that its caller holds the job."""

@@ -1,7 +1,7 @@
-"""The keys that sign permits: one ring for the whole deployment, changed as one record.
+"""The keys that sign permits: one ring for the whole deployment, stored as one record.
 
-A key is published before it signs and stays published until the last permit it signed has run out, so that
-nobody who refreshes the keys now and then ever meets a permit it cannot check.
+A key is published before it signs, and stays published until the last permit it signed has expired. So a tool that
+refreshes the keys now and then can check every valid permit.
 """
 
 from __future__ import annotations

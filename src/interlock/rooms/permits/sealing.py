@@ -1,7 +1,7 @@
-"""Making signing keys, and keeping their private halves.
+"""Makes signing keys, and stores their private halves.
 
-With a secret (`INTERLOCK_SECRET`) a private key is stored sealed: whoever reads the database learns nothing
-from it. Without one it is stored as it is, and whoever can read the database can sign permits.
+With a secret (`INTERLOCK_SECRET`) a private key is stored encrypted, so reading the database reveals nothing. Without
+one it is stored as it is, and anybody who can read the database can sign permits.
 """
 
 from __future__ import annotations
@@ -47,6 +47,6 @@ def _unseal(kept: bytes, kid: str, secret: str) -> bytes:
         return unseal(kept, secret, purpose=_PURPOSE, about=kid)
     except CannotUnseal as error:
         raise CannotUnseal(
-            f"signing key {kid} was sealed with another INTERLOCK_SECRET; start with that one, or run "
-            "`interlock keys rotate --revoke` with the new one"
+            f"signing key {kid} was sealed with another INTERLOCK_SECRET; start with that one, or "
+            "rotate the signing keys with the new one and revoke those of before"
         ) from error

@@ -1,7 +1,7 @@
-"""The form of a permit: a compact JWS with one fixed algorithm and strict claims.
+"""The format of a permit: a compact JWS with one fixed algorithm and strict claims.
 
 Header `{"alg":"EdDSA","kid":…,"typ":"interlock-permit+jwt"}`, claims `aud` (the topic), `exp`, `fence`,
-`iat`, `job_hash`, `job_id` and `tenant`. Both are canonical JSON, so that a permit has exactly one spelling.
+`iat`, `job_hash`, `job_id` and `tenant`. Both are canonical JSON, so that a permit has exactly one encoding.
 """
 
 from __future__ import annotations

@@ -113,7 +113,9 @@ def _public_key(kid: str, keys: Mapping[str, Any] | Sequence[Mapping[str, Any]])
             public = _bytes(str(key.get("x", "")))
             if len(public) == _RAW_KEY_BYTES:
                 return public
-    raise PermitInvalid("unknown_key", f"no key {kid!r} among those given; read GET /api/v1/keys again")
+    raise PermitInvalid(
+        "unknown_key", f"no key {kid!r} among those given; fetch the keys of the server again"
+    )
 
 
 def _check_signature(public: bytes, signed: bytes, signature: bytes) -> None:

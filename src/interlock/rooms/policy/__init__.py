@@ -1,3 +1,3 @@
-"""What may happen to a job: the policy language, its evaluation, and every snapshot ever in force."""
+"""The policy: its language, its evaluation, and every snapshot that was ever in force."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What somebody proposes to do: the action that policy judges and that an approval is bound to by its hash."""
+"""An action: what a job would do. The policy judges it, and its hash binds the approval to it."""
 
 from __future__ import annotations
 

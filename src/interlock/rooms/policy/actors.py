@@ -1,8 +1,9 @@
-"""What `actor` means in an expression: by itself the actor's name, as it does in `when`, and nothing of it null.
+"""What `actor` means in an expression: the actor's name, as in `when`, unless it is used as a map.
 
-`actor` is a map (`id`, `kind`, `groups`, `owner`), so `actor == "bot"` would be false for everybody, and in a rule
-that denies nobody would notice. Wherever it is not used as a map it is therefore read as `actor.id`. For the same
-reason nothing in it is compared with null, which none of it ever is: who has no owner has an empty one.
+`actor` is a map (`id`, `kind`, `groups`, `owner`), so `actor == "bot"` would be false for everybody, and nobody would
+notice that in a rule that denies. So wherever `actor` is not used as a map, it is read as `actor.id`. For the same
+reason, comparing any part of it with null is an error: no part is ever null, and an actor without an owner has an
+empty one.
 """
 
 from __future__ import annotations

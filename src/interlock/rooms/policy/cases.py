@@ -1,14 +1,14 @@
-"""Cases that a policy must decide as written: `given` a job, `expect` a decision.
+"""Test cases of a policy: `given` a job, `expect` a decision.
 
     cases:
       - name: a large payment needs two people
         given: {topic: finance.payment.execute, env: production, payload: {amount_cents: 20000}}
         expect: {decision: require_human, rule: require-approval-prod-finance, quorum: 2}
 
-A bare list of cases will do, and so will a bare decision: `expect: allow`. In `given` everything but the topic
-may be left out; the actor is then an agent called `tester`. In `expect` the decision is needed, and what is left
-out is not compared. `rule: null` expects that no rule matched. A
-throttle with a bucket is expected as `decision: throttle`, and `then` says what follows within the rate.
+A plain list of cases is accepted, and so is a plain decision: `expect: allow`. In `given`, only the topic is
+required; the default actor is an agent called `tester`. In `expect`, only the decision is required, and fields that
+are left out are not compared. `rule: null` expects that no rule matched. A throttle with a bucket is expected as
+`decision: throttle`, and `then` says what follows within the rate.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
-"""How long an expression could take at most, known before it runs.
+"""An upper bound on how long an expression can run, known before it runs.
 
-The CEL library runs native code that nothing can interrupt: it holds the interpreter's lock, so neither a
-signal nor another thread gets a turn until it ends. Its own limits (10,000 loop steps in all, 32 levels) are
-not enough: within them a regular expression can run for 20 s and a chain of `map` can ask for terabytes. So
-every expression is priced from its tree and from the extent of what it is asked about, and one that could
-outlast the budget is refused instead of started.
+The CEL library runs native code that cannot be interrupted: it holds the interpreter's lock, so neither a signal nor
+another thread runs until it ends. Its own limits (10,000 loop steps in all, 32 levels) are not enough: within them a
+regular expression can run for 20 s and a chain of `map` can ask for terabytes. So every expression gets a price from
+its tree and from the size of its input, and one that could exceed the budget is refused instead of started.
 
-Prices are nanoseconds, set above what was measured on a slow machine; a byte that stays allocated until the
-end costs 16, so that five seconds cannot buy more than about 300 MB. Every price grows with the extent.
+Prices are nanoseconds, set above what was measured on a slow machine. A byte that stays allocated until the end costs
+16, so that five seconds cannot buy more than about 300 MB. Every price grows with the input.
 
-Two bounds hold, and the lower one is taken: the sum over the tree with each loop's body times its steps; and,
-since the library stops after 10,000 steps in all, the straight part plus 10,000 times the dearest body.
+The lower of two bounds is taken: the sum over the tree with each loop's body times its steps; and, since the library
+stops after 10,000 steps in all, the part outside loops plus 10,000 times the most expensive body.
 """
 
 from __future__ import annotations

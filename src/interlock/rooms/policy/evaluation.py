@@ -1,8 +1,8 @@
-"""What a policy says of a job, and why.
+"""Evaluates a policy on a job, with the reason.
 
-The first rule whose `when` and `if` both hold decides; where none does, the default decides. Evaluation reads
-no clock and changes nothing. It fails closed: an expression that fails on the request (a missing field, a wrong
-type) denies it, and one that could outlast the budget raises `OverBudget`. No later rule is tried after either.
+The first rule whose `when` and `if` both hold decides; if none does, the default decides. Evaluation reads no clock
+and changes nothing. It fails closed: an expression that fails on the request (a missing field, a wrong type) denies
+it, and one that could exceed the budget raises `OverBudget`. No later rule is tried after either.
 """
 
 from __future__ import annotations

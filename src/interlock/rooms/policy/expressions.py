@@ -1,12 +1,11 @@
-"""Expressions in policies: CEL, behind a small interface. Nothing else here knows the library.
+"""Policy expressions in CEL, behind a small interface. No other module uses the library.
 
-The library (`cel-expr-python`, around the reference implementation in C++) is used with care for what it does
-not guard against:
+The library (`cel-expr-python`, around the reference implementation in C++) has three weaknesses to guard against:
 
-- It cannot be interrupted, so an expression that could outlast the budget is refused before it starts
-  (`cost` says how that is known).
-- A text with U+0000 would be cut there, and half a surrogate pair would stop the process: both are refused.
-- Reading a null result frees Python's `None` too often, until the process dies. So each expression runs
+- It cannot be interrupted, so an expression that could exceed the budget is refused before it starts
+  (see `cost`).
+- It cuts a text at U+0000, and half a surrogate pair stops the process: both are refused.
+- Reading a null result frees Python's `None` once too often, until the process dies. So each expression runs
   inside `(…) ? true : false`, and only true, false or an error ever comes out.
 
 Whole numbers are CEL `int`, all others `double`. Comparison across the two works; arithmetic across them does

@@ -1,7 +1,7 @@
-"""What expressions are asked about: checked, measured, and in the form in which CEL reads it rightly.
+"""The input of expressions: checked, measured, and in the form that CEL reads correctly.
 
-Whole numbers become integers however JSON spelled them, so that `10000.0` and `10000`, which are one number
-and have one hash, also have one meaning. What the CEL library would misread is refused (see `expressions`).
+Whole numbers become integers however JSON wrote them, so that `10000.0` and `10000`, which are one number with one
+hash, also have one meaning. Values that the CEL library would misread are refused (see `expressions`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Asking a policy without keeping everybody waiting: what is quick, and what has to be computed elsewhere.
+"""Evaluating a policy without blocking the event loop: quick parts at once, slow parts in another process.
 
-A policy of a thousand expressions takes half a second to compile, and one expression may be asked for seconds about a
-large payload. Both are known beforehand: by the length of the text, and by the price of the expressions for a payload
-of this size (`cost`). What is dearer than a moment is a `Computation` that a server has computed beside its loop.
+A policy of a thousand expressions takes half a second to compile, and one expression may run for seconds on a large
+payload. Both can be estimated before: from the length of the text, and from the price of the expressions for a
+payload of this size (`cost`). Anything slower than a moment is a `Computation`, which a server runs in another
+process.
 """
 
 from __future__ import annotations

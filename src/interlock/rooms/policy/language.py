@@ -1,8 +1,8 @@
-"""The policy language: what a document can say, and the one spelling of what it says.
+"""The policy language: what a document can say, and its canonical form.
 
-A document is a list of rules; the first that matches decides, and the default decides where none does. Every
-value here has been checked and every default filled in (`parsing` does both), so two documents that mean the
-same are equal, spell the same canonical form and have the same snapshot id.
+A document is a list of rules; the first that matches decides, and the default decides if none does. Every value here
+has been checked and every default filled in (by `parser`), so two documents with the same meaning are equal, have the
+same canonical form and the same snapshot id.
 """
 
 from __future__ import annotations

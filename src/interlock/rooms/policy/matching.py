@@ -1,17 +1,16 @@
 """Whether a rule's `when` applies to a request.
 
-All fields that are given must match; a field matches if any of its patterns does. Matching is by character,
-case included.
+All given fields must match; a field matches if any of its patterns does. Matching is by character and case-sensitive.
 
 - `topic`: segments are separated by dots. `*` alone is exactly one segment; within a segment it is any run of
   characters but a dot. `**` is any number of segments, none included: `finance.**` matches `finance`,
   `finance.payment` and `finance.payment.execute`.
 - `env`, `channel`, `actor`, `tenant`, `risk`, `labels.<name>`: `*` is any run of characters, dots included,
-  and also none. An absent env or channel is the empty text, so `env: "*"` asks nothing and `env: ""` asks for
-  its absence. An absent label matches no pattern; `labels.team: "*"` asks that it be there.
+  and also none. An absent env or channel is the empty text, so `env: "*"` matches everything and `env: ""` matches
+  its absence. An absent label matches no pattern; `labels.team: "*"` requires that it is there.
 - `risk` matches if any of the job's risks does.
 
-Each match takes time in proportion to the lengths of pattern and value, whatever they hold: no backtracking.
+Each match takes time in proportion to the lengths of pattern and value; there is no backtracking.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the store keeps of policies: snapshots for ever, which one is in force, and throttles' buckets."""
+"""The stored records of policies: snapshots (kept for ever), which one is in force, and buckets of throttles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A policy out of its text, or everything that is wrong with it, each with its line and column."""
+"""Parses a policy from its text, or lists every error with its line and column."""
 
 from __future__ import annotations
 

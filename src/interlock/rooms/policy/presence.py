@@ -1,7 +1,7 @@
-"""What an expression reads that a request may lack: found when the policy is read, and named when a request lacks it.
+"""Finds fields that an expression reads but a request may lack, when the policy is parsed and when it fails.
 
 An expression that reads a missing field fails, and the request is denied. `unguarded` finds the fields that are read
-without a test that they are there; `culprit` names the field that an expression failed on.
+without a test that they are present; `culprit` names the field that an expression failed on.
 
 Tests are followed as CEL evaluates them. In `a && b` an error on one side does not count if the other is false, so
 each side may rely on what the other tests; in `a || b`, on what the other denies; in `c ? x : y`, `x` on what `c`

@@ -1,8 +1,8 @@
-"""A token bucket, exactly: no drift, whatever the rate and however often it is asked.
+"""A token bucket with exact arithmetic: no drift at any rate, however often it is asked.
 
-Tokens are kept in parts, 86,400,000,000 to a token. That is the number of microseconds in a day, so every
-rate per second, minute, hour or day adds a whole number of parts in each microsecond, and nothing is ever
-rounded. In any span of time at most `burst` plus the rate times that span can be taken.
+Tokens are counted in parts, 86,400,000,000 to a token. That is the number of microseconds in a day, so every rate per
+second, minute, hour or day adds a whole number of parts in each microsecond, and nothing is rounded. In any span of
+time, at most `burst` plus the rate times that span can be taken.
 """
 
 from __future__ import annotations

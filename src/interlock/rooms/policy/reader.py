@@ -1,7 +1,7 @@
-"""Checked values out of a source's tree. What is wrong is noted with its place, and reading goes on.
+"""Reads checked values from a parsed text. Errors are noted with their place, and reading goes on.
 
-Every method returns None (or an empty tuple) for a value that it had to refuse, so that one mistake does not
-hide the next.
+Every method returns None (or an empty tuple) for a value that it had to refuse, so that one mistake does not hide the
+next.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Why the policy room says no."""
+"""Why the policy room refuses a command."""
 
 from __future__ import annotations
 
-from interlock.kernel.refusal import Refusal
+from interlock.kernel.refusal import Next, Refusal
 
 
 class PolicyUnavailable(Refusal):
@@ -23,6 +23,7 @@ class SnapshotUnusable(Refusal):
         super().__init__(
             f"the stored text of {snapshot} was altered, so it is not put in force; activate the policy from its source"
         )
+        self.next = Next("put_policy", {})
 
 
 class SimulationTooLong(Refusal):
@@ -68,8 +69,9 @@ def because(rule: str | None, reason: str | None) -> str:
     return f"rule {rule}{own}"
 
 
-def denial(topic: str, rule: str | None, reason: str | None, *, has_rules: bool) -> str:
-    """That the policy denies a topic, why, and the next step."""
+def denial(topic: str, rule: str | None, reason: str | None, *, has_rules: bool) -> tuple[str, Next]:
+    """That the policy denies a topic and why, and the next step."""
     if not has_rules:
-        return f"no rules are in force, so {topic} is denied; set a policy with PUT /api/v1/policy"
-    return f"the policy denies {topic} ({because(rule, reason)}); see why with POST /api/v1/policy/evaluate"
+        return f"no rules are in force, so {topic} is denied; set a policy", Next("put_policy", {})
+    said = f"the policy denies {topic} ({because(rule, reason)}); see what each rule says about it"
+    return said, Next("evaluate_policy", {"topic": topic})

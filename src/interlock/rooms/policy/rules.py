@@ -1,4 +1,4 @@
-"""The policy's commands, and how other rooms ask it: `judge` an action, `take_token` from a throttle.
+"""The policy's commands, and how other rooms use it: `judge` an action, `take_token` from a throttle.
 
 The policy in force is read in the transaction that decides. Without one, everything is denied.
 """

@@ -1,7 +1,7 @@
-"""The tree of a compiled expression, read from the form in which the CEL library hands it out.
+"""The syntax tree of a compiled expression, decoded from the CEL library's output.
 
-That form is a protocol buffer (`cel.expr.CheckedExpr`, a published and stable format). The few messages in
-it are read here by hand, which spares the protobuf runtime. The parser bounds the depth of every tree to 32.
+That output is a protocol buffer (`cel.expr.CheckedExpr`, a published and stable format). Its few messages are decoded
+here by hand, which avoids the protobuf runtime. The parser bounds the depth of every tree to 32.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A target: anything that actors change, with the version that its owner gives it.
+"""A target: anything that actors change, with a version that its owner gives it.
 
-A version is the caller's own word for it: an etag, a digest, a number. Versions are compared for being the same,
-never for which is newer.
+A version is any string of the caller: an etag, a digest, a number. Versions are only compared for equality; none is
+newer than another.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Workflows: steps that run as jobs, in the order of what they depend on, inside an admitted run."""
+"""Workflows: steps that run as jobs inside an admitted run, in the order of their dependencies."""

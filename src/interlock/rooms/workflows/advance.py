@@ -1,6 +1,6 @@
-"""Advancing a run: see how its jobs ended, start what has become ready, end the run when nothing is left.
+"""Advances a run: see how its jobs ended, start the steps that are ready, end the run when none is left.
 
-Any server may advance any run, and as often as it likes: what is done is seen in the records, never remembered.
+Any server may advance any run at any time: progress is read from the records, never remembered.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Definitions of workflows, and how far each run has come with its steps.
+"""Definitions of workflows, and the progress of each run.
 
-A run keeps the definition that it started with: changing a workflow changes runs to come, not runs under way.
+A run keeps the definition that it started with: changing a workflow affects later runs only.
 """
 
 from __future__ import annotations

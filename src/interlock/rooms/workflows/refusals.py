@@ -1,8 +1,8 @@
-"""Why a workflow cannot be defined, a step not be rerun, or a run not be completed or forgotten."""
+"""Why a workflow cannot be defined, a step cannot be rerun, or a run cannot be completed or deleted."""
 
 from __future__ import annotations
 
-from interlock.kernel.refusal import Refusal
+from interlock.kernel.refusal import Next, Refusal
 
 
 class BadSteps(Refusal):
@@ -21,6 +21,7 @@ class RunUnderWay(Refusal):
         super().__init__(
             f"run {run_id} is {state} and not over; cancel it, or wait for its end, then delete it"
         )
+        self.next = Next("cancel_run", {"run_id": run_id})
         self.state = state
 
 
@@ -29,4 +30,5 @@ class StepsNotDone(Refusal):
         super().__init__(
             f"run {run_id} has steps and succeeds when they have; wait for them, or cancel or fail the run"
         )
+        self.next = Next("get_run", {"run_id": run_id})
         self.state = "running"

@@ -1,7 +1,7 @@
-"""Running a finished run again from one of its steps: earlier results are kept, later ones forgotten.
+"""Runs a finished run again from one of its steps: earlier results are kept, later ones are dropped.
 
-A yes that people gave is kept like any result, but it stays what it was: for those who asked then, for work that
-is not done yet, and for one run.
+An approval is kept like any result, within its old limits: for the caller who asked then, for work that is not done
+yet, and for one run.
 """
 
 from __future__ import annotations

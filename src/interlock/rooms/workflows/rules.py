@@ -1,4 +1,4 @@
-"""Define workflows, start runs of them, and take them back."""
+"""Define and delete workflows; start, end and delete their runs."""
 
 from __future__ import annotations
 

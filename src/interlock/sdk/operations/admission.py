@@ -1,4 +1,4 @@
-"""Admission: start runs while there is room, keep their slots, and say how they ended."""
+"""Admission: start runs while there are free slots, keep the slots, and report how runs ended."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from interlock.sdk.admission_models import AdmissionStats, ClearedLimit
-from interlock.sdk.approval_models import Review
 from interlock.sdk.calls import change, change_answered, decoded, fetch, path
 from interlock.sdk.flow import Flow
-from interlock.sdk.models import Limit, Limits, Page, Run
 from interlock.sdk.session import Session
+from interlock.wire.admission import AdmissionStats, ClearedLimit, Limit, Limits, Run
+from interlock.wire.approvals import Review
+from interlock.wire.pages import Page
 
 
 def start_run(

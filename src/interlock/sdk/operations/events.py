@@ -1,97 +1,16 @@
-"""Events: what happened, in order; and webhooks, where it is sent."""
+"""Events in order, and the webhooks that they are sent to."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Any
-
-import msgspec
 
 from interlock.sdk.calls import change, fetch, path, words
 from interlock.sdk.flow import Flow
-from interlock.sdk.models import AuditEntry, Health, Page
 from interlock.sdk.session import Session
-
-
-class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened (a CloudEvent). `position` is its place among all events."""
-
-    specversion: str = "1.0"
-    id: str
-    type: str
-    subject: str
-    position: str
-    time: datetime | None = None
-    source: str | None = None
-    datacontenttype: str = "application/json"
-    data: dict[str, Any] = {}
-
-
-class EventPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Events, oldest first; pass `next_after` as `after` for what comes next."""
-
-    items: tuple[Event, ...]
-    next_after: int
-
-
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a target is: `delivering`, `failing`, or `unattended` if no server relays to it."""
-
-    state: str
-    position: int
-    behind: int
-    failures: int = 0
-    error: str | None = None
-    failing_since: datetime | None = None
-    retry_at: datetime | None = None
-    moved_at: datetime | None = None
-
-
-class Webhook(msgspec.Struct, frozen=True, kw_only=True):
-    """Where events are posted. `secret` is there once, in the answer that made it, with its `version`."""
-
-    id: str
-    url: str
-    types: tuple[str, ...] = ()
-    description: str = ""
-    version: int | None = None
-    secret: str | None = None
-    progress: Progress | None = None
-    waiting: int = 0
-    dead: int = 0
-    created_at: datetime | None = None
-    created_by: str | None = None
-
-
-class WebhookTest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a test request came to."""
-
-    delivered: bool
-    milliseconds: int
-    status: int | None = None
-    error: str | None = None
-
-
-class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """An event that a webhook did not take. `event` is what was posted."""
-
-    event_id: str
-    type: str
-    subject: str
-    position: int
-    state: str
-    attempts: int
-    error: str = ""
-    since: datetime | None = None
-    event: Event | None = None
-
-
-class Relays(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest position, and how far the broker is if there is one."""
-
-    position: int
-    broker: Progress | None = None
+from interlock.wire.audit import AuditEntry
+from interlock.wire.events import DeadLetter, EventPage, Relays, Webhook, WebhookTest
+from interlock.wire.health import Health
+from interlock.wire.pages import Page
 
 
 def events(

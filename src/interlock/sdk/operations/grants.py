@@ -1,4 +1,4 @@
-"""Grants: permit a task, and claim a permission before acting."""
+"""Grants: allow a task, and claim a grant before acting."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from interlock.sdk.calls import change, change_named, fetch, fresh_name, path, words
 from interlock.sdk.flow import Flow
-from interlock.sdk.grant_models import Grant, GrantClaim, GrantTerms, Signer
-from interlock.sdk.models import Page
 from interlock.sdk.outcomes import Conflict, Denied, InterlockError, Problem
 from interlock.sdk.session import Session
+from interlock.wire.grants import Grant, GrantClaim, GrantTerms, Signer
+from interlock.wire.pages import Page
 
 
 def grant(

@@ -1,4 +1,4 @@
-"""Jobs: propose an action, follow it, stop it."""
+"""Jobs: propose an action, follow it, cancel it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from interlock.sdk.approval_models import ApprovalItem, ApprovalRequest, Comment, Review
 from interlock.sdk.calls import change, change_answered, decoded, fetch, path, words
 from interlock.sdk.flow import Flow, Say, now, sleep
-from interlock.sdk.models import AuditEntry, Evidence, Job, Page, Target
 from interlock.sdk.outcomes import Busy, Full, InterlockError, InvalidRequest, StillPending, Unavailable
 from interlock.sdk.session import Session
+from interlock.wire.approvals import ApprovalItem, ApprovalRequest, Comment, Review
+from interlock.wire.audit import AuditEntry
+from interlock.wire.jobs import Evidence, Job, Target
+from interlock.wire.pages import Page
 
 
 def submit(

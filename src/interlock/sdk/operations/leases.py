@@ -1,4 +1,4 @@
-"""Leases: take a resource, keep it, leave a checkpoint, hand it on."""
+"""Leases: take a resource, keep it, save a checkpoint, hand it over."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from interlock.sdk.calls import ask, change, fetch, path
 from interlock.sdk.flow import Flow
-from interlock.sdk.lease_models import CheckedFence, Lease
-from interlock.sdk.models import Page
 from interlock.sdk.session import Session
+from interlock.wire.leases import CheckedFence, Lease
+from interlock.wire.pages import Page
 
 
 def acquire_lease(

@@ -1,4 +1,4 @@
-"""Policy: what is in force, what was, and what another would do."""
+"""Policy: what is in force, what was before, and what another would do."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 from interlock.sdk.calls import ask, change, encoded, fetch, path, put_document
 from interlock.sdk.flow import Flow
-from interlock.sdk.models import Evaluation, Job, Page, Policy, Simulation
 from interlock.sdk.session import Session
+from interlock.wire.jobs import Job
+from interlock.wire.pages import Page
+from interlock.wire.policy import Evaluation, Policy, Simulation
 
 
 def policy_put(

@@ -7,17 +7,10 @@ from typing import Any, Literal
 
 from interlock.sdk.calls import change, fetch, path
 from interlock.sdk.flow import Flow
-from interlock.sdk.models import Page
 from interlock.sdk.session import Session
-from interlock.sdk.shared_work import (
-    Conflict,
-    Effect,
-    EffectResult,
-    Patterns,
-    TargetState,
-    Touched,
-    TouchedMany,
-)
+from interlock.wire.effects import Effect, EffectResult
+from interlock.wire.pages import Page
+from interlock.wire.shared import Conflict, Patterns, TargetState, Touched, TouchedMany
 
 
 def conflicts(

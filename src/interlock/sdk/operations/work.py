@@ -1,4 +1,4 @@
-"""Work: take jobs, keep them, and say how they ended. `Worker` does all of this for a function."""
+"""Work: claim jobs, keep them, and report how they ended. `Worker` does all of this for a function."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from interlock.sdk.calls import change, fetch, path, words
 from interlock.sdk.flow import Flow
-from interlock.sdk.models import Claimed, HeldJob, Job, Renewed
 from interlock.sdk.session import Session
+from interlock.wire.jobs import Claimed, HeldJob, Job, Renewed
 
 
 def claim(

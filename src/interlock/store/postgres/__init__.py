@@ -1,4 +1,4 @@
-"""PostgreSQL: any number of servers on one database. READ COMMITTED, explicit row locks, unique keys."""
+"""The PostgreSQL store: any number of servers on one database. READ COMMITTED, explicit row locks, unique keys."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """One batch on PostgreSQL: lock and load, decide, write, COMMIT.
 
-Locks are taken in one global order under a short `lock_timeout`. If one outlasts it the batch is rolled back and loads
-again with SKIP LOCKED, and only the commands whose records are held go back to the queue.
+Locks are taken in one global order under a short `lock_timeout`. If a lock is not free in that time, the batch is
+rolled back and loads again with SKIP LOCKED; only the commands whose records are locked go back to the queue.
 
-Updates and deletes name the version that they replace. A row that is gone or changed is not written, and what the
-statement says it wrote is counted before COMMIT, so nothing of such a batch is committed.
+Updates and deletes name the version that they replace. A row that is gone or changed is not written. The number of
+written rows is checked before COMMIT, so such a batch commits nothing.
 """
 
 from __future__ import annotations

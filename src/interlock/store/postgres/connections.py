@@ -1,12 +1,11 @@
-"""Connections to PostgreSQL: a writer per lane, a few for reads, and whatever else is asked for.
+"""Connections to PostgreSQL: one writer per lane, a few readers, and single ones on request.
 
-Every wait is bounded. A connection that failed, timed out or may hold a transaction is thrown away,
-never reused.
+Every wait is bounded. A connection that failed, timed out or may hold a transaction is closed, never reused.
 
-A read that spends its budget in line for a reading connection found the readers busy or the server silent. Which
-of the two, the answers to everybody else say: if one came in the latter half of its wait, the server works and has
-too much to do (`Overloaded`); if none did, it does not answer (`StoreDown`). One that meets a table that somebody
-has locked asks again until it has waited as long as a decision does for a record (`LockBusy`).
+A read that spends its whole budget waiting for a reading connection has two possible causes. If another call was
+answered in the second half of its wait, the database works but has too much to do (`Overloaded`); if none was, the
+database does not answer (`StoreDown`). A read of a table that another session has locked is tried again until it has
+waited as long as a decision waits for a record (`LockBusy`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The part of asyncpg that the store uses, with its types said in full, and which of its errors mean what.
+"""The part of asyncpg that the store uses, fully typed, and the meaning of its errors.
 
-The protocol costs nothing at run time: it describes asyncpg's own connection. Settings are made by a statement after
+The protocols describe asyncpg's own connection and cost nothing at run time. Settings are made by a statement after
 connecting, because poolers such as pgbouncer refuse start-up parameters that they do not know.
 """
 

@@ -1,8 +1,8 @@
-"""Raising the epoch of fences on PostgreSQL, when somebody says so or when the database is not where it was.
+"""Raises the epoch of fences on PostgreSQL, on request or when the database was restored or moved.
 
-A server that opens the store compares the cluster, its timeline and the database with those of the last time. A
-failover or a recovery to a point in time begins another timeline; `pg_restore` and a template copy make another
-database. Whatever an ordinary role may not read is left out of the comparison.
+A server that opens the store compares the cluster, its timeline and the database with the last known ones. A failover
+or a recovery to a point in time starts another timeline; `pg_restore` and a template copy make another database.
+Values that an ordinary role may not read are left out of the comparison.
 """
 
 from __future__ import annotations

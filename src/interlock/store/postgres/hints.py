@@ -1,11 +1,11 @@
 """Wake-ups between servers, by LISTEN and NOTIFY. They are hints: a lost one costs time, never work.
 
-They are sent after the commit and beside it. A transaction that notifies holds one lock of the whole
-database from its COMMIT until that is on disk, so batches with a NOTIFY inside commit one after another
+They are sent after the commit, on a connection of their own. A transaction that notifies holds a lock on the whole
+database from COMMIT until its data is on disk, so batches with a NOTIFY would commit one after another
 (docs/decisions/0023).
 
-A server that listens holds a lock which many can share, so each sees once a second whether it is alone; one that is
-tells nobody anything. A newcomer says so, and is told of what happens from then on.
+Each listening server holds a shared lock, so once a second a server can see whether it is the only one; then it sends
+no hints. A new server announces itself, and receives hints from then on.
 """
 
 from __future__ import annotations

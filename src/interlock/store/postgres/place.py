@@ -1,7 +1,7 @@
-"""Whether a PostgreSQL database holds a store of ours, nothing yet, or only tables of somebody else's.
+"""Whether a PostgreSQL database holds our store, nothing yet, or only tables of another program.
 
-Ours may be anywhere on the search path. Somebody else's count in the schema that tables would be made in, the first of
-the path; those that an extension brought are nobody's.
+Our tables may be anywhere on the search path. Other tables count only in the first schema of the path, where ours
+would be made; tables of extensions do not count.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The statements of a PostgreSQL batch, made from tables and columns, never from callers' words.
+"""The SQL statements of a PostgreSQL batch, made from tables and columns, never from callers' input.
 
-Each is made once per shape of batch (which kinds, which operations) and then prepared, so a busy server uses a handful
-of them. Values travel as arrays, one a column, however many rows there are.
-
-What is loaded comes back as one JSON array a kind, which is decoded in one go.
+Each is made once per shape of batch (which kinds, which operations) and then prepared, so a busy server uses only a
+few. Values are sent as arrays, one per column, however many rows there are. Loaded records come back as one JSON
+array per kind, which is decoded at once.
 """
 
 from __future__ import annotations

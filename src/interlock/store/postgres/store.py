@@ -1,11 +1,11 @@
 """The store contract on PostgreSQL.
 
 A batch is four or five statements (docs/decisions/0032): BEGIN, one that locks and loads everything, a second load if
-commands ask for more, one that writes everything, COMMIT. `batch.py` runs it.
+commands ask for more, one that writes everything, and COMMIT. `batch.py` runs it.
 
-A COMMIT whose answer is lost is settled by the batch id: each batch inserts it with its writes, and
-`committed` inserts it again, marked abandoned. That insert waits for the old transaction; then either it
-collides (the batch committed) or it wins (the batch never can).
+If the answer to COMMIT is lost, the batch id settles it. Each batch inserts its id with its writes, and `committed`
+inserts the same id again, marked abandoned. That insert waits for the old transaction. If it collides, the batch
+committed; if it succeeds, the batch can never commit.
 """
 
 from __future__ import annotations

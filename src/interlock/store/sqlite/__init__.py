@@ -1,4 +1,4 @@
-"""SQLite: the embedded default. One file, one writer at a time, any number of processes on one machine."""
+"""The SQLite store, the embedded default: one file, one writer at a time, any number of processes on one machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One batch on SQLite, between BEGIN and COMMIT: load, decide, write. Runs without waiting for anything."""
+"""One batch on SQLite, between BEGIN and COMMIT: load, decide, write. It never waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a SQLite file cannot be used, each cause in its own sentence with the next step."""
+"""Why a SQLite file cannot be used: one sentence per cause, with the next step."""
 
 from __future__ import annotations
 

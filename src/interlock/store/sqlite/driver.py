@@ -1,6 +1,6 @@
-"""The part of apsw that stores use, with its types said in full, and which of its errors mean what.
+"""The part of apsw that stores use, fully typed, and the meaning of its errors.
 
-The protocols cost nothing at run time: they describe apsw's own objects.
+The protocols describe apsw's own objects and cost nothing at run time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What becomes of an open SQLite file when its process forks: it is closed first, and opened again afterwards.
+"""Closes open SQLite files before the process forks, and opens them again afterwards.
 
-SQLite notes in memory which locks its process has. A child inherits the notes and not the locks: it finds the file held
-for ever, or takes its parent's locks for its own, and its parent, alone as far as anybody can see, removes the log
-that the child goes on writing to. So whoever has files open in one thread stands still, with all of them closed, while
-another thread forks.
+SQLite notes in memory which locks its process holds. A forked child inherits the notes but not the locks. It may find
+the file locked for ever, or believe that it holds its parent's locks; and the parent may remove a log that the child
+still writes to. So a thread with open files closes them and waits while another thread forks.
 """
 
 from __future__ import annotations

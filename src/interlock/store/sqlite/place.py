@@ -1,7 +1,7 @@
-"""Whether a SQLite file holds a store of ours, nothing yet, or something of somebody else's.
+"""Whether a SQLite file holds our store, nothing yet, or data of another program.
 
-Every way to a file asks here first. Looking changes nothing: not the file, and nothing beside it. So a database of
-another program, which a wrong path may lead to, stays byte for byte as it was.
+Every way to open a file checks here first. The check changes neither the file nor anything beside it, so a database
+of another program stays byte for byte the same if a wrong path leads to it.
 """
 
 from __future__ import annotations

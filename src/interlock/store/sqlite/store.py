@@ -1,9 +1,9 @@
-"""SQLite: the embedded default. WAL, `synchronous=FULL`, `BEGIN IMMEDIATE`, several processes on one file.
+"""The store contract on SQLite: WAL, `synchronous=FULL`, `BEGIN IMMEDIATE`, several processes on one file.
 
-There is one path to the file (decision 0042), whether a server, the SDK in a program or `interlock exec` asks. One
-connection writes. Its statements are short and run on the event loop; only COMMIT, which waits for the disk, runs on a
-thread (0003). A process that finds the write lock taken tries again until its time is up (write_lock.py). Beside the
-commits another thread copies the log back into the file (0034).
+A server, the SDK in a program and `interlock exec` all use this one path to the file (decision 0042). One connection
+writes. Its statements are short and run on the event loop; only COMMIT, which waits for the disk, runs on a thread
+(0003). A process that finds the write lock taken tries again until its time is up (write_lock.py). Another thread
+copies the log back into the file while commits go on (0034).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Threads for what waits: COMMIT for the disk, and reads that may take a while.
+"""Threads for work that waits: COMMIT, and reads that may take a while.
 
-They are daemon threads. Those of `concurrent.futures` take no more work once the main thread is through, and a program
-may have others that still call; these go on until the program's very end.
+They are daemon threads. Those of `concurrent.futures` accept no more work once the main thread has ended, but other
+threads of the program may still call; these run until the program ends.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Copying SQLite's log back into its file, beside the commits that write the log (decision 0034).
+"""Copies SQLite's log back into its file, in parallel with the commits that write the log (decision 0034).
 
-SQLite's own way is that every so many pages one COMMIT does it, and everybody behind that one waits.
+By default SQLite does this inside one COMMIT every so many pages, and every commit behind it waits.
 """
 
 from __future__ import annotations

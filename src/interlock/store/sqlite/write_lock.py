@@ -1,11 +1,11 @@
-"""The SQLite file's one write lock, which processes that share the file take in turns.
+"""The SQLite file's one write lock, which the processes that share the file take in turns.
 
 SQLite lets a process try to take the lock, but not sleep until it is free. So a process that finds it taken tries
-again after a short pause of random length, until its time is up. SQLite's own busy handler does the same with pauses of
-up to 100 ms, and would keep the event loop waiting for them.
+again after a short random pause, until its time is up. SQLite's own busy handler does the same with pauses of up to
+100 ms, and would block the event loop during them.
 
-Nobody is promised a turn: chance decides who finds the lock free. Whoever has waited for a while tries more often, so
-that nobody loses for long (decision 0042 has the figures).
+There is no queue: chance decides which process finds the lock free. A process that has waited for a while tries more
+often, so that none loses for long (decision 0042 has the figures).
 """
 
 from __future__ import annotations

@@ -1,0 +1,78 @@
+"""Runs, the limits on how many there may be at once, and how starts of them ended."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from interlock.wire.marks import Given, Local, Sometimes
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of a workflow. While it is `running` it holds a slot until `slot_expires_at`.
+
+    `fence` is told to whoever started it.
+    """
+
+    run_id: str
+    workflow: str
+    state: str
+    ttl_seconds: int | float = 60
+    slot_expires_at: Given[datetime] = None
+    input: Any = None
+    result: Any = None
+    error: str = ""
+    started_by: Given[str] = None
+    started_at: Given[datetime] = None
+    ended_at: datetime | None = None
+    fence: Sometimes[int] = 0
+    replayed: Local[bool] = False  # whether the answer was one given before
+
+
+class Limit(msgspec.Struct, frozen=True, kw_only=True):
+    """How many runs a scope may have at once, and how many it has."""
+
+    scope: str
+    max_concurrent_runs: int
+    active: int = 0
+    set_by: str | None = None
+    set_at: datetime | None = None
+
+
+class ClearedLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a scope had a limit of its own, which it no longer has."""
+
+    scope: str
+    cleared: bool
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits in force; the tenant's gate counts `active`, there are `running`, and `waiting` stand in line."""
+
+    items: tuple[Limit, ...]
+    active: int = 0
+    running: int = 0
+    waiting: int = 0
+    next_cursor: str | None = None
+
+
+class StartsOfWorkflow(msgspec.Struct, frozen=True, kw_only=True):
+    """How starts of one workflow ended: admitted, refused as full, or not evaluated."""
+
+    workflow: str
+    admitted: int
+    full_429: int
+    unavailable_503: int
+
+
+class AdmissionStats(msgspec.Struct, frozen=True, kw_only=True):
+    """How starts ended within the window on all servers; of the others' last moments some may be missing."""
+
+    tenant: str
+    window: str
+    admitted: int
+    full_429: int
+    unavailable_503: int
+    workflows: tuple[StartsOfWorkflow, ...] = ()

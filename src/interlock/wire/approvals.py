@@ -1,0 +1,93 @@
+"""Requests for people's decision, and what became of one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from interlock.wire.jobs import Approval, Evidence, Job, Vote
+from interlock.wire.marks import Given
+from interlock.wire.shared import Touch
+
+
+class Drift(msgspec.Struct, frozen=True, kw_only=True):
+    """What moved since an approval was asked for; the request's `on_approve` tells whether it is in the way.
+
+    Under `binding: semantic` a changed policy is in the way only if it asks for something else.
+    """
+
+    policy_changed: bool = False
+    job_changed: bool = False
+    target_changed: bool = False
+    submitted_under: Given[str] = None
+    current_snapshot: str | None = None
+    target_version: str | None = None
+
+
+class Comment(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody said of a request. An `ask` is `open` until its submitter comments or it is edited."""
+
+    id: str
+    kind: str
+    by: str
+    at: Given[datetime] = None
+    text: str = ""
+    via: str = "api"
+    open: bool = False
+
+
+class ApprovalItem(Job, frozen=True, kw_only=True):
+    """A job in the list of those that people were asked about; `job_id` names it in the paths of approvals.
+
+    `votes_needed` is how many more must agree, without votes that no longer count; null once it waits for nobody.
+    """
+
+    job_id: str = ""
+    votes_needed: int | None = None
+
+
+class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a reviewer needs to decide. `touches` are the last changes of what the job would change.
+
+    `votes_needed` counts on those votes alone that still count. `people_able` counts those who may decide, whether
+    they voted or not; null once it no longer waits, and where a tenant has more than 1,000 people. `on_approve` is
+    what a yes would do now.
+    """
+
+    job_id: str
+    state: str
+    job: Job
+    approval: Approval
+    payload: Any = None
+    job_hash: Given[str] = None
+    rule: str | None = None
+    votes: tuple[Vote, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    drift: Drift = Drift()
+    touches: tuple[Touch, ...] = ()
+    votes_needed: Given[int] = None
+    people_able: int | None = None
+    on_approve: Given[str] = None
+    comments: tuple[Comment, ...] = ()
+    grace_until: datetime | None = None
+
+
+class Review(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one approve or reject; `votes` counts the people whose yes counts, or did when it was decided.
+
+    `outcome` is `approved`, `rejected`, `vote_recorded`, `already_approved`, `already_rejected` or, of a vote
+    that was taken back, `withdrawn`. Until `grace_until` whoever voted may withdraw.
+    """
+
+    outcome: str
+    job_id: Given[str] = None
+    state: str
+    votes: Given[int] = None
+    quorum: Given[int] = None
+    job_hash: Given[str] = None
+    decision_id: str | None = None
+    decided_by: str | None = None
+    decided_at: datetime | None = None
+    grace_until: datetime | None = None

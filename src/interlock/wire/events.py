@@ -1,0 +1,94 @@
+"""Events, where they are posted, and what was not taken."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from interlock.wire.marks import Given, Sometimes
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened (a CloudEvent). `position` is its place among all events."""
+
+    specversion: str = "1.0"
+    id: str
+    source: Given[str] = None
+    type: str
+    subject: str
+    time: Given[datetime] = None
+    datacontenttype: str = "application/json"
+    position: str
+    data: dict[str, Any] = {}
+
+
+class EventPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Events, oldest first; pass `next_after` as `after` for what comes next."""
+
+    items: tuple[Event, ...]
+    next_after: int
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a target is: `delivering`, `failing`, or `unattended` if no server relays to it."""
+
+    state: str
+    position: int
+    behind: int
+    failures: int = 0
+    error: str | None = None
+    failing_since: datetime | None = None
+    retry_at: datetime | None = None
+    moved_at: Given[datetime] = None
+
+
+class Webhook(msgspec.Struct, frozen=True, kw_only=True):
+    """Where events are posted. `waiting` and `dead` count up to 1,000.
+
+    An answer that made a secret shows the address, the secret and its `version`, and nothing else. The secret is shown
+    this once, and again to a repeat under its `Idempotency-Key`; a repeat after it was replaced shows null.
+    """
+
+    id: str
+    url: str
+    types: tuple[str, ...] = ()
+    description: Sometimes[str] = ""
+    created_at: Sometimes[datetime | None] = None
+    created_by: Sometimes[str | None] = None
+    progress: Sometimes[Progress | None] = None
+    waiting: Sometimes[int] = 0
+    dead: Sometimes[int] = 0
+    version: Sometimes[int | None] = None
+    secret: Sometimes[str | None] = None
+
+
+class WebhookTest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a test request came to."""
+
+    delivered: bool
+    milliseconds: int
+    status: int | None = None
+    error: str | None = None
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that a webhook did not take. `event` is what was posted."""
+
+    event_id: str
+    type: str
+    subject: str
+    position: int
+    state: str
+    attempts: int
+    error: str = ""
+    since: Given[datetime] = None
+    event: Given[Event] = None
+
+
+class Relays(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest position, and how far the broker is if there is one."""
+
+    position: int
+    broker: Progress | None = None

@@ -1,0 +1,63 @@
+"""Principals, their keys, and the keys that permits are signed with."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from interlock.wire.marks import Given
+
+
+class Principal(msgspec.Struct, frozen=True, kw_only=True):
+    """Whoever calls: a person, an agent or a service."""
+
+    name: str
+    kind: str
+    roles: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    owner: str | None = None
+    keys_live: int = 0
+    created_at: Given[datetime] = None
+
+
+class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key without its secret, which is kept nowhere."""
+
+    key_id: str
+    principal: str
+    kind: str
+    roles: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    owner: str | None = None
+    created_at: Given[datetime] = None
+    created_by: Given[str] = None
+    revoked_at: datetime | None = None
+
+
+class IssuedKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A new key. `key` is shown this once, and again only to a repeat under the same `Idempotency-Key`."""
+
+    principal: str
+    tenant: str
+    key: str
+    key_id: str
+
+
+class PermitKey(msgspec.Struct, frozen=True, kw_only=True):
+    """One public key as a JSON Web Key (RFC 8037)."""
+
+    kid: str
+    x: str
+    kty: str = "OKP"
+    crv: str = "Ed25519"
+    alg: str = "EdDSA"
+    use: str = "sig"
+    signs_from: datetime
+    published_until: datetime | None = None
+
+
+class PermitKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """A JSON Web Key Set: every key that a permit in circulation may be signed with, now or soon."""
+
+    keys: tuple[PermitKey, ...] = ()

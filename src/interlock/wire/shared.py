@@ -1,0 +1,141 @@
+"""What several parties change: targets, who holds them, what waits for them, and what collided."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from interlock.wire.marks import Given
+
+
+class Touch(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of a target."""
+
+    actor: str
+    kind: Given[str] = None
+    version: str
+    previous_version: str | None = None
+    based_on: str | None = None
+    summary: str = ""
+    at: Given[datetime] = None
+    conflict_id: str | None = None
+
+
+class Touched(msgspec.Struct, frozen=True, kw_only=True):
+    """A target as it stands; `conflict_id` if its last change collided with somebody's work."""
+
+    key: str
+    version: str
+    touched_at: Given[datetime] = None
+    touched_by: Given[str] = None
+    conflict_id: str | None = None
+
+
+class TouchedMany(msgspec.Struct, frozen=True, kw_only=True):
+    """Targets as they stand, in the order in which they were named."""
+
+    items: tuple[Touched, ...] = ()
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds a lease on a target, or on everything around it."""
+
+    principal: str
+    lease_id: str
+    resource: str
+    mode: str = "exclusive"
+    state: str
+    purpose: str = ""
+    since: Given[datetime] = None
+    expires_at: Given[datetime] = None
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that would change a target; `drifted` if it was drafted for another version."""
+
+    job_id: str
+    state: str
+    topic: str = ""
+    submitted_by: Given[str] = None
+    submitted_at: Given[datetime] = None
+    version: str | None = None
+    drifted: bool = False
+
+
+class Competing(msgspec.Struct, frozen=True, kw_only=True):
+    """One side of a collision."""
+
+    actor: str
+    version: str | None = None
+    at: Given[datetime] = None
+    what: str = ""
+
+
+class Affected(msgspec.Struct, frozen=True, kw_only=True):
+    """What a collision concerns: `jobs` and `leases` are all of them (50 at most), `job` and `lease` the first."""
+
+    job: str | None = None
+    effect: str | None = None
+    lease: str | None = None
+    jobs: tuple[str, ...] = ()
+    leases: tuple[str, ...] = ()
+
+
+class Conflict(msgspec.Struct, frozen=True, kw_only=True):
+    """A collision, and the safest next step. `count` is how often it happened while it was open."""
+
+    id: str
+    kind: str
+    state: str
+    target: str
+    competing: tuple[Competing, ...] = ()
+    affected: Affected = Affected()
+    safest_next_step: str = ""
+    prevention: str = ""
+    opened_at: Given[datetime] = None
+    count: int = 1
+    last_seen_at: Given[datetime] = None
+    resolution: str | None = None
+    note: str = ""
+    resolved_by: str | None = None
+    resolved_at: datetime | None = None
+    carried_out: tuple[str, ...] = ()
+
+
+class TargetState(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything about a target; `version` is null if nobody has reported one."""
+
+    key: str
+    version: str | None = None
+    touched_at: datetime | None = None
+    touched_by: str | None = None
+    owner: Owner | None = None
+    owners: tuple[Owner, ...] = ()
+    touches: tuple[Touch, ...] = ()
+    pending_approvals: tuple[Waiting, ...] = ()
+    pending_jobs: tuple[Waiting, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+
+
+class Pattern(msgspec.Struct, frozen=True, kw_only=True):
+    """What keeps colliding: conflicts of one kind over one family of targets.
+
+    `prevention` is the line of the runbook that would prevent them.
+    """
+
+    kind: str
+    target_prefix: str
+    conflicts: int = 0
+    open: int = 0
+    count: int = 0
+    last_seen_at: Given[datetime] = None
+    targets: tuple[str, ...] = ()
+    prevention: str = ""
+
+
+class Patterns(msgspec.Struct, frozen=True, kw_only=True):
+    """The patterns among the newest conflicts, the most frequent first."""
+
+    examined: int = 0
+    items: tuple[Pattern, ...] = ()

@@ -1,3 +1,0 @@
-"""Events over HTTP."""
-
-from __future__ import annotations

@@ -1,0 +1,107 @@
+"""A row edited behind Interlock's back: noticed, refused, audited, never released."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import apsw
+import asyncpg
+import msgspec
+import pytest
+
+from interlock.rooms.policy.action import Action
+from interlock.store.urls import store_for
+from tests.harness.in_process_api import ASK, open_stage
+
+
+def payload(job: dict[str, Any]) -> None:
+    job["action"]["payload"] = {"amount": 999_999}
+
+
+def payload_with_its_hash(job: dict[str, Any]) -> None:
+    payload(job)
+    action = msgspec.json.decode(json.dumps(job["action"]), type=Action)
+    job["job_hash"] = action.hash("default")
+
+
+def topic(job: dict[str, Any]) -> None:
+    job["action"]["topic"] = "read"
+
+
+def hash_of_another(job: dict[str, Any]) -> None:
+    job["job_hash"] = "sha256:" + "0" * 64
+
+
+def target(job: dict[str, Any]) -> None:
+    job["action"]["target"] = {"key": "somewhere-else"}
+
+
+async def tamper(url: str, job: str, change: Callable[[dict[str, Any]], None]) -> None:
+    """Edit the stored row as somebody with access to the database would."""
+    if url.startswith("sqlite"):
+        with apsw.Connection(url.removeprefix("sqlite:///")) as database:
+            body = json.loads(str(database.execute("SELECT body FROM jobs WHERE id = ?", (job,)).get))
+            change(body)
+            database.execute("UPDATE jobs SET body = ? WHERE id = ?", (json.dumps(body), job))
+        return
+    connection = await asyncpg.connect(url)
+    try:
+        body = json.loads(await connection.fetchval("SELECT body FROM jobs WHERE id = $1", job))
+        change(body)
+        await connection.execute("UPDATE jobs SET body = $1 WHERE id = $2", json.dumps(body), job)
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [payload, payload_with_its_hash, topic, hash_of_another, target],
+    ids=lambda change: change.__name__,
+)
+async def test_a_job_altered_in_the_database_cannot_be_approved(
+    durable_url: str, change: Callable[[dict[str, Any]], None]
+) -> None:
+    async with open_stage(store_for(durable_url)) as stage:
+        await stage.policy(ASK)
+        bot, ada = await stage.agent(), await stage.person("ada")
+        job = await stage.submit(bot, {"amount": 5})
+
+        await tamper(durable_url, job, change)
+        refused = await stage.approve(job, ada)
+
+        assert (refused.status, refused.word) == (409, "job_changed")
+        assert refused.document["expected"] != refused.document["found"] or change is hash_of_another
+        assert (await stage.job(job))["state"] == "APPROVAL"
+        assert (await stage.audit(job))[-1] == ("approve_refused", "JobChanged")
+        shown = await stage.get(f"approvals/{job}", ada)
+        assert shown["drift"]["job_changed"] is True
+        assert shown["on_approve"].startswith("nothing: what is stored no longer matches its hash")
+        assert (await stage.events(job)) == ["approval.requested"]
+
+
+async def test_an_altered_job_can_be_rejected(durable_url: str) -> None:
+    async with open_stage(store_for(durable_url)) as stage:
+        await stage.policy(ASK)
+        bot, ada = await stage.agent(), await stage.person("ada")
+        job = await stage.submit(bot, {"amount": 5})
+        await tamper(durable_url, job, payload)
+
+        assert (await stage.reject(job, ada)).word == "rejected"
+
+
+async def test_a_refresh_puts_what_is_stored_before_people_again(durable_url: str) -> None:
+    async with open_stage(store_for(durable_url)) as stage:
+        await stage.policy(ASK)
+        bot, ada = await stage.agent(), await stage.person("ada")
+        job = await stage.submit(bot, {"amount": 5})
+        before = (await stage.job(job))["job_hash"]
+        await tamper(durable_url, job, payload)
+
+        refreshed = await stage.call("POST", f"approvals/{job}/refresh", ada, {})
+
+        assert refreshed.document["state"] == "APPROVAL"
+        assert refreshed.document["job_hash"] != before
+        assert (await stage.approve(job, ada, job_hash=before)).word == "hash_mismatch"
+        assert (await stage.approve(job, ada, job_hash=refreshed.document["job_hash"])).word == "approved"

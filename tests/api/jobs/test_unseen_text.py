@@ -1,0 +1,89 @@
+"""What people cannot see, or should not click on, does not get into a request."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.harness.in_process_api import ASK, Stage
+
+UNSEEN = [
+    "\u202e",
+    "\u2066",
+    "\u200f",
+    "\u0085",
+    "\u009b",
+    "\u200b",
+    "\u3164",
+    "\u2800",
+    "\uffa0",
+    "\U000e0041",
+]
+
+
+@pytest.mark.parametrize("path", ["jobs", "policy/evaluate"])
+@pytest.mark.parametrize("char", UNSEEN)
+async def test_where_an_action_happens_is_spelled_in_what_can_be_seen(
+    stage: Stage, path: str, char: str
+) -> None:
+    await stage.policy(ASK)
+    bot, text = await stage.agent(), f"production{char}"
+    for fields, place in (
+        ({"env": text}, "/env"),
+        ({"channel": text}, "/channel"),
+        ({"labels": {"team/x": text}}, "/labels/team~1x"),
+    ):
+        seen = await stage.call("POST", path, bot, {"topic": "pay", **fields})
+        assert (seen.status, seen.word) == (400, "invalid_request"), seen.document
+        assert place in [error["path"] for error in seen.document["errors"]]
+        assert f"U+{ord(char):04X}" in seen.document["errors"][0]["reason"]
+    assert (await stage.get("jobs"))["items"] == []
+
+
+@pytest.mark.parametrize("char", ["\n", "\t", "\x1b", "\x00", "\x7f"])
+async def test_a_control_character_is_refused_too(stage: Stage, char: str) -> None:
+    await stage.policy(ASK)
+    bot = await stage.agent()
+    for fields in ({"env": f"a{char}"}, {"channel": f"a{char}"}, {"labels": {"a": f"a{char}"}}):
+        assert (await stage.call("POST", "jobs", bot, {"topic": "pay", **fields})).word == "invalid_request"
+    assert (await stage.call("POST", "jobs", bot, {"topic": "pay", "labels": {f"a{char}": ""}})).status == 400
+
+
+async def test_words_of_any_language_are_fine(stage: Stage) -> None:
+    await stage.policy(ASK)
+    labels = {"where": "Zürich, 東京, תל אביב, القاهرة", "mood": "\U0001f680"}
+    seen = await stage.propose(await stage.agent(), env="größe", channel="чат", labels=labels)
+    assert (seen.status, seen.document["labels"]) == (202, labels)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "javascript:alert(1)", "JAVASCRIPT:alert(1)", "data:text/html,x", "file:///etc/passwd", "vbscript:x",
+        "ftp://a/b", "//evil.example/x", "evil.example", "", " https://a", "java\tscript:alert(1)",
+        "https://a/\u202egpj.exe", "https://a/\u3164", "https://a\n",
+    ],
+)  # fmt: skip
+async def test_an_evidence_link_is_http_https_or_mailto(stage: Stage, url: str) -> None:
+    await stage.policy(ASK)
+    evidence = [
+        {"title": "ok", "kind": "link", "url": "https://a/b"},
+        {"title": "x", "kind": "link", "url": url},
+    ]
+    seen = await stage.propose(await stage.agent(), evidence=evidence)
+    assert (seen.status, seen.word) == (400, "invalid_request"), seen.document
+    assert [error["path"] for error in seen.document["errors"]] == ["/evidence/1/url"]
+    assert (await stage.get("jobs"))["items"] == []
+
+
+@pytest.mark.parametrize("url", ["http://a/b?c=%E2%80%AE", "HTTPS://a", "mailto:ann@example.org"])
+async def test_a_link_that_opens_a_page_or_a_letter_is_kept_as_it_is(durable: Stage, url: str) -> None:
+    await durable.policy(ASK)
+    evidence = [{"title": "x", "kind": "link", "url": url}]
+    seen = await durable.propose(await durable.agent(), evidence=evidence)
+    assert (seen.status, seen.document["evidence"][0]["url"]) == (202, url)
+
+
+async def test_a_workflow_cannot_bring_in_an_env_that_a_job_could_not_have(stage: Stage) -> None:
+    steps = [{"id": "a", "topic": "t.a", "env": "prod\u202e"}]
+    seen = await stage.call("PUT", "workflows/nightly", stage.admin, {"steps": steps})
+    assert (seen.status, "U+202E" in seen.document["errors"][0]["reason"]) == (400, True)

@@ -1,0 +1,7 @@
+"""What the tests of every room share: the whole API in this process, on memory or on a durable store."""
+
+from __future__ import annotations
+
+from tests.api.conftest import durable, durable_url, stage
+
+__all__ = ["durable", "durable_url", "stage"]

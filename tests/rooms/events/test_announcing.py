@@ -1,0 +1,15 @@
+"""An event is there, and whoever waits for events is woken, as soon as what it tells of is decided."""
+
+from __future__ import annotations
+
+from interlock.rooms.events.rules import EVENTS_TOPIC
+from tests.harness.in_process_api import ASK, open_stage
+
+
+async def test_whoever_waits_for_events_is_woken_by_one() -> None:
+    async with open_stage() as stage:
+        await stage.policy(ASK)
+        bot = await stage.agent()
+        with stage.service.kernel.wakes.subscribe(EVENTS_TOPIC) as heard:
+            await stage.propose(bot, {"amount": 1})
+            assert await heard.wait(5)

@@ -1,0 +1,194 @@
+"""Signed grants: what a forged, altered, unregistered or revoked signature cannot do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from interlock.rooms.grants.model import GRANTS, Grant, GrantState, Pin, Signature
+from tests.rooms.grants.conftest import Granting, Pen, register
+
+
+async def forge(granting: Granting, grant: str, **changes: Any) -> None:
+    """Change a stored grant behind Interlock's back."""
+    stored = await granting.stored(grant)
+    forged = msgspec.structs.replace(stored, **changes)
+    row = GRANTS.row(forged)
+    columns = ("tenant", "id", "version", "body", *GRANTS.columns)
+    sets = ", ".join(f"{column} = ?" for column in columns)
+    store: Any = granting.stage.service.store
+    store._mirror.execute(f"UPDATE grants SET {sets} WHERE id = ?", (*row, grant))
+    store._bodies[GRANTS.key("default", grant)] = GRANTS.encode(forged)
+
+
+async def test_a_signed_grant_is_issued_and_claimed(granting: Granting, pen: Pen) -> None:
+    seen = await granting.issue(**pen.sign(granting.stage, pins={"env": "test"}, uses=2))
+
+    assert (seen.status, seen.document["signed_by"]) == (201, pen.fingerprint)
+    assert (await granting.claim({"env": "test"}))["claimed"]
+
+
+async def test_one_signature_is_good_for_one_grant(granting: Granting, pen: Pen) -> None:
+    signed = pen.sign(granting.stage)
+    first = await granting.issue(**signed)
+    again = await granting.issue(**signed)
+    assert (await granting.claim())["claimed"]
+    late = await granting.issue(**signed)
+
+    assert [again.document["id"], late.document["id"]] == [first.document["id"]] * 2
+    assert late.document["used"] == 1
+    assert not (await granting.claim())["claimed"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"uses": 99},
+        {"pins": {}},
+        {"standing": True},
+        {"expires_at": "2030-01-01T10:00:00Z"},
+        {"task": "destroy"},
+    ],
+)
+async def test_what_was_not_signed_is_not_issued(granting: Granting, pen: Pen, said: dict[str, Any]) -> None:
+    signed = pen.sign(granting.stage, pins={"env": "test"})
+
+    seen = await granting.issue(**{**signed, **said})
+
+    assert (seen.status, seen.word) == (403, "bad_signature")
+
+
+async def test_a_key_signs_for_its_own_person_only(granting: Granting, pen: Pen) -> None:
+    eve = await granting.stage.person("eve")
+    for approver in ("ada", "eve"):
+        seen = await granting.issue(key=eve, **pen.sign(granting.stage, approver=approver))
+        assert seen.word == "bad_signature"
+
+
+async def test_an_unregistered_key_signs_nothing(granting: Granting) -> None:
+    assert (await granting.issue(**Pen().sign(granting.stage))).word == "bad_signature"
+
+
+ALTERED: list[dict[str, Any]] = [
+    {"pins": ()},
+    {"pins": (Pin(path="env"),)},
+    {"uses": 100},
+    {"task": "destroy"},
+    {"approver": "eve"},
+    {"standing": True},
+    {"nonce": "gnt_other"},
+    {"signature": Signature(signer="SHA256:nobody", value="AAAA")},
+    {"signature": None},
+    {"signature": None, "pins": ()},
+]
+
+
+@pytest.mark.parametrize("altered", ALTERED)
+async def test_an_altered_grant_cannot_be_claimed(
+    granting: Granting, pen: Pen, altered: dict[str, Any]
+) -> None:
+    grant = await granting.grant(**pen.sign(granting.stage, pins={"env": "test"}))
+    await forge(granting, grant, **altered)
+
+    answer = await granting.claim({"env": "test"}, grant_id=grant, task=altered.get("task", "deploy"))
+
+    assert not answer["claimed"]
+    assert await granting.state(grant) == "open"
+    assert await granting.refusals(grant) == [answer["reason"]]
+
+
+async def test_an_unsigned_grant_whose_pin_was_emptied_fits_nothing_and_keeps_nobody_from_another(
+    granting: Granting,
+) -> None:
+    altered = await granting.grant(pins={"env": "test"})
+    other = await granting.grant()
+    await forge(granting, altered, pins=(Pin(path="env"),))
+
+    refused = await granting.claim({"env": "test"}, grant_id=altered)
+
+    assert refused["reason"] == f"{altered}: pin env: it was altered, and says nothing any more"
+    assert (await granting.claim({"env": "test"}))["grant_id"] == other
+    assert (await granting.read(altered))["pins"] == {"env": {}}
+
+
+async def test_a_later_expiry_cannot_be_written_into_a_signed_grant(granting: Granting, pen: Pen) -> None:
+    grant = await granting.grant(**pen.sign(granting.stage))
+    later = (await granting.stored(grant)).expires_at.replace(year=2031)
+    await forge(granting, grant, expires_at=later)
+    granting.stage.clock.advance(7200)
+
+    assert "signature" in (await granting.claim(grant_id=grant))["reason"]
+
+
+async def test_a_copied_grant_cannot_be_claimed_under_another_id(granting: Granting, pen: Pen) -> None:
+    grant = await granting.grant(**pen.sign(granting.stage))
+    decoy = await granting.grant()
+    original = await granting.stored(grant)
+    await forge(
+        granting, decoy, nonce=original.nonce, signature=original.signature, expires_at=original.expires_at
+    )
+
+    assert "another grant" in (await granting.claim(grant_id=decoy))["reason"]
+
+
+async def test_a_revoked_key_ends_what_is_left_of_its_grants(granting: Granting, pen: Pen) -> None:
+    grant = await granting.grant(**pen.sign(granting.stage, uses=2))
+    assert (await granting.claim())["claimed"]
+    path = f"signers/{pen.fingerprint.replace('/', '%2F').replace('+', '%2B')}/revoke"
+
+    seen = await granting.stage.call("POST", path, granting.stage.admin)
+
+    assert seen.document["revoked_at"] is not None
+    assert "revoked" in (await granting.claim(grant_id=grant))["reason"]
+    assert await granting.state(grant) == "open"
+    again = await register(granting, pen)
+    assert (again.status, again.word) == (409, "conflict")
+
+
+async def test_where_signatures_are_required_an_unsigned_grant_is_never_claimable(
+    granting: Granting, pen: Pen
+) -> None:
+    before = await granting.grant("prod.deploy")
+    other = await granting.grant("test.deploy")
+    admin = granting.stage.admin
+    await granting.stage.call("PUT", "grants/terms", admin, {"signed_tasks": ["prod.*"]})
+
+    refused = await granting.claim(task="prod.deploy", grant_id=before)
+
+    assert refused["reason"] == f"{before}: signature: this task needs a signed grant"
+    assert (await granting.issue("prod.deploy")).word == "bad_signature"
+    assert (await granting.claim(task="test.deploy"))["grant_id"] == other
+    await granting.grant(**pen.sign(granting.stage, task="prod.deploy"), task="prod.deploy")
+    assert (await granting.claim(task="prod.deploy"))["claimed"]
+
+
+async def test_a_claim_may_insist_on_a_signature(granting: Granting, pen: Pen) -> None:
+    await granting.grant()
+    assert "signed" in (await granting.claim(signed=True))["reason"]
+    signed = await granting.grant(**pen.sign(granting.stage))
+    assert (await granting.claim(signed=True))["grant_id"] == signed
+
+
+async def test_only_an_admin_registers_keys_and_only_for_people(granting: Granting) -> None:
+    pen = Pen()
+    body = {"public_key": pen.public_key, "person": "ada"}
+    assert (await granting.stage.call("POST", "signers", granting.ada, body)).word == "forbidden"
+    assert (await register(granting, pen, "bot")).status == 404
+    assert (await register(granting, pen, "nobody")).status == 404
+
+
+async def test_a_key_belongs_to_one_person(granting: Granting, pen: Pen) -> None:
+    await granting.stage.person("eve")
+    assert (await register(granting, pen, "ada")).status == 201
+    assert (await register(granting, pen, "eve")).status == 409
+
+
+def test_a_stored_grant_reads_back_the_same() -> None:
+    from datetime import UTC, datetime
+
+    moment = datetime(2030, 1, 1, tzinfo=UTC)
+    grant = Grant(tenant="t", id="g", task="x", approver="a", issued_at=moment, expires_at=moment, uses=2)
+    assert GRANTS.decode(GRANTS.encode(grant)) == grant
+    assert grant.state is GrantState.OPEN

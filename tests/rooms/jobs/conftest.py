@@ -1,0 +1,17 @@
+"""A client on an empty store in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.harness.in_process_api import open_stage
+from tests.rooms.jobs.job_client import JobClient
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[JobClient]:
+    """A service on an empty memory store with a virtual clock, and people and workers on it."""
+    async with open_stage() as stage:
+        yield await JobClient(stage).open()

@@ -1,0 +1,32 @@
+"""What escalates when it expires opens every step then, however late the step would have come."""
+
+from __future__ import annotations
+
+from tests.harness.in_process_api import Stage
+
+LATE_STEP = """
+version: v1
+rules:
+  - id: late
+    when: {topic: pay}
+    decision: require_human
+    approval:
+      groups: [desk]
+      expires_in: 10m
+      on_expiry: escalate
+      escalate: [{after: 30m, groups: [leads]}]
+"""
+
+
+async def test_where_expiry_escalates_a_step_that_would_come_later_opens_at_once(stage: Stage) -> None:
+    await stage.policy(LATE_STEP)
+    bot, lead = await stage.agent(), await stage.person("lead", groups=("leads",))
+    job = await stage.submit(bot)
+    stage.clock.advance(599)
+    assert (await stage.approve(job, lead)).word == "not_eligible"
+
+    stage.clock.advance(1)
+    await stage.sweep()
+
+    assert (await stage.events(job)).count("approval.escalated") == 1
+    assert (await stage.approve(job, lead)).word == "approved"

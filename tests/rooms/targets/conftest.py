@@ -1,0 +1,7 @@
+"""The stage these tests play on."""
+
+from __future__ import annotations
+
+from tests.rooms.effects.conftest import actors
+
+__all__ = ["actors"]
