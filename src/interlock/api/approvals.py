@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import dropwhile
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -40,6 +41,8 @@ from interlock.service.service import Service
 from interlock.wire import approvals as wire
 from interlock.wire import jobs as wire_jobs
 from interlock.wire.pages import Page
+
+_COMMENTS_SHOWN = 50
 
 Hash = Annotated[str, msgspec.Meta(max_length=100)]
 
@@ -151,6 +154,17 @@ async def comment(call: Asked[None, CommentBody]) -> Answer:
 
 async def ask(call: Asked[None, CommentBody]) -> Answer:
     return await _said(call, CommentKind.ASK)
+
+
+async def comments(call: Asked[PageQuery, None]) -> Reply:
+    job, _ = await _request(call.services, call.caller.tenant, call.path["job_id"])
+    before = id_cursor(call.query.cursor, "cmt")
+    newest_first = (await approval_queries.read_comments(call.services.store, job))[::-1]
+    if before is not None:
+        newest_first = tuple(dropwhile(lambda each: each.comment.id != before, newest_first))[1:]
+    page, rest = newest_first[: call.query.limit], newest_first[call.query.limit :]
+    cursor = page[-1].comment.id if rest else None
+    return Reply(200, Page(items=tuple(_remark_view(each) for each in page), next_cursor=cursor))
 
 
 async def _said(call: Asked[None, CommentBody], kind: CommentKind) -> Answer:
@@ -265,7 +279,8 @@ def request_view(
         votes_needed=foreseen.votes_needed,
         people_able=people_able,
         on_approve=_on_approve(job, approval, foreseen),
-        comments=tuple(_comment_view(each.comment, is_open=each.is_open) for each in said),
+        comments=tuple(_remark_view(each) for each in said[-_COMMENTS_SHOWN:]),
+        comments_total=len(said),
         grace_until=approval.grace_until,
     )
 
@@ -292,6 +307,10 @@ def _on_approve(job: Job, approval: Approval, foreseen: Foreseen) -> str:
     grace = approval.requirement.grace_seconds
     later = f", {grace} seconds later unless somebody who agreed takes it back" if grace else ""
     return f"{job.action.topic} is released to {whom} with exactly this payload{later}"
+
+
+def _remark_view(remark: Remark) -> wire.Comment:
+    return _comment_view(remark.comment, is_open=remark.is_open)
 
 
 def _comment_view(comment: Comment, *, is_open: bool) -> wire.Comment:
@@ -354,6 +373,11 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         description="If the yes had decided, the job waits for people again, with the votes that remain.",
         body=WithdrawBody, answers={200: wire.Review}, answer=withdraw,
         problems=("not_actionable", "approval_expired", "not_eligible", "people_only", "forbidden", "lock_busy"),
+    ),
+    Operation(
+        id="list_comments", method="GET", path="/api/v1/approvals/{job_id}/comments", tag=_TAG, roles=_READERS,
+        parameters=JOB_ID, summary="All that was said of a request, newest first",
+        query=PageQuery, answers={200: Page[wire.Comment]}, answer=comments,
     ),
     Operation(
         id="comment_on_approval", method="POST", path="/api/v1/approvals/{job_id}/comment", tag=_TAG,

@@ -80,7 +80,7 @@ def say_approval(request: ApprovalRequest) -> None:
     _say_payload_before(edit)
     _say_evidence(job.evidence)
     _say_votes(approval.votes)
-    _say_comments(request.comments)
+    _say_comments(request.comments, request.comments_total)
     _say_drift(request)
     _say_people(request)
     _say_next(request)
@@ -202,10 +202,11 @@ def _grace(approval: Approval) -> str:
     return f"{approval.grace_seconds} s after the deciding yes" if approval.grace_seconds else ""
 
 
-def _say_comments(comments: Sequence[Comment]) -> None:
+def _say_comments(comments: Sequence[Comment], total: int) -> None:
     if not comments:
         return
-    say("", painted("comments", "dim"))
+    newest = f" (the newest {len(comments)} of {total})" if total > len(comments) else ""
+    say("", painted(f"comments{newest}", "dim"))
     for each in comments:
         kind = {"ask": "asks"}.get(each.kind, "says")
         is_open = " (open)" if each.open else ""

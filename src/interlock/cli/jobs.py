@@ -220,7 +220,7 @@ def run_submit(args: Namespace) -> int:
             warn(f"{job.id} {telling(job)}; waiting up to {lasting(args.wait)} (Ctrl-C leaves it as it is)")
             job = _waited(client, job, args.wait)
         _show(job, as_json=wants_json(args))
-    return exit_of_state(job.state)
+    return exit_of_state(job.state) if job.is_decided else Exit.WAITING
 
 
 def _submitted(client: Interlock, args: Namespace) -> Job:

@@ -59,6 +59,7 @@ class AsyncInterlock(ClientBase):
     edit = awaited(on_approvals.edit)
     withdraw = awaited(on_approvals.withdraw)
     comment = awaited(on_approvals.comment)
+    comments = awaited(on_approvals.comments)
     ask = awaited(on_approvals.ask)
     grant = awaited(on_grants.grant)
     grants = awaited(on_grants.grants)

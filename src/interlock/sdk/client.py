@@ -62,6 +62,7 @@ class Interlock(ClientBase):
     edit = blocking(on_approvals.edit)
     withdraw = blocking(on_approvals.withdraw)
     comment = blocking(on_approvals.comment)
+    comments = blocking(on_approvals.comments)
     ask = blocking(on_approvals.ask)
     grant = blocking(on_grants.grant)
     grants = blocking(on_grants.grants)

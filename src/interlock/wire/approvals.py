@@ -53,7 +53,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `votes_needed` counts on those votes alone that still count. `people_able` counts those who may decide, whether
     they voted or not; null once it no longer waits, and where a tenant has more than 1,000 people. `on_approve` is
-    what a yes would do now.
+    what a yes would do now. `comments` are the newest 50 of `comments_total`, the oldest of them first.
     """
 
     job_id: str
@@ -71,6 +71,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     people_able: int | None = None
     on_approve: Given[str] = None
     comments: tuple[Comment, ...] = ()
+    comments_total: int = 0
     grace_until: datetime | None = None
 
 

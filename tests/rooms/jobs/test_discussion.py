@@ -121,4 +121,22 @@ async def test_a_request_keeps_two_hundred_comments(stage: Stage, keys: dict[str
     full = await say(stage, "comment", job, keys["ada"])
 
     assert (full.status, full.word) == (409, "not_actionable")
-    assert len(await comments(stage, job)) == 200
+    request = await stage.get(f"approvals/{job}")
+    assert request["comments_total"] == 200
+    assert [each["text"] for each in request["comments"]] == [f"{number}" for number in range(150, 200)]
+
+
+async def test_all_comments_are_listed_page_by_page_newest_first(stage: Stage, keys: dict[str, str]) -> None:
+    job = await stage.submit(keys["bot"])
+    for number in range(5):
+        await say(stage, "ask" if number == 1 else "comment", job, keys["ada"], f"{number}")
+
+    pages: list[list[Any]] = []
+    cursor = ""
+    while cursor is not None:
+        page = await stage.get(f"approvals/{job}/comments?limit=2{cursor and '&cursor=' + cursor}")
+        pages.append(page["items"])
+        cursor = page["next_cursor"]
+
+    assert [[each["text"] for each in page] for page in pages] == [["4", "3"], ["2", "1"], ["0"]]
+    assert [each["text"] for page in pages for each in page if each["open"]] == ["1"]

@@ -216,6 +216,14 @@ def comment(session: Session, job_id: str, text: str, *, key: str | None = None)
     )
 
 
+def comments(
+    session: Session, job_id: str, *, limit: int | None = None, cursor: str | None = None
+) -> Flow[Page[Comment]]:
+    """List all that was said of a request, newest first; `approval` has the newest 50."""
+    query = {"limit": limit, "cursor": cursor}
+    return (yield from fetch(session, path("approvals", job_id, "comments"), Page[Comment], query))
+
+
 def ask(session: Session, job_id: str, text: str, *, key: str | None = None) -> Flow[Comment]:
     """Ask the submitter of a request something. It stays open until they comment, or the request is edited."""
     return (yield from change(session, path("approvals", job_id, "ask"), Comment, {"text": text}, key=key))
