@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -46,6 +47,21 @@ async def test_a_job_is_not_claimable_before_the_grace_is_over(stage: Stage, key
     assert await claim(stage, keys["hand"]) == []
     stage.clock.advance(1)
     assert [each["id"] for each in await claim(stage, keys["hand"])] == [job]
+
+
+async def test_a_worker_that_waits_gets_the_job_when_the_grace_ends(
+    stage: Stage, keys: dict[str, str]
+) -> None:
+    job = await stage.submit(keys["bot"])
+    body = {"topics": ["pay"], "wait_seconds": 30}
+    waiting = asyncio.create_task(stage.call("POST", "jobs/claim", keys["hand"], body))
+    await stage.approve(job, keys["ada"])
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+
+    stage.clock.advance(30)
+
+    assert [each["id"] for each in (await waiting).document["jobs"]] == [job]
 
 
 @pytest.mark.parametrize(("executor", "who"), [("worker", "hand"), ("caller", "bot")])
