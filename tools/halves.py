@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-TESTS = Path("tests")
+TESTS = Path(__file__).parents[1] / "tests"
 # The tests that kill, race and wait; the others compute.
 WAITING = ("crash", "races", "service", "sdk", "linearizability")
 

@@ -80,7 +80,7 @@ async def test_callers_that_never_rest_cost_no_memory_and_are_told_when_to_come_
     await flood.pour(FLOOD_SECONDS)
 
     assert set(flood.codes) == {(201, ""), (503, "overloaded")}
-    assert len(flood.refused) > len(flood.accepted) / 4
+    assert len(flood.refused) > 10 * QUEUE  # It was a flood, however fast the store is.
     assert not flood.unhelpful
     assert max(flood.resident) - flood.resident[0] < GROWTH_MB_MAX
     (after,) = await fire(

@@ -6,6 +6,7 @@ that runs the tests. Whatever Interlock imports without declaring it is missing 
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -24,6 +25,8 @@ from packaging.utils import canonicalize_name
 from tests.tidy.source import PACKAGE, ROOT, files
 
 HANG_SECONDS = 300
+# What `interlock[postgres]` and `interlock[nats]` bring.
+OF_EXTRAS = {"asyncpg", "nats"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,24 @@ def test_the_demo_keeps_its_promises_without_the_source_tree(installed: Environm
 def test_the_locked_versions_are_within_the_bounds_that_the_wheel_declares(installed: Environment) -> None:
     said = installed.run("python", "-m", "pip", "check")
     assert said.returncode == 0, said.stdout + said.stderr
+
+
+def test_whatever_the_package_imports_is_declared(installed: Environment) -> None:
+    asked = "import importlib.util, sys; print(*(name for name in sys.argv[1:] if not importlib.util.find_spec(name)))"
+    said = installed.run("python", "-c", asked, *sorted(imported(installed.packages / "interlock")))
+    assert (said.returncode, set(said.stdout.split())) == (0, OF_EXTRAS), said.stderr
+
+
+def imported(package: Path) -> set[str]:
+    """The modules that a package imports anywhere, also late: those of the demo are not all."""
+    found: set[str] = set()
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.partition(".")[0])
+    return found
 
 
 def dependencies(root: metadata.Distribution) -> Iterator[metadata.Distribution]:

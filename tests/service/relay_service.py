@@ -134,7 +134,7 @@ class RelayService:
 
 
 @contextlib.asynccontextmanager
-async def rigged(
+async def relaying_service(
     store: str,
     *,
     relaying: bool = True,

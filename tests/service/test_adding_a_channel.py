@@ -29,7 +29,7 @@ from interlock.service.channel import (
 )
 from interlock.service.settings import Settings
 from tests.api.events.api_client import client_of
-from tests.service.relay_service import SECRET, TENANT, RelayService, rigged
+from tests.service.relay_service import SECRET, TENANT, RelayService, relaying_service
 
 ATTEMPTS_MAX = 3
 FAST = Backoff(base_seconds=0.02, most_seconds=0.05, attempts_max=ATTEMPTS_MAX)
@@ -108,12 +108,12 @@ def _a_line_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "CHANNELS", (*table.CHANNELS, PagerChannel))
 
 
-async def dead_letters(rig: RelayService, relay_id: str, *, count: int) -> list[Delivery]:
+async def dead_letters(relay_service: RelayService, relay_id: str, *, count: int) -> list[Delivery]:
     """The dead letters of a destination once there are so many."""
     async with asyncio.timeout(30):
         while True:
             found = await queries.deliveries(
-                rig.service.store, TENANT, relay_id, DeliveryState.DEAD, limit=10
+                relay_service.service.store, TENANT, relay_id, DeliveryState.DEAD, limit=10
             )
             if len(found) >= count:
                 return found
@@ -123,8 +123,11 @@ async def dead_letters(rig: RelayService, relay_id: str, *, count: int) -> list[
 @asynccontextmanager
 async def served(store_url: str) -> AsyncGenerator[RelayService]:
     """The whole application, as `interlock serve` opens it, and a second service to act on its store."""
-    async with create_app(Settings(store=store_url)).opened(), rigged(store_url, relaying=False) as rig:
-        yield rig
+    async with (
+        create_app(Settings(store=store_url)).opened(),
+        relaying_service(store_url, relaying=False) as relay_service,
+    ):
+        yield relay_service
 
 
 async def test_a_new_file_and_a_line_of_the_table_deliver_retry_and_dead_letter(
@@ -138,11 +141,11 @@ async def test_a_new_file_and_a_line_of_the_table_deliver_retry_and_dead_letter(
         return GiveUp("no such number") if n == 4 else Delivered()
 
     desk.answer = answer
-    async with served(store_url) as rig:
-        pager = await rig.add_webhook("desk", kind="pager")
-        await rig.tell("a", times=5)
+    async with served(store_url) as relay_service:
+        pager = await relay_service.add_webhook("desk", kind="pager")
+        await relay_service.tell("a", times=5)
         await desk.until_taken(3)
-        dead = await dead_letters(rig, pager.id, count=2)
+        dead = await dead_letters(relay_service, pager.id, count=2)
     assert desk.taken == [1, 2, 5]
     assert desk.offered == [1, 2, 2, 2, 3, 3, 3, 4, 5]
     assert [(letter.attempts, letter.error) for letter in dead] == [
@@ -154,15 +157,15 @@ async def test_a_new_file_and_a_line_of_the_table_deliver_retry_and_dead_letter(
 
 async def test_a_dead_letter_of_any_channel_is_sent_again_on_request(store_url: str, desk: Desk) -> None:
     desk.answer = lambda _n, _attempt: GiveUp("no such number")
-    async with rigged(store_url, channels=table.CHANNELS) as rig:
-        pager = await rig.add_webhook("desk", kind="pager")
-        await rig.tell("a")
-        (dead,) = await dead_letters(rig, pager.id, count=1)
+    async with relaying_service(store_url, channels=table.CHANNELS) as relay_service:
+        pager = await relay_service.add_webhook("desk", kind="pager")
+        await relay_service.tell("a")
+        (dead,) = await dead_letters(relay_service, pager.id, count=1)
         desk.answer = lambda _n, _attempt: Delivered()
         by = Caller(tenant=TENANT, principal="local:test")
-        await rig.service.kernel.run(Redeliver(webhook_id=pager.id, event_id=dead.event_id, by=by))
+        await relay_service.service.kernel.run(Redeliver(webhook_id=pager.id, event_id=dead.event_id, by=by))
         await desk.until_taken(1)
-        counted = rig.service.relay_measures.deliveries
+        counted = relay_service.service.relay_measures.deliveries
         assert (counted.value("pager", "taken"), counted.value("pager", "dead")) == (1, 1)
 
 
@@ -175,22 +178,22 @@ async def test_a_channel_that_raises_or_hangs_costs_an_attempt_and_stops_nothing
         return HANGS if attempt == 2 else Delivered()
 
     desk.answer = answer
-    async with rigged(sqlite_url, channels=table.CHANNELS) as rig:
-        await rig.add_webhook("desk", kind="pager")
-        await rig.tell("a")
+    async with relaying_service(sqlite_url, channels=table.CHANNELS) as relay_service:
+        await relay_service.add_webhook("desk", kind="pager")
+        await relay_service.tell("a")
         await desk.until_taken(1)
-        assert rig.service.relay_measures.deliveries.value("pager", "refused") == 2
+        assert relay_service.service.relay_measures.deliveries.value("pager", "refused") == 2
     assert desk.offered == [1, 1, 1]
 
 
 async def test_a_changed_destination_is_opened_anew(sqlite_url: str, desk: Desk) -> None:
-    async with rigged(sqlite_url, channels=table.CHANNELS) as rig:
-        pager = await rig.add_webhook("desk", kind="pager")
-        await rig.tell("a")
+    async with relaying_service(sqlite_url, channels=table.CHANNELS) as relay_service:
+        pager = await relay_service.add_webhook("desk", kind="pager")
+        await relay_service.tell("a")
         await desk.until_taken(1)
         by = Caller(tenant=TENANT, principal="local:test")
-        await rig.service.kernel.run(RotateSecret(webhook_id=pager.id, secret="whsec_new", by=by))
-        await rig.tell("a")
+        await relay_service.service.kernel.run(RotateSecret(webhook_id=pager.id, secret="whsec_new", by=by))
+        await relay_service.tell("a")
         await desk.until_taken(2)
     assert desk.secrets == [(SECRET,), ("whsec_new", SECRET)]
     assert (desk.opened, desk.closed) == (2, 2)
@@ -198,9 +201,9 @@ async def test_a_changed_destination_is_opened_anew(sqlite_url: str, desk: Desk)
 
 async def test_a_test_event_goes_through_the_channel_too(sqlite_url: str, desk: Desk) -> None:
     desk.answer = lambda _n, attempt: GiveUp("no such number") if attempt == 1 else Delivered(status=7)
-    async with rigged(sqlite_url, relaying=False) as rig:
-        pager = await rig.add_webhook("desk", kind="pager")
-        client = await client_of(rig)
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
+        pager = await relay_service.add_webhook("desk", kind="pager")
+        client = await client_of(relay_service)
         _, refused = await client.call("POST", f"/api/v1/webhooks/{pager.id}/test")
         _, taken = await client.call("POST", f"/api/v1/webhooks/{pager.id}/test")
     assert (refused["delivered"], refused["error"]) == (False, "no such number")
@@ -210,13 +213,13 @@ async def test_a_test_event_goes_through_the_channel_too(sqlite_url: str, desk: 
 async def test_a_destination_whose_channel_this_server_lacks_is_left_to_those_that_have_it(
     sqlite_url: str, desk: Desk
 ) -> None:
-    async with rigged(sqlite_url) as rig:
-        pager = await rig.add_webhook("desk", kind="pager")
-        await rig.tell("a")
-        await rig.relaying.take_free()
+    async with relaying_service(sqlite_url) as relay_service:
+        pager = await relay_service.add_webhook("desk", kind="pager")
+        await relay_service.tell("a")
+        await relay_service.relaying.take_free()
         await asyncio.sleep(0.2)
-        assert (await rig.relay(pager.id)).fence == 0
-    async with rigged(sqlite_url, channels=table.CHANNELS):
+        assert (await relay_service.relay(pager.id)).fence == 0
+    async with relaying_service(sqlite_url, channels=table.CHANNELS):
         await desk.until_taken(1)
 
 
@@ -226,12 +229,12 @@ async def test_a_channel_in_order_delivers_everything_once_and_waits_for_what_fa
     desk.answer = lambda n, attempt: (
         GiveUp("not now") if n == 4 and attempt <= 2 * ATTEMPTS_MAX else Delivered()
     )
-    async with rigged(store_url, relaying=False, channels=(TapeChannel,)) as rig:
-        await rig.tell("a", times=7)
-        await rig.until_placed(7)
-        rig.relaying.start()
+    async with relaying_service(store_url, relaying=False, channels=(TapeChannel,)) as relay_service:
+        await relay_service.tell("a", times=7)
+        await relay_service.until_placed(7)
+        relay_service.relaying.start()
         await desk.until_taken(7)
-        await rig.tell("a")
+        await relay_service.tell("a")
         await desk.until_taken(8)
     assert desk.taken == [1, 2, 3, 4, 5, 6, 7, 8]
     assert desk.offered.count(4) == 2 * ATTEMPTS_MAX + 1
@@ -250,10 +253,10 @@ async def test_what_a_channel_in_order_lost_is_sent_again(
         return standing
 
     monkeypatch.setattr(TapeChannel, "resume", resume)
-    async with rigged(sqlite_url, channels=(TapeChannel,)) as rig:
-        await rig.tell("a", times=3)
+    async with relaying_service(sqlite_url, channels=(TapeChannel,)) as relay_service:
+        await relay_service.tell("a", times=3)
         await desk.until_taken(3)
         lost.set()
-        await rig.tell("b")
+        await relay_service.tell("b")
         await desk.until_taken(6)
     assert desk.taken == [1, 2, 3, 2, 3, 1]

@@ -13,7 +13,7 @@ from interlock.rooms.events.deliveries import as_delivery
 from interlock.rooms.events.model import BROKER, DEPLOYMENT
 from tests.harness.nats import NatsServer
 from tests.harness.soak import dose
-from tests.service.relay_service import orders, rigged, utc_now
+from tests.service.relay_service import orders, relaying_service, utc_now
 
 
 async def stored(
@@ -48,7 +48,7 @@ async def until_stored(server: NatsServer, count: int, *, seconds: float = 60) -
 
 
 async def test_every_event_is_copied_in_order_under_its_own_id(sqlite_url: str, nats: NatsServer) -> None:
-    async with rigged(sqlite_url, nats_url=nats.url) as relay_service:
+    async with relaying_service(sqlite_url, nats_url=nats.url) as relay_service:
         count = await relay_service.tell_all(subjects=10, times=10)
         events = await until_stored(nats, count)
         copies = await stored(nats)
@@ -58,7 +58,7 @@ async def test_every_event_is_copied_in_order_under_its_own_id(sqlite_url: str, 
 
 
 async def test_a_dead_broker_delays_events_and_loses_none(sqlite_url: str, nats: NatsServer) -> None:
-    async with rigged(sqlite_url, nats_url=nats.url) as relay_service:
+    async with relaying_service(sqlite_url, nats_url=nats.url) as relay_service:
         await relay_service.tell("a", times=3)
         await until_stored(nats, 3)
         nats.kill()
@@ -72,7 +72,7 @@ async def test_a_dead_broker_delays_events_and_loses_none(sqlite_url: str, nats:
 
 
 async def test_a_wiped_broker_gets_everything_again(sqlite_url: str, nats: NatsServer) -> None:
-    async with rigged(sqlite_url, nats_url=nats.url) as relay_service:
+    async with relaying_service(sqlite_url, nats_url=nats.url) as relay_service:
         await relay_service.tell("a", times=10)
         await until_stored(nats, 10)
         nats.kill()
@@ -85,13 +85,13 @@ async def test_a_wiped_broker_gets_everything_again(sqlite_url: str, nats: NatsS
 async def test_a_broker_wiped_while_no_server_ran_gets_everything_again(
     sqlite_url: str, nats: NatsServer
 ) -> None:
-    async with rigged(sqlite_url, nats_url=nats.url) as relay_service:
+    async with relaying_service(sqlite_url, nats_url=nats.url) as relay_service:
         await relay_service.tell("a", times=5)
         await until_stored(nats, 5)
     nats.kill()
     nats.wipe()
     nats.start()
-    async with rigged(sqlite_url, nats_url=nats.url):
+    async with relaying_service(sqlite_url, nats_url=nats.url):
         events = await until_stored(nats, 5)
     assert orders(events) == {"a": [1, 2, 3, 4, 5]}
 
@@ -99,7 +99,7 @@ async def test_a_broker_wiped_while_no_server_ran_gets_everything_again(
 async def test_a_stream_made_anew_by_somebody_else_gets_everything_again(
     sqlite_url: str, nats: NatsServer
 ) -> None:
-    async with rigged(sqlite_url, nats_url=nats.url) as relay_service:
+    async with relaying_service(sqlite_url, nats_url=nats.url) as relay_service:
         await relay_service.tell("a", times=5)
         await until_stored(nats, 5)
         client = await nats_client.connect(nats.url)
@@ -114,20 +114,20 @@ async def test_a_stream_made_anew_by_somebody_else_gets_everything_again(
 async def test_a_stream_that_lost_only_its_end_gets_only_its_end_again(
     sqlite_url: str, nats: NatsServer
 ) -> None:
-    async with rigged(sqlite_url, nats_url=nats.url) as relay_service:
+    async with relaying_service(sqlite_url, nats_url=nats.url) as relay_service:
         await relay_service.tell("a", times=5)
         await until_stored(nats, 5)
     nats.kill()
     nats.set_aside()
     nats.start()
-    async with rigged(sqlite_url, nats_url=nats.url) as relay_service:
+    async with relaying_service(sqlite_url, nats_url=nats.url) as relay_service:
         await relay_service.tell("a", times=5)
         await until_stored(nats, 10)
     # As after a power failure of a broker that had not written its last messages yet.
     nats.kill()
     nats.put_back()
     nats.start()
-    async with rigged(sqlite_url, nats_url=nats.url):
+    async with relaying_service(sqlite_url, nats_url=nats.url):
         events = await until_stored(nats, 10)
     assert [event["data"]["n"] for event in events] == list(range(1, 11))
 
@@ -136,7 +136,7 @@ async def test_killed_and_wiped_during_load_the_broker_ends_with_every_event_in_
     store_url: str, nats: NatsServer
 ) -> None:
     rounds = dose(3)
-    async with rigged(store_url, nats_url=nats.url) as relay_service:
+    async with relaying_service(store_url, nats_url=nats.url) as relay_service:
         for turn in range(rounds):
             load = asyncio.create_task(relay_service.tell_all(subjects=20, times=10))
             await asyncio.sleep(0.3)
@@ -154,7 +154,7 @@ async def test_killed_and_wiped_during_load_the_broker_ends_with_every_event_in_
 
 
 async def test_waves_never_hold_two_events_of_one_subject(sqlite_url: str) -> None:
-    async with rigged(sqlite_url, relaying=False) as relay_service:
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
         for subject in ("a", "b", "a", "c", "c", "b"):
             await relay_service.tell(subject)
         cut = waves(

@@ -20,12 +20,12 @@ from interlock.store.sqlite import SqliteStore
 from tests.harness.store_places import serving
 from tests.harness.webhook_receiver import Received, Reply
 from tests.service.conftest import Receive
-from tests.service.relay_service import SECRET, TENANT, orders, rigged
+from tests.service.relay_service import SECRET, TENANT, orders, relaying_service
 
 
 async def test_every_event_arrives_in_the_order_of_its_subject(store_url: str, receive: Receive) -> None:
     receiver = await receive()
-    async with rigged(store_url) as relay_service:
+    async with relaying_service(store_url) as relay_service:
         await relay_service.add_webhook(receiver.url)
         count = await relay_service.tell_all(subjects=20, times=10)
         await receiver.until_taken(count)
@@ -37,7 +37,7 @@ async def test_more_webhooks_than_a_server_attends_at_once_take_turns(
 ) -> None:
     monkeypatch.setattr(relays, "RELAYS_MAX", 2)
     receivers = [await receive() for _ in range(6)]
-    async with rigged(store_url) as relay_service:
+    async with relaying_service(store_url) as relay_service:
         for receiver in receivers:
             await relay_service.add_webhook(receiver.url)
         for told in range(1, 3):
@@ -52,7 +52,7 @@ async def test_a_webhook_that_is_always_busy_gives_way_in_the_end(
     monkeypatch.setattr(relays, "RELAYS_MAX", 1)
     monkeypatch.setattr(relay_loop, "_TURN_SECONDS", 0.2)
     busy, patient = await receive(), await receive()
-    async with rigged(sqlite_url) as relay_service:
+    async with relaying_service(sqlite_url) as relay_service:
         await relay_service.add_webhook(busy.url)
         await relay_service.tell("a")
         await busy.until_taken(1)
@@ -70,7 +70,7 @@ async def test_a_relay_is_taken_over_also_where_this_machines_clock_is_behind_th
     async with serving(ahead) as early:
         await early.kernel.run(EnsureLocalPerson(tenant=TENANT, name="local:early"))
     receiver = await receive()
-    async with rigged(sqlite_url, relaying=False) as relay_service:
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
         webhook = await relay_service.add_webhook(receiver.url)
         lapsed = TakeRelay(tenant=TENANT, relay_id=webhook.id, holder="dead", lease=timedelta(0))
         await relay_service.service.kernel.run(lapsed)
@@ -83,7 +83,7 @@ async def test_a_request_carries_a_signature_that_its_receiver_can_check(
     sqlite_url: str, receive: Receive
 ) -> None:
     receiver = await receive()
-    async with rigged(sqlite_url) as relay_service:
+    async with relaying_service(sqlite_url) as relay_service:
         await relay_service.add_webhook(receiver.url)
         await relay_service.tell("a")
         await receiver.until_taken(1)
@@ -98,7 +98,7 @@ async def test_a_request_carries_a_signature_that_its_receiver_can_check(
 
 async def test_an_event_is_a_cloud_event(sqlite_url: str, receive: Receive) -> None:
     receiver = await receive()
-    async with rigged(sqlite_url) as relay_service:
+    async with relaying_service(sqlite_url) as relay_service:
         await relay_service.add_webhook(receiver.url)
         await relay_service.tell("a")
         await receiver.until_taken(1)
@@ -120,7 +120,7 @@ async def test_only_wanted_types_and_only_the_tenants_own_events_arrive(
     sqlite_url: str, receive: Receive
 ) -> None:
     receiver = await receive()
-    async with rigged(sqlite_url) as relay_service:
+    async with relaying_service(sqlite_url) as relay_service:
         await relay_service.add_webhook(receiver.url, types=("story.*",))
         await relay_service.tell("a", type="other.told")
         await relay_service.tell("a", tenant="elsewhere")
@@ -140,7 +140,7 @@ async def test_an_event_that_fails_holds_back_its_own_subject_only(sqlite_url: s
         return Reply()
 
     receiver = await receive(behave)
-    async with rigged(sqlite_url, webhook_retry_base_seconds=0.2) as relay_service:
+    async with relaying_service(sqlite_url, webhook_retry_base_seconds=0.2) as relay_service:
         await relay_service.add_webhook(receiver.url)
         await relay_service.tell("sick", times=3)
         await relay_service.tell_all(subjects=5, times=4)
@@ -156,7 +156,7 @@ async def test_what_is_never_taken_becomes_a_dead_letter_and_what_is_behind_it_g
     receiver = await receive(
         lambda request: Reply(status=500) if request.event["data"]["n"] == 1 else Reply()
     )
-    async with rigged(store_url, webhook_attempts_max=3) as relay_service:
+    async with relaying_service(store_url, webhook_attempts_max=3) as relay_service:
         webhook = await relay_service.add_webhook(receiver.url)
         await relay_service.tell("a", times=3)
         await receiver.until_taken(2)
@@ -176,7 +176,7 @@ async def test_an_outage_of_the_receiver_loses_nothing_and_keeps_the_order(
     receiver = await receive()
     port = receiver.port
     await receiver.stop()
-    async with rigged(store_url, webhook_retry_most_seconds=0.5) as relay_service:
+    async with relaying_service(store_url, webhook_retry_most_seconds=0.5) as relay_service:
         webhook = await relay_service.add_webhook(receiver.url)
         count = await relay_service.tell_all(subjects=10, times=10)
         await relay_service.until_placed(count)
@@ -191,7 +191,7 @@ async def test_an_outage_of_the_receiver_loses_nothing_and_keeps_the_order(
 async def test_a_failing_webhook_does_not_delay_another(sqlite_url: str, receive: Receive) -> None:
     stuck = await receive(lambda _: Reply(delay_seconds=30))
     well = await receive()
-    async with rigged(sqlite_url, webhook_timeout_seconds=20) as relay_service:
+    async with relaying_service(sqlite_url, webhook_timeout_seconds=20) as relay_service:
         await relay_service.add_webhook(stuck.url)
         await relay_service.add_webhook(well.url)
         count = await relay_service.tell_all(subjects=10, times=5)
@@ -205,7 +205,7 @@ async def test_a_removed_webhook_gets_nothing_more(sqlite_url: str, receive: Rec
 
     receiver = await receive()
     other = await receive()
-    async with rigged(sqlite_url) as relay_service:
+    async with relaying_service(sqlite_url) as relay_service:
         webhook = await relay_service.add_webhook(receiver.url)
         await relay_service.add_webhook(other.url)
         await relay_service.tell("a")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.tidy.source import ROOT, files
-from tools import approve_path, reference, states
+from tools import approve_path, halves, reference, states
 
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 CHANGELOG = ROOT / "CHANGELOG.md"
@@ -73,6 +73,13 @@ def test_no_file_names_a_package_registry() -> None:
         and path.suffix in TEXT
         and (found := REGISTRY.search(path.read_text(errors="replace")))
     ]
+
+
+def test_every_folder_of_tests_runs_in_one_half() -> None:
+    waiting, computing = halves.halves()
+    named = {path.name for path in (ROOT / "tests").iterdir() if any(path.rglob("test_*.py"))}
+    assert sorted(Path(path).name for path in waiting) == sorted(halves.WAITING)
+    assert sorted(Path(path).name for path in (*waiting, *computing)) == sorted(named)
 
 
 def test_the_diagrams_of_states_are_current() -> None:

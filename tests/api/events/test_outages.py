@@ -13,7 +13,7 @@ from interlock.kernel.storage import StoreDown
 from interlock.rooms.events import queries
 from tests.api.events.api_client import client_of
 from tests.api.events.test_stream import take, told, until_live
-from tests.service.relay_service import rigged
+from tests.service.relay_service import relaying_service
 
 TROUBLE = [StoreDown("gone"), Overloaded("every reading connection is busy", retry_after_seconds=1)]
 
@@ -23,7 +23,7 @@ async def test_a_stream_outlasts_a_store_that_cannot_say_whose_key_it_is(
     trouble: Exception, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api_events, "HEARTBEAT_SECONDS", 0.05)
-    async with rigged(sqlite_url, relaying=False) as relay_service:
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
         stream = await (await client_of(relay_service)).stream()
         await until_live(stream)
         with monkeypatch.context() as outage:
@@ -38,7 +38,7 @@ async def test_a_stream_outlasts_a_store_that_cannot_say_whose_key_it_is(
 async def test_a_stream_whose_old_events_cannot_be_read_ends_without_a_fault(
     trouble: Exception, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with rigged(sqlite_url, relaying=False) as relay_service:
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
         await relay_service.tell("a", times=2)
         await relay_service.until_placed(2)
         client = await client_of(relay_service)

@@ -7,11 +7,11 @@ import json
 from typing import Any
 
 from tests.api.events.api_client import Client, client_of
-from tests.service.relay_service import rigged
+from tests.service.relay_service import relaying_service
 
 
 async def test_a_position_that_was_not_given_here_is_refused_in_pages_too(any_store: str) -> None:
-    async with rigged(any_store, relaying=False) as relay_service:
+    async with relaying_service(any_store, relaying=False) as relay_service:
         client = await client_of(relay_service)
         await relay_service.tell("a", times=2)
         await relay_service.until_placed(2)
@@ -23,7 +23,7 @@ async def test_a_position_that_was_not_given_here_is_refused_in_pages_too(any_st
 
 
 async def test_pages_hold_the_same_events_and_wait_for_the_first(any_store: str) -> None:
-    async with rigged(any_store, relaying=False) as relay_service:
+    async with relaying_service(any_store, relaying=False) as relay_service:
         client = await client_of(relay_service)
         await relay_service.tell("a", times=5)
         await relay_service.until_placed(5)
@@ -41,7 +41,7 @@ async def test_pages_hold_the_same_events_and_wait_for_the_first(any_store: str)
 
 
 async def test_whoever_was_answered_finds_what_came_of_it(any_store: str) -> None:
-    async with rigged(any_store, relaying=True) as relay_service:
+    async with relaying_service(any_store, relaying=True) as relay_service:
         client = await client_of(relay_service)
         found: list[str] = []
         after = 0
@@ -54,7 +54,7 @@ async def test_whoever_was_answered_finds_what_came_of_it(any_store: str) -> Non
 
 
 async def test_pages_of_some_types_go_on_where_they_looked(sqlite_url: str) -> None:
-    async with rigged(sqlite_url, relaying=False) as relay_service:
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
         client = await client_of(relay_service)
         await relay_service.tell("a", times=5)
         await relay_service.tell("b", type="job.denied")

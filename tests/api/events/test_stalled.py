@@ -17,7 +17,7 @@ from interlock.service.settings import Settings
 from tests.api.events.api_client import Client, client_of
 from tests.api.events.event_stream import parse
 from tests.harness.processes import pick_port
-from tests.service.relay_service import RelayService, rigged
+from tests.service.relay_service import RelayService, relaying_service
 
 PATIENCE = 60  # a hang guard
 BUFFER_BYTES = 4096
@@ -80,7 +80,7 @@ async def streaming(port: int, client: Client, last: int) -> AsyncGenerator[Read
 
 
 async def test_a_reader_that_stops_reading_is_cut_off_and_misses_nothing(sqlite_url: str) -> None:
-    async with rigged(sqlite_url, relaying=False) as relay_service:
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
         client = await client_of(relay_service)
         await relay_service.tell(SUBJECT, times=MANY)
         await relay_service.until_placed(MANY)
@@ -95,7 +95,7 @@ async def test_a_reader_that_stops_reading_is_cut_off_and_misses_nothing(sqlite_
         assert len(stalling.seen) < MANY
         last = max(stalling.seen, default=0)
     async with (
-        rigged(sqlite_url, relaying=False) as relay_service,
+        relaying_service(sqlite_url, relaying=False) as relay_service,
         served(relay_service, stalled_seconds=PATIENCE) as port,
         streaming(port, client, last) as back,
     ):
@@ -104,7 +104,7 @@ async def test_a_reader_that_stops_reading_is_cut_off_and_misses_nothing(sqlite_
 
 
 async def test_a_slow_reader_is_left_alone_as_long_as_it_reads(sqlite_url: str) -> None:
-    async with rigged(sqlite_url, relaying=False) as relay_service:
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
         client = await client_of(relay_service)
         await relay_service.tell(SUBJECT, times=MANY)
         await relay_service.until_placed(MANY)

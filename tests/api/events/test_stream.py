@@ -15,7 +15,7 @@ from interlock.service.metrics import Registry
 from interlock.service.operator import revoke_key
 from tests.api.events.api_client import client_of
 from tests.api.events.event_stream import Block
-from tests.service.relay_service import RelayService, rigged
+from tests.service.relay_service import RelayService, relaying_service
 
 
 async def take(stream: AsyncIterator[Block], count: int) -> list[Block]:
@@ -43,7 +43,7 @@ def told(found: list[Block]) -> list[tuple[str, int]]:
 
 
 async def test_a_stream_begins_now_and_brings_what_comes(any_store: str) -> None:
-    async with rigged(any_store, relaying=False) as relay_service:
+    async with relaying_service(any_store, relaying=False) as relay_service:
         client = await client_of(relay_service)
         await relay_service.tell("before")
         await relay_service.until_placed(1)
@@ -58,7 +58,7 @@ async def test_a_stream_begins_now_and_brings_what_comes(any_store: str) -> None
 
 @pytest.mark.parametrize("how", [{"last_event_id": "2"}, {"query": "after=2"}])
 async def test_a_stream_that_goes_on_shows_each_id_once(how: dict[str, str], any_store: str) -> None:
-    async with rigged(any_store, relaying=False) as relay_service:
+    async with relaying_service(any_store, relaying=False) as relay_service:
         client = await client_of(relay_service)
         await relay_service.tell("a", times=4)
         await relay_service.until_placed(4)
@@ -68,7 +68,7 @@ async def test_a_stream_that_goes_on_shows_each_id_once(how: dict[str, str], any
 
 
 async def test_a_stream_goes_on_after_the_last_event_id(any_store: str) -> None:
-    async with rigged(any_store, relaying=False) as relay_service:
+    async with relaying_service(any_store, relaying=False) as relay_service:
         client = await client_of(relay_service)
         await relay_service.tell("a", times=5)
         await relay_service.until_placed(5)
@@ -79,7 +79,7 @@ async def test_a_stream_goes_on_after_the_last_event_id(any_store: str) -> None:
 
 
 async def test_the_header_wins_over_the_query_as_browsers_repeat_the_url(sqlite_url: str) -> None:
-    async with rigged(sqlite_url, relaying=False) as relay_service:
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
         client = await client_of(relay_service)
         await relay_service.tell("a", times=3)
         found = await take(await client.stream("after=0", last_event_id="2"), 1)
@@ -87,7 +87,7 @@ async def test_the_header_wins_over_the_query_as_browsers_repeat_the_url(sqlite_
 
 
 async def test_a_long_history_and_what_comes_meanwhile_arrive_without_gap_or_repeat(any_store: str) -> None:
-    async with rigged(any_store, relaying=False) as relay_service:
+    async with relaying_service(any_store, relaying=False) as relay_service:
         client = await client_of(relay_service)
         await relay_service.tell_all(subjects=50, times=10)
         await relay_service.until_placed(500)
@@ -102,7 +102,7 @@ async def test_another_tenants_events_are_not_streamed(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api_events, "HEARTBEAT_SECONDS", 0.05)
-    async with rigged(sqlite_url, relaying=False) as relay_service:
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
         client = await client_of(relay_service, tenant="elsewhere")
         await relay_service.tell("secret")
         await relay_service.tell("own", tenant="elsewhere")
@@ -116,7 +116,7 @@ async def test_another_tenants_events_are_not_streamed(
 
 
 async def test_only_wanted_types_are_streamed(sqlite_url: str) -> None:
-    async with rigged(sqlite_url, relaying=False) as relay_service:
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
         client = await client_of(relay_service)
         await relay_service.tell("a", type="story.told")
         await relay_service.tell("b", type="job.denied")
@@ -141,7 +141,7 @@ async def test_only_wanted_types_are_streamed(sqlite_url: str) -> None:
 async def test_a_position_or_type_that_cannot_be_is_refused(
     sqlite_url: str, query: str, headers: dict[str, str], path: str
 ) -> None:
-    async with rigged(sqlite_url, relaying=False) as relay_service:
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
         client = await client_of(relay_service)
         response = await client.get("/api/v1/events", query, **headers)
     assert response.status == 400
@@ -152,7 +152,7 @@ async def test_a_reader_that_does_not_keep_up_is_dropped_with_a_place_to_come_ba
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api_events, "HEARTBEAT_SECONDS", 0.05)
-    async with rigged(sqlite_url, relaying=False) as relay_service:
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
         relay_service.service.feed._buffered_max = 10
         client = await client_of(relay_service)
         stream = await client.stream()
@@ -175,7 +175,7 @@ async def test_a_reader_that_does_not_keep_up_is_dropped_with_a_place_to_come_ba
 
 
 async def test_a_reader_behind_what_is_kept_is_told_of_the_gap(sqlite_url: str) -> None:
-    async with rigged(sqlite_url, relaying=False) as relay_service:
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
         client = await client_of(relay_service)
         await relay_service.tell("a", times=6)
         await forget(relay_service, 4)
@@ -186,7 +186,7 @@ async def test_a_reader_behind_what_is_kept_is_told_of_the_gap(sqlite_url: str) 
 
 
 async def test_a_reader_is_told_of_the_gap_also_if_nothing_is_kept(any_store: str) -> None:
-    async with rigged(any_store, relaying=False) as relay_service:
+    async with relaying_service(any_store, relaying=False) as relay_service:
         client = await client_of(relay_service)
         await relay_service.tell("a", times=4)
         await relay_service.until_placed(4)
@@ -204,7 +204,7 @@ async def test_an_idle_stream_beats_and_ends_when_its_key_is_revoked_or_its_role
     lost: str, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api_events, "HEARTBEAT_SECONDS", 0.05)
-    async with rigged(sqlite_url, relaying=False) as relay_service:
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
         client = await client_of(relay_service)
         stream = await client.stream()
         await anext(stream)
@@ -218,7 +218,7 @@ async def test_an_idle_stream_beats_and_ends_when_its_key_is_revoked_or_its_role
 
 
 async def test_a_stopping_server_ends_its_streams(sqlite_url: str) -> None:
-    async with rigged(sqlite_url, relaying=False) as relay_service:
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
         stream = await (await client_of(relay_service)).stream()
         await anext(stream)
         relay_service.service.stop_waiting()
@@ -228,7 +228,7 @@ async def test_a_stopping_server_ends_its_streams(sqlite_url: str) -> None:
 
 
 async def test_a_stream_that_begins_now_tells_nothing_of_before(postgres_url: str) -> None:
-    async with rigged(postgres_url, relaying=True) as relay_service:
+    async with relaying_service(postgres_url, relaying=True) as relay_service:
         client = await client_of(relay_service)
         await relay_service.tell("before", times=3)
         stream = await client.stream()
@@ -249,7 +249,7 @@ async def forget(relay_service: RelayService, up_to: int) -> None:
 
 
 async def test_a_reader_who_knows_more_than_this_server_is_told_nothing_again(sqlite_url: str) -> None:
-    async with rigged(sqlite_url, relaying=False) as relay_service:
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
         await relay_service.tell("a", times=4)
         behind = EventFeed(relay_service.service.store, Wakes(), Registry())
         reader = behind.join("default", after=3)

@@ -12,7 +12,7 @@ from interlock.rooms.events.signing import signature
 from interlock.rooms.identity.model import Role
 from tests.api.events.api_client import Client, client_of
 from tests.harness.webhook_receiver import Received, Receiver, Reply
-from tests.service.relay_service import rigged
+from tests.service.relay_service import relaying_service
 
 ROOT = "/api/v1/webhooks"
 
@@ -30,7 +30,7 @@ async def add(client: Client, url: str, **fields: Any) -> dict[str, Any]:
 
 async def test_the_secret_is_shown_once_and_signs_what_is_sent(store_url: str) -> None:
     receiver = await Receiver().start()
-    async with rigged(store_url) as relay_service:
+    async with relaying_service(store_url) as relay_service:
         client = await client_of(relay_service)
         made = await add(client, receiver.url, types=["story.*"], description="a book")
         await relay_service.tell("a")
@@ -50,7 +50,7 @@ async def test_the_secret_is_shown_once_and_signs_what_is_sent(store_url: str) -
 
 async def test_a_webhook_gets_what_happens_after_it_was_added(sqlite_url: str) -> None:
     receiver = await Receiver().start()
-    async with rigged(sqlite_url) as relay_service:
+    async with relaying_service(sqlite_url) as relay_service:
         client = await client_of(relay_service)
         await relay_service.tell("before", times=3)
         await add(client, receiver.url)
@@ -73,13 +73,13 @@ async def test_a_webhook_gets_what_happens_after_it_was_added(sqlite_url: str) -
 async def test_what_cannot_be_delivered_to_is_refused(
     sqlite_url: str, body: dict[str, Any], path: str
 ) -> None:
-    async with rigged(sqlite_url, relaying=False) as relay_service:
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
         status, refused = await (await client_of(relay_service)).call("POST", ROOT, body)
     assert (status, refused["errors"][0]["path"]) == (400, path)
 
 
 async def test_only_admins_add_and_remove_and_other_tenants_see_nothing(sqlite_url: str) -> None:
-    async with rigged(sqlite_url, relaying=False) as relay_service:
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
         admin = await client_of(relay_service)
         reviewer = await client_of(relay_service, "rita", roles=(Role.REVIEW,))
         stranger = await client_of(relay_service, "sam", tenant="elsewhere")
@@ -96,7 +96,7 @@ async def test_only_admins_add_and_remove_and_other_tenants_see_nothing(sqlite_u
 
 
 async def test_a_tenant_has_a_bounded_number_of_webhooks(sqlite_url: str) -> None:
-    async with rigged(sqlite_url, relaying=False) as relay_service:
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
         client = await client_of(relay_service)
         for n in range(WEBHOOKS_MAX):
             await add(client, f"https://example.com/{n}")
@@ -106,7 +106,7 @@ async def test_a_tenant_has_a_bounded_number_of_webhooks(sqlite_url: str) -> Non
 
 async def test_a_test_says_what_the_receiver_answered(sqlite_url: str) -> None:
     receiver = await Receiver().start()
-    async with rigged(sqlite_url, relaying=False) as relay_service:
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
         client = await client_of(relay_service)
         made = await add(client, receiver.url)
         well = await client.call("POST", f"{ROOT}/{made['id']}/test")
@@ -120,7 +120,7 @@ async def test_a_test_says_what_the_receiver_answered(sqlite_url: str) -> None:
 
 async def test_a_test_under_a_key_is_posted_once_and_its_answer_kept(sqlite_url: str) -> None:
     receiver = await Receiver().start()
-    async with rigged(sqlite_url, relaying=False) as relay_service:
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
         client = await client_of(relay_service)
         path = f"{ROOT}/{(await add(client, receiver.url))['id']}"
         first = await client.call("POST", f"{path}/test", idempotency_key="k")
@@ -134,7 +134,7 @@ async def test_a_test_under_a_key_is_posted_once_and_its_answer_kept(sqlite_url:
 
 async def test_after_a_rotation_both_secrets_sign(sqlite_url: str) -> None:
     receiver = await Receiver().start()
-    async with rigged(sqlite_url) as relay_service:
+    async with relaying_service(sqlite_url) as relay_service:
         client = await client_of(relay_service)
         made = await add(client, receiver.url)
         _, rotated = await client.call("POST", f"{ROOT}/{made['id']}/rotate")
@@ -158,7 +158,7 @@ async def test_a_dead_letter_is_listed_and_delivered_again_on_request(store_url:
         return Reply(status=500) if sick["is"] else Reply()
 
     receiver = await Receiver(behave).start()
-    async with rigged(store_url, webhook_attempts_max=2) as relay_service:
+    async with relaying_service(store_url, webhook_attempts_max=2) as relay_service:
         client = await client_of(relay_service)
         made = await add(client, receiver.url)
         await relay_service.tell("a")
@@ -185,7 +185,7 @@ async def test_a_dead_letter_is_listed_and_delivered_again_on_request(store_url:
 
 async def test_a_dead_letter_of_a_removed_webhook_is_not_there_any_more(store_url: str) -> None:
     receiver = await Receiver(lambda _: Reply(status=500)).start()
-    async with rigged(store_url, webhook_attempts_max=1) as relay_service:
+    async with relaying_service(store_url, webhook_attempts_max=1) as relay_service:
         client = await client_of(relay_service)
         made = await add(client, receiver.url)
         await relay_service.tell("a")
@@ -203,7 +203,7 @@ async def test_a_dead_letter_of_a_removed_webhook_is_not_there_any_more(store_ur
 
 
 async def test_what_happens_to_webhooks_is_audited_without_secrets(sqlite_url: str) -> None:
-    async with rigged(sqlite_url, relaying=False) as relay_service:
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
         client = await client_of(relay_service)
         made = await add(client, "https://example.com/hook")
         await client.call("POST", f"{ROOT}/{made['id']}/rotate")

@@ -8,7 +8,7 @@ from datetime import timedelta
 from interlock.rooms.events import queries
 from tests.harness.webhook_receiver import Reply
 from tests.service.conftest import Receive
-from tests.service.relay_service import RelayService, rigged, utc_now
+from tests.service.relay_service import RelayService, relaying_service, utc_now
 
 
 async def forgettable(relay_service: RelayService, *, older_than: timedelta) -> int:
@@ -18,7 +18,7 @@ async def forgettable(relay_service: RelayService, *, older_than: timedelta) -> 
 
 
 async def test_old_events_are_forgotten_and_young_ones_kept(store_url: str) -> None:
-    async with rigged(store_url, relaying=False) as relay_service:
+    async with relaying_service(store_url, relaying=False) as relay_service:
         await relay_service.tell("a", times=3)
         await relay_service.until_placed(3)
         assert await forgettable(relay_service, older_than=timedelta(hours=1)) == 0
@@ -27,7 +27,7 @@ async def test_old_events_are_forgotten_and_young_ones_kept(store_url: str) -> N
 
 async def test_an_event_that_a_webhook_has_not_got_is_not_forgotten(store_url: str, receive: Receive) -> None:
     receiver = await receive()
-    async with rigged(store_url, relaying=False) as relay_service:
+    async with relaying_service(store_url, relaying=False) as relay_service:
         await relay_service.add_webhook(receiver.url, start_after=2)
         await relay_service.tell("a", times=5)
         await relay_service.until_placed(5)
@@ -40,7 +40,7 @@ async def test_an_event_that_a_webhook_has_not_got_is_not_forgotten(store_url: s
 
 
 async def test_tidying_drops_what_is_old_and_settled_however_much_it_is(store_url: str) -> None:
-    async with rigged(store_url, relaying=False, event_days=0) as relay_service:
+    async with relaying_service(store_url, relaying=False, event_days=0) as relay_service:
         await relay_service.add_webhook("https://example.com/", start_after=250)
         await relay_service.tell_all(subjects=26, times=10)
         await relay_service.until_placed(260)
@@ -50,7 +50,9 @@ async def test_tidying_drops_what_is_old_and_settled_however_much_it_is(store_ur
 
 async def test_what_waits_for_a_webhook_outlives_the_event_itself(sqlite_url: str, receive: Receive) -> None:
     receiver = await receive(lambda _: Reply(status=500))
-    async with rigged(sqlite_url, webhook_retry_most_seconds=0.1, webhook_attempts_max=1000) as relay_service:
+    async with relaying_service(
+        sqlite_url, webhook_retry_most_seconds=0.1, webhook_attempts_max=1000
+    ) as relay_service:
         await relay_service.add_webhook(receiver.url)
         await relay_service.tell("a")
         await receiver.until(lambda: len(receiver.received) >= 2)

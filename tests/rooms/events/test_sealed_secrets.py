@@ -17,7 +17,7 @@ from interlock.rooms.events.model import Webhook
 from interlock.rooms.events.signing import kept_secret, open_secret, signature, signing_secrets
 from tests.api.events.api_client import Client, client_of
 from tests.harness.webhook_receiver import Receiver
-from tests.service.relay_service import SECRET, RelayService, rigged
+from tests.service.relay_service import SECRET, RelayService, relaying_service
 
 ROOT = "/api/v1/webhooks"
 AT = datetime(2026, 5, 1, tzinfo=UTC)
@@ -60,7 +60,10 @@ async def everything_stored(relay_service: RelayService) -> str:
 async def test_with_a_secret_of_the_deployment_what_is_stored_is_sealed_and_still_signs(
     sqlite_url: str,
 ) -> None:
-    async with receiving() as receiver, rigged(sqlite_url, secret="of the deployment") as relay_service:
+    async with (
+        receiving() as receiver,
+        relaying_service(sqlite_url, secret="of the deployment") as relay_service,
+    ):
         client = await client_of(relay_service)
         _, made = await client.call("POST", ROOT, {"url": receiver.url})
         stored = await everything_stored(relay_service)
@@ -79,9 +82,9 @@ async def test_with_a_secret_of_the_deployment_what_is_stored_is_sealed_and_stil
 
 async def test_under_another_secret_nothing_is_sent_and_the_relay_says_why(sqlite_url: str) -> None:
     async with receiving() as receiver:
-        async with rigged(sqlite_url, relaying=False, secret="the first") as relay_service:
+        async with relaying_service(sqlite_url, relaying=False, secret="the first") as relay_service:
             _, made = await (await client_of(relay_service)).call("POST", ROOT, {"url": receiver.url})
-        async with rigged(sqlite_url, relaying=False, secret="another") as relay_service:
+        async with relaying_service(sqlite_url, relaying=False, secret="another") as relay_service:
             client = await client_of(relay_service, "other")
             _, tried = await client.call("POST", f"{ROOT}/{made['id']}/test")
             await client.call("POST", f"{ROOT}/{made['id']}/rotate")
@@ -97,7 +100,7 @@ async def test_a_repeat_is_shown_the_same_secret_although_no_answer_keeps_it(
     sqlite_url: str, secret: str
 ) -> None:
     body = {"url": "https://example.com/hook"}
-    async with rigged(sqlite_url, relaying=False, secret=secret) as relay_service:
+    async with relaying_service(sqlite_url, relaying=False, secret=secret) as relay_service:
         client = await client_of(relay_service)
         first = await ask(relay_service, client, ROOT, body, "add-1")
         again = await ask(relay_service, client, ROOT, body, "add-1")

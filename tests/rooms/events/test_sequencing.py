@@ -14,7 +14,7 @@ from interlock.kernel.storage import Store
 from interlock.rooms.events import queries
 from interlock.rooms.events.model import Placed
 from tests.harness.soak import dose
-from tests.service.relay_service import TENANT, RelayService, Tell, rigged
+from tests.service.relay_service import TENANT, RelayService, Tell, relaying_service
 
 # Of now: a relay forgets events that are older than they are kept for.
 INSERT = (
@@ -44,7 +44,7 @@ async def insert_event(connection: asyncpg.Connection, event_id: str) -> None:
 
 
 async def test_an_event_that_commits_late_is_not_skipped(postgres_url: str) -> None:
-    async with rigged(postgres_url) as relay_service:
+    async with relaying_service(postgres_url) as relay_service:
         async with open_transaction(postgres_url) as late:
             await insert_event(late, "evt_late")
             await relay_service.tell("early")
@@ -62,7 +62,7 @@ async def test_an_event_that_commits_late_is_not_skipped(postgres_url: str) -> N
 
 
 async def test_positions_have_no_gaps_although_transactions_roll_back(postgres_url: str) -> None:
-    async with rigged(postgres_url) as relay_service:
+    async with relaying_service(postgres_url) as relay_service:
         await relay_service.tell("a", times=3)
         async with open_transaction(postgres_url) as doomed:
             await insert_event(doomed, "evt_doomed")
@@ -74,7 +74,7 @@ async def test_positions_have_no_gaps_although_transactions_roll_back(postgres_u
 
 
 async def test_a_command_that_breaks_after_announcing_leaves_no_event(store_url: str) -> None:
-    async with rigged(store_url) as relay_service:
+    async with relaying_service(store_url) as relay_service:
         with pytest.raises(CommandFailed):
             await relay_service.service.kernel.run(Tell(subject="broken", fails=True))
         await relay_service.tell("fine")
@@ -86,7 +86,7 @@ async def test_two_servers_give_each_event_one_position_in_the_order_of_its_subj
     postgres_url: str,
 ) -> None:
     times = dose(40)
-    async with rigged(postgres_url) as one, rigged(postgres_url) as two:
+    async with relaying_service(postgres_url) as one, relaying_service(postgres_url) as two:
         await asyncio.gather(*(tell_alternately(one, two, f"story-{n}", times) for n in range(10)))
         found = await one.until_placed(10 * times)
     assert [placed.position for placed in found] == list(range(1, 10 * times + 1))
@@ -98,7 +98,7 @@ async def test_two_servers_give_each_event_one_position_in_the_order_of_its_subj
 async def test_while_one_server_gives_positions_another_neither_waits_nor_gives_any(
     postgres_url: str,
 ) -> None:
-    async with rigged(postgres_url, feeding=False) as relay_service:
+    async with relaying_service(postgres_url, feeding=False) as relay_service:
         await relay_service.tell("story", times=3)
         async with open_transaction(postgres_url) as first:
             given = await first.fetchval("SELECT sequence_events(2)")
@@ -112,17 +112,17 @@ async def test_while_one_server_gives_positions_another_neither_waits_nor_gives_
 
 async def test_events_of_before_the_feed_began_get_positions_too(postgres_url: str) -> None:
     async with open_transaction(postgres_url) as raw:
-        async with rigged(postgres_url):
+        async with relaying_service(postgres_url):
             pass
         for n in range(3):
             await insert_event(raw, f"evt_{n}")
         await raw.execute("COMMIT")
-    async with rigged(postgres_url) as relay_service:
+    async with relaying_service(postgres_url) as relay_service:
         assert len(await relay_service.until_placed(3)) == 3
 
 
 async def test_the_head_stays_when_every_event_is_forgotten(store_url: str) -> None:
-    async with rigged(store_url, relaying=False) as relay_service:
+    async with relaying_service(store_url, relaying=False) as relay_service:
         await relay_service.tell("a", times=3)
         await relay_service.until_placed(3)
         await forget_all(relay_service)
@@ -183,7 +183,7 @@ async def test_whoever_catches_up_waits_for_one_pass_and_not_for_those_who_go_on
         passes.append(await sequence(store))
         return passes[-1]
 
-    async with rigged(postgres_url, relaying=False, feeding=False) as relay_service:
+    async with relaying_service(postgres_url, relaying=False, feeding=False) as relay_service:
         await relay_service.tell("before", times=3)
         monkeypatch.setattr(queries, "sequence", noted)
         await relay_service.service.feed.catch_up()

@@ -12,7 +12,7 @@ from interlock.channels.webhook import AddressRefused, Poster, Posting, Refused
 from interlock.rooms.events.addresses import Address, Allowed, BadUrl, check_url, is_public, read_networks
 from tests.harness.webhook_receiver import Receiver, Reply
 from tests.service.conftest import Receive
-from tests.service.relay_service import LOOPBACK, rigged
+from tests.service.relay_service import LOOPBACK, relaying_service
 
 PRIVATE = (
     "127.0.0.1",
@@ -218,7 +218,7 @@ async def test_a_webhook_whose_name_turns_to_loopback_forges_no_request_and_lose
 ) -> None:
     inside, public = await receive(), await Receiver().start()
     names = Names(["127.0.0.1"])  # loopback, which this server may not reach
-    async with rigged(sqlite_url, resolve=names, webhook_allow_private="") as relay_service:
+    async with relaying_service(sqlite_url, resolve=names, webhook_allow_private="") as relay_service:
         webhook = await relay_service.add_webhook(f"https://rebound.test:{inside.port}/hook")
         await relay_service.tell("a", times=3)
         async with asyncio.timeout(30):
@@ -226,7 +226,7 @@ async def test_a_webhook_whose_name_turns_to_loopback_forges_no_request_and_lose
                 await asyncio.sleep(0.02)
     assert inside.connections == 0
     # The operator allows the network: everything that was held back arrives.
-    async with rigged(sqlite_url, resolve=Names(["127.0.0.1"])) as relay_service:
+    async with relaying_service(sqlite_url, resolve=Names(["127.0.0.1"])) as relay_service:
         await relay_service.add_webhook(f"http://fine.test:{public.port}/hook")
         await public.until_taken(3)
     await public.stop()

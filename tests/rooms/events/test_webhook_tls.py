@@ -14,7 +14,7 @@ from interlock.channels.webhook import Poster, Posting, Refused
 from interlock.rooms.events.addresses import Address, read_networks
 from tests.harness.certificate_authority import Authority
 from tests.harness.webhook_receiver import Receiver
-from tests.service.relay_service import LOOPBACK, rigged
+from tests.service.relay_service import LOOPBACK, relaying_service
 
 NAME = "hook.test"
 
@@ -109,7 +109,7 @@ async def test_a_relay_trusts_what_the_machine_trusts_and_waits_for_the_right_ce
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
     await receiver.start(ssl=authority.server("other.test")[0])
-    async with rigged(sqlite_url, resolve=at_loopback) as relay_service:
+    async with relaying_service(sqlite_url, resolve=at_loopback) as relay_service:
         webhook = await relay_service.add_webhook(f"https://{NAME}:{receiver.port}/hook")
         await relay_service.tell("a", times=2)
         async with asyncio.timeout(30):
