@@ -35,6 +35,10 @@ rules:
     when: {topic: finance.payment.execute}
     decision: require_human
     approval: {self_approval: true}
+  - id: one-with-grace
+    when: {topic: deploy.service}
+    decision: require_human
+    approval: {self_approval: true, grace: 1h}
   - id: mail-slowly
     when: {topic: customer.notify}
     decision: throttle

@@ -307,3 +307,34 @@ def test_what_is_edited_while_the_command_looks_is_not_approved(
         patched.setattr(Interlock, "job", edited_at_once)
         assert policy_terminal("approve", job["id"], *words).code == 1
     assert policy_terminal("job", job["id"], "--json").json["state"] == "APPROVAL"
+
+
+def test_a_yes_is_taken_back_within_the_grace(policy_terminal: Terminal) -> None:
+    job = policy_terminal("submit", "deploy.service", "--json").json["id"]
+    assert f"interlock withdraw {job}" in policy_terminal("approve", job).out
+    shown = policy_terminal("approval", job).out
+    assert "may be withdrawn, and does not run, until" in shown
+    assert f"interlock withdraw {job} --reason" in shown
+
+    said = policy_terminal("withdraw", job, "--reason", "not on a Friday")
+
+    assert (said.code, "is taken back (0 of 1)" in said.out) == (0, True)
+    assert policy_terminal("job", job, "--json").json["state"] == "APPROVAL"
+    again = policy_terminal("withdraw", job, "--reason", "not on a Friday")
+    assert again.code == 1
+    assert "you have no vote to withdraw" in again.err
+
+
+def test_questions_and_answers_are_shown_with_the_request(policy_terminal: Terminal) -> None:
+    job = policy_terminal.submit()["id"]
+    vote = policy_terminal("ask", job, "why twice?\x1b[31m")
+    assert vote.code != 0
+    assert "is open until it is answered" in policy_terminal("ask", job, "why twice?").out
+    assert "asks (open)" in policy_terminal("approval", job).out
+
+    answered = policy_terminal("comment", job, "the first one bounced", "--json").json
+
+    assert (answered["kind"], answered["via"]) == ("comment", "cli")
+    shown = policy_terminal("approval", job).out
+    assert "asks (open)" not in shown
+    assert "│ the first one bounced" in shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -18,11 +19,15 @@ tasks:
     command: [sh, -c, 'echo ran >> marks; echo out; exit ${1:-0}', mark]
     env: [COLOUR]
     approval: {risk: [production]}
+  slow:
+    command: [sh, -c, 'echo ran >> marks']
+    approval: {}
 """
 POLICY = """\
 version: v1
 rules:
   - {id: ask, when: {topic: exec.mark}, decision: require_human, approval: {self_approval: true}}
+  - {id: slow, when: {topic: exec.slow}, decision: require_human, approval: {self_approval: true, grace: 2s}}
   - {id: touch, when: {topic: exec.touch}, decision: allow}
   - {id: named, when: {topic: exec.cleanup}, decision: require_human, approval: {self_approval: true}}
 """
@@ -71,6 +76,20 @@ def test_an_approved_command_runs_once_when_it_is_resumed(task_terminal: Termina
     assert "did not run again" in again.err
     assert marks(task_terminal) == ["ran"]
     assert task_terminal("job", job, "--json").json["error"]["exit_code"] == 6
+
+
+def test_an_approved_command_does_not_run_before_the_grace_is_over(task_terminal: Terminal) -> None:
+    job = asked(task_terminal, "slow")
+    assert task_terminal("approve", job).code == 0
+    assert task_terminal("exec", "--resume", job).code == 4
+    assert marks(task_terminal) == []
+
+    ran = task_terminal.process("exec", "--resume", job, "--wait", "1m")
+
+    assert (ran.code, marks(task_terminal)) == (0, ["ran"])
+    entries = task_terminal("job", job, "--history", "--json").json["items"]
+    at = {entry["action"]: datetime.fromisoformat(entry["at"]) for entry in entries}
+    assert at["claim"] - at["approve"] >= timedelta(seconds=2)
 
 
 def test_many_who_resume_one_job_at_once_run_it_once_and_hear_what_became_of_it(

@@ -96,6 +96,15 @@ def test_what_was_approved_meanwhile_ends_with_zero(policy_terminal: Terminal) -
     assert "approved by" in said.out
 
 
+def test_what_may_still_be_withdrawn_ends_with_four(policy_terminal: Terminal) -> None:
+    words = ("submit", "deploy.service", "--key", "release-9")
+    job = policy_terminal(*words, "--json").json
+    assert policy_terminal("approve", job["id"]).code == 0
+    said = policy_terminal(*words, "--wait", "1s")
+    assert said.code == 4
+    assert "unless the yes is withdrawn; approved by" in said.out
+
+
 def test_a_used_up_limit_ends_with_five(policy_terminal: Terminal) -> None:
     assert policy_terminal("submit", "customer.notify").code == 0
     for words in ((), ("--patience", "0s")):

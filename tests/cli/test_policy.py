@@ -39,7 +39,7 @@ def test_a_bad_policy_is_a_problem_document_for_programs(terminal: Terminal) -> 
 def test_checking_a_policy_needs_no_store(terminal: Terminal) -> None:
     said = terminal("policy", "check", terminal.file("policy.yaml", POLICY))
     assert said.code == 0
-    assert "4 rules, default deny" in said.out
+    assert "5 rules, default deny" in said.out
     assert not (terminal.folder / ".interlock").exists()
 
 

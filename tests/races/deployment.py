@@ -27,6 +27,7 @@ version: v1
 rules:
   - {id: ask, when: {topic: pay}, decision: require_human}
   - {id: three, when: {topic: pay.three}, decision: require_human, approval: {quorum: 3}}
+  - {id: grace, when: {topic: pay.grace}, decision: require_human, approval: {grace: 1s}}
   - {id: read, when: {topic: read}, decision: allow}
   - {id: five, when: {topic: mail}, decision: throttle, throttle: {rate: 1/h, burst: 5, key: tenant}, then: allow}
 """
@@ -82,6 +83,14 @@ class Deployment:
         """One reviewer's no, to be sent."""
         return self._decision(job, "reject", {"reason": "no"}, reviewer, **options)
 
+    def withdraw(self, job: str, reviewer: int = 0) -> Request:
+        """One reviewer's second thought, to be sent."""
+        return self._decision(job, "withdraw", {"reason": "too soon"}, reviewer)
+
+    def claim(self, job: str, who: str) -> Request:
+        """A claim of one job by its id, to be sent."""
+        return post(f"/api/v1/jobs/{job}/claim", {}, headers=self.keys[who].headers)
+
     async def account(self, subject: str) -> tuple[Counter[str], Counter[str]]:
         """What the store itself holds about a job: its events by type, its audit entries by action."""
         return await read_store(self.store, lambda service: account_of(service, subject))
@@ -101,7 +110,11 @@ async def read_store(store: str, read: Callable[[Service], Awaitable[T]]) -> T:
 
 async def make_keys(store: str) -> dict[str, Key]:
     """An admin, an agent and the reviewers, straight in the store."""
-    wanted = [("root", "person", "admin,audit,operate"), ("bot", "agent", "submit")]
+    wanted = [
+        ("root", "person", "admin,audit,operate"),
+        ("bot", "agent", "submit"),
+        ("hand", "worker", "work"),
+    ]
     wanted += [(f"reviewer-{n}", "person", "review") for n in range(REVIEWERS)]
 
     async def make(service: Service) -> dict[str, Key]:

@@ -16,6 +16,7 @@ default: deny
 rules:
   - {id: reads, when: {topic: read.**}, decision: allow}
   - {id: pays, when: {topic: pay.**}, decision: require_human}
+  - {id: thinks, when: {topic: think.**}, decision: require_human, approval: {grace: 2s}}
   - {id: hurries, when: {topic: hurry.**}, decision: require_human, approval: {expires_in: 1s}}
 """
 

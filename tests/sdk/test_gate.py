@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock import Interlock, Job, NotJson
+from interlock import Interlock, Job, NotJson, StillPending
 from interlock.kernel.codec.canonical import canonical
 from tests.sdk.approval_team import ApprovalTeam
 
@@ -229,3 +229,38 @@ def test_options_may_be_computed_from_the_arguments(team: ApprovalTeam) -> None:
     assert (job.labels["page"], job.risk, job.channel, job.priority) == ("a", ("low",), "web", "high")
     assert job.target == interlock.Target(key="page:a", version="1")
     assert job.evidence[0].content == "a"
+
+
+def test_a_gated_call_waits_for_the_grace_and_for_a_second_yes_after_a_withdrawal(team: ApprovalTeam) -> None:
+    ran: list[str] = []
+
+    def second_thoughts(job: Job) -> None:
+        team.approve(job)
+        assert team.il.job(job.id).state == "PENDING"
+        team.ann.withdraw(job.id, "a moment")
+        assert ran == []
+        team.approve(job)
+
+    @team.il.gate("think.pay", wait=60, on_pending=second_thoughts)
+    def pay(invoice: str) -> str:
+        ran.append(invoice)
+        return invoice
+
+    assert pay("i-1") == "i-1"
+    assert ran == ["i-1"]
+    entries = team.il.history(team.il.jobs().items[0].id).items
+    at = {entry.action: entry.at for entry in reversed(entries) if entry.at}
+    assert (at["claim"] - at["approve"]).total_seconds() >= 2
+
+
+def test_a_gated_call_that_does_not_wait_is_still_pending_within_the_grace(team: ApprovalTeam) -> None:
+    @team.il.gate("think.pay", wait=0, key=lambda invoice: invoice)
+    def pay(invoice: str) -> str:
+        return invoice
+
+    with pytest.raises(StillPending):
+        pay("i-1")
+    team.approve(team.il.jobs().items[0])
+    with pytest.raises(StillPending) as pending:
+        pay("i-1")
+    assert pending.value.state == "PENDING"

@@ -31,6 +31,7 @@ GIVEN: dict[str, Any] = {
     "payload": {"n": 1},
     "policy": {"version": "v1"},
     "public_key": "ssh-ed25519 AAAA",
+    "reason": "no",
     "signature": {"fingerprint": "f", "signature": "s"},
     "topic": "pay",
 }

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from interlock import AsyncInterlock, Conflict, Denied, Interlock
+from interlock import AsyncInterlock, Busy, Conflict, Denied, Interlock
 
 POLICY = """
 version: v1
 rules:
   - {id: pays, when: {topic: pay.**}, decision: require_human, approval: {self_approval: true}}
   - {id: large, when: {topic: finance.**}, if: payload.amount_cents > 10000, decision: allow}
+  - {id: slow, when: {topic: think.**}, decision: require_human, approval: {self_approval: true, grace: 1h}}
 """
 
 
@@ -79,3 +80,37 @@ def test_a_policy_that_is_put_in_force_tells_what_it_reads_without_a_test(il: In
     [warning] = il.policy_put(POLICY).warnings
     assert (warning.path, warning.line) == ("rules[1].if", 5)
     assert "has(payload.amount_cents)" in warning.reason
+
+
+def test_a_yes_is_withdrawn_within_the_grace_and_says_where_it_was_given(il: Interlock) -> None:
+    job = il.submit("think.twice")
+    review = il.approve(job)
+    assert review.grace_until is not None
+    seen = il.job(job.id)
+    assert (seen.state, seen.is_decided) == ("PENDING", False)
+    assert seen.approval is not None
+    assert seen.approval.votes[0].via == "sdk"
+    with pytest.raises(Busy) as busy:
+        il.claim_job(job.id, busy_seconds=0)
+    assert busy.value.code == "in_grace"
+
+    undone = il.withdraw(job.id, "the wrong one")
+
+    assert (undone.outcome, undone.state, undone.votes) == ("withdrawn", "APPROVAL", 0)
+    assert il.approval(job.id).on_approve == (
+        "think.twice is released to workers with exactly this payload, 3600 seconds later unless somebody who agreed "
+        "takes it back"
+    )
+
+
+def test_comments_and_questions_are_read_back_by_both_clients(il: Interlock) -> None:
+    job = il.submit("pay.invoice")
+    asked = il.ask(job.id, "why twice?")
+    assert (asked.kind, asked.open) == ("ask", True)
+
+    async def answer() -> list[tuple[str, bool]]:
+        async with AsyncInterlock(store=il.store) as ail:
+            await ail.comment(job.id, "the first one bounced")
+            return [(each.kind, each.open) for each in (await ail.approval(job.id)).comments]
+
+    assert asyncio.run(answer()) == [("ask", False), ("comment", False)]

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from itertools import dropwhile
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from interlock.api.calls import JOB_ID, Asked, caller_of, decide
 from interlock.api.decoder import Spelled
-from interlock.api.fields import GivenReason, Reason
+from interlock.api.fields import GivenReason, Reason, Said
 from interlock.api.jobs import approval_view, decidable_until, evidence_view, job_fields, whole_view
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.pages import PageQuery, id_cursor
+from interlock.api.problem import invalid
 from interlock.api.problems import code_of
 from interlock.api.targets import touch_views
 from interlock.kernel.codec.canonical import canonical
+from interlock.kernel.codec.strict import Fault as Flaw
 from interlock.kernel.refusal import Fault, Next, Refusal
 from interlock.kernel.world import World
 from interlock.rooms.identity.refusals import NotFound
@@ -23,11 +27,13 @@ from interlock.rooms.jobs import approval_queries
 from interlock.rooms.jobs.approval import Approval, ApprovalState
 from interlock.rooms.jobs.approval_queries import Foreseen, foresee
 from interlock.rooms.jobs.approvals import ApproveJob, Decided, RejectJob, is_whole
+from interlock.rooms.jobs.discussion import AddComment, Commented, Remark
 from interlock.rooms.jobs.drift import moved_target
-from interlock.rooms.jobs.model import Job
+from interlock.rooms.jobs.model import COMMENT_BYTES_MAX, Comment, CommentKind, Job
 from interlock.rooms.jobs.queries import read_job
 from interlock.rooms.jobs.revisions import EditJob, RefreshApproval
 from interlock.rooms.jobs.target_queries import read_target
+from interlock.rooms.jobs.withdrawal import WithdrawVote
 from interlock.rooms.policy.rules import snapshot_in_force
 from interlock.rooms.targets.model import Target
 from interlock.service.keyring import Known
@@ -35,6 +41,8 @@ from interlock.service.service import Service
 from interlock.wire import approvals as wire
 from interlock.wire import jobs as wire_jobs
 from interlock.wire.pages import Page
+
+_COMMENTS_SHOWN = 50
 
 Hash = Annotated[str, msgspec.Meta(max_length=100)]
 
@@ -62,6 +70,14 @@ class RejectBody(Body, frozen=True, kw_only=True):
 class EditBody(Body, frozen=True, kw_only=True):
     payload: Spelled
     reason: GivenReason
+
+
+class WithdrawBody(Body, frozen=True, kw_only=True):
+    reason: GivenReason
+
+
+class CommentBody(Body, frozen=True, kw_only=True):
+    text: Said
 
 
 class ApprovalsQuery(PageQuery, frozen=True, kw_only=True):
@@ -93,7 +109,8 @@ async def read(call: Asked[None, None]) -> Reply:
     drift = drift_view(world, job, approval, target)
     foreseen = await judgements.answered(lambda: foresee(world, job, approval))
     able = await approval_queries.count_people_able(store, world, job, approval)
-    return Reply(200, request_view(job, approval, foreseen, drift, target, able, now))
+    said = await approval_queries.read_comments(store, job)
+    return Reply(200, request_view(job, approval, foreseen, drift, target, able, said, now))
 
 
 async def approve(call: Asked[None, ApproveBody]) -> Answer:
@@ -126,6 +143,45 @@ async def reject(call: Asked[None, RejectBody]) -> Answer:
     return await _counted(call, "reject", command)
 
 
+async def withdraw(call: Asked[None, WithdrawBody]) -> Answer:
+    command = WithdrawVote(caller=caller_of(call), job_id=call.path["job_id"], reason=call.body.reason)
+    return await _counted(call, "withdraw", command)
+
+
+async def comment(call: Asked[None, CommentBody]) -> Answer:
+    return await _said(call, CommentKind.COMMENT)
+
+
+async def ask(call: Asked[None, CommentBody]) -> Answer:
+    return await _said(call, CommentKind.ASK)
+
+
+async def comments(call: Asked[PageQuery, None]) -> Reply:
+    job, _ = await _request(call.services, call.caller.tenant, call.path["job_id"])
+    before = id_cursor(call.query.cursor, "cmt")
+    newest_first = (await approval_queries.read_comments(call.services.store, job))[::-1]
+    if before is not None:
+        newest_first = tuple(dropwhile(lambda each: each.comment.id != before, newest_first))[1:]
+    page, rest = newest_first[: call.query.limit], newest_first[call.query.limit :]
+    cursor = page[-1].comment.id if rest else None
+    return Reply(200, Page(items=tuple(_remark_view(each) for each in page), next_cursor=cursor))
+
+
+async def _said(call: Asked[None, CommentBody], kind: CommentKind) -> Answer:
+    text = call.body.text
+    if (size := len(text.encode())) > COMMENT_BYTES_MAX:
+        why = (
+            f"has {size} bytes, more than {COMMENT_BYTES_MAX}; say it in fewer words, or in several comments"
+        )
+        raise invalid(Flaw("/text", why))
+    command = AddComment(caller=caller_of(call), job_id=call.path["job_id"], kind=kind, text=text)
+
+    def render(added: Commented) -> Reply:
+        return Reply(201, _comment_view(added.comment, is_open=added.comment.kind is CommentKind.ASK))
+
+    return await decide(call, command, render)
+
+
 async def refresh(call: Asked[None, None]) -> Answer:
     submitter = await _submitter(call.services, call.caller.tenant, call.path["job_id"])
     command = RefreshApproval(caller=caller_of(call), job_id=call.path["job_id"], submitter=submitter)
@@ -144,7 +200,9 @@ async def edit(call: Asked[None, EditBody]) -> Answer:
     return await decide(call, command, lambda job: Reply(200, whole_view(job)), keep_until=decidable_until)
 
 
-async def _counted(call: Asked[None, Any], verb: str, command: ApproveJob | RejectJob) -> Answer:
+async def _counted(
+    call: Asked[None, Any], verb: str, command: ApproveJob | RejectJob | WithdrawVote
+) -> Answer:
     count = call.services.measures.approvals.add
 
     try:
@@ -190,6 +248,7 @@ def _decided_view(decided: Decided) -> wire.Review:
         decision_id=decided.decision_id,
         decided_by=approval.decided_by if approval else None,
         decided_at=approval.decided_at if approval else None,
+        grace_until=approval.grace_until if approval else None,
     )
 
 
@@ -200,6 +259,7 @@ def request_view(
     drift: wire.Drift,
     target: Target | None,
     people_able: int | None,
+    said: Sequence[Remark],
     now: datetime,
 ) -> wire.ApprovalRequest:
     """A request as it stands."""
@@ -219,6 +279,9 @@ def request_view(
         votes_needed=foreseen.votes_needed,
         people_able=people_able,
         on_approve=_on_approve(job, approval, foreseen),
+        comments=tuple(_remark_view(each) for each in said[-_COMMENTS_SHOWN:]),
+        comments_total=len(said),
+        grace_until=approval.grace_until,
     )
 
 
@@ -241,7 +304,25 @@ def _on_approve(job: Job, approval: Approval, foreseen: Foreseen) -> str:
     if (others := foreseen.votes_needed - 1) > 0:
         return f"your vote is counted; {others} more of {approval.requirement.quorum} people must agree"
     whom = "its caller" if job.is_call else "workers"
-    return f"{job.action.topic} is released to {whom} with exactly this payload"
+    grace = approval.requirement.grace_seconds
+    later = f", {grace} seconds later unless somebody who agreed takes it back" if grace else ""
+    return f"{job.action.topic} is released to {whom} with exactly this payload{later}"
+
+
+def _remark_view(remark: Remark) -> wire.Comment:
+    return _comment_view(remark.comment, is_open=remark.is_open)
+
+
+def _comment_view(comment: Comment, *, is_open: bool) -> wire.Comment:
+    return wire.Comment(
+        id=comment.id,
+        kind=comment.kind.value,
+        by=comment.by,
+        at=comment.at,
+        text=comment.text,
+        via=comment.via,
+        open=is_open,
+    )
 
 
 _TAG = "Approvals"
@@ -285,6 +366,31 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         parameters=JOB_ID, summary="Say no, with a reason",
         body=RejectBody, answers={200: wire.Review}, answer=reject,
         problems=(*_DECISIONS, "hash_mismatch"),
+    ),
+    Operation(
+        id="withdraw_vote", method="POST", path="/api/v1/approvals/{job_id}/withdraw", tag=_TAG,
+        parameters=JOB_ID, summary="Take your own yes back, while it waits or within the grace",
+        description="If the yes had decided, the job waits for people again, with the votes that remain.",
+        body=WithdrawBody, answers={200: wire.Review}, answer=withdraw,
+        problems=("not_actionable", "approval_expired", "not_eligible", "people_only", "forbidden", "lock_busy"),
+    ),
+    Operation(
+        id="list_comments", method="GET", path="/api/v1/approvals/{job_id}/comments", tag=_TAG, roles=_READERS,
+        parameters=JOB_ID, summary="All that was said of a request, newest first",
+        query=PageQuery, answers={200: Page[wire.Comment]}, answer=comments,
+    ),
+    Operation(
+        id="comment_on_approval", method="POST", path="/api/v1/approvals/{job_id}/comment", tag=_TAG,
+        parameters=JOB_ID, summary="Say something about a request; its submitter answers so", roles=_ASKERS,
+        body=CommentBody, answers={201: wire.Comment}, answer=comment,
+        problems=("not_actionable", "people_only", "lock_busy"),
+    ),
+    Operation(
+        id="ask_back", method="POST", path="/api/v1/approvals/{job_id}/ask", tag=_TAG,
+        parameters=JOB_ID, summary="Ask the submitter something; it changes no state",
+        description="It is shown as open until the submitter comments, or the request is edited.",
+        body=CommentBody, answers={201: wire.Comment}, answer=ask,
+        problems=("not_actionable", "approval_expired", "people_only", "forbidden", "lock_busy"),
     ),
     Operation(
         id="refresh_approval", method="POST", path="/api/v1/approvals/{job_id}/refresh", tag=_TAG,

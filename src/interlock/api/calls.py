@@ -45,6 +45,7 @@ def caller_of(call: Call[Known, Service, Any, Any]) -> Caller:
         call.caller.caller,
         request_id=call.request_id,
         services_may_administer=call.services.settings.services_may_administer,
+        via=call.via,
     )
 
 

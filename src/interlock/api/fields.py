@@ -48,6 +48,8 @@ _UNSEEN = (
     r"\u0009\u000a\u000d\u0020\u0080-\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f"
     r"\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0"
 )
+# What turns the text around it (embeddings, overrides and isolates), or ends a line without being seen to.
+_TURNING = r"\u0080-\u009f\u2028-\u202e\u2066-\u2069\ufeff"
 _PROSE = rf"^[^{_CONTROLS}]*$"
 # What is before the first sign that is seen is none of them: no text is tried in two ways, however long.
 _SAYING = rf"^[{_UNSEEN}]*[^{_CONTROLS}{_UNSEEN}][^{_CONTROLS}]*$"
@@ -73,6 +75,17 @@ GivenReason = Annotated[
         max_length=4000,
         pattern=_SAYING,
         description="Something that can be read, without control characters.",
+    ),
+]
+
+Said = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=4096,
+        pattern=rf"^[\u0009\u000a\u000d\u0020\u00a0]*[^{_CONTROLS}{_UNSEEN}][^{_CONTROLS}{_TURNING}]*$",
+        description="Something that can be read, at most 4,096 bytes as UTF-8, without control characters and those "
+        "that turn the text around them.",
     ),
 ]
 

@@ -20,7 +20,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     `body` is there already, or `read` fetches it, which is done only for a caller who is known. `root` is the
     prefix under which the application is mounted: links begin with it, `path` does not. `client` is the address
-    of whoever asks, as far as it is known.
+    of whoever asks, as far as it is known. `made_via` is where a person asks from, said by the part of this process
+    that made the request for them (a session of the console); nothing that came over a wire sets it.
     """
 
     method: str
@@ -34,6 +35,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     root: str = ""
     client: str | None = None
     scheme: str = "http"
+    made_via: str | None = None
 
     async def whole(self) -> Request:
         """The same request with its body."""

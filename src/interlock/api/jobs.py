@@ -284,10 +284,20 @@ async def _awaited(service: Service, tenant: str, job_id: str, query: JobQuery) 
             left = deadline - loop.time()
             if left <= 0 or service.is_stopping or _is_over(job, query.until, service.now()):
                 return job
-            await woken.wait(min(left, _POLL_SECONDS))
+            await woken.wait(min(left, _look_seconds(job, service.now())))
+
+
+def _look_seconds(job: Job, now: datetime) -> float:
+    """When to look again, though nobody says that something happened: a grace ends by itself."""
+    grace_until = job.approval.grace_until if job.approval and job.is_in_grace_at(now) else None
+    left = (grace_until - now).total_seconds() if grace_until else _POLL_SECONDS
+    return min(_POLL_SECONDS, max(left, 0.01))
 
 
 def _is_over(job: Job, until: str, now: datetime) -> bool:
+    """Whether nobody has to decide any more, nor may take a decision back, or whether nothing more will happen."""
+    if job.is_in_grace_at(now) and not job.is_over_at(now):
+        return False
     waiting = {JobState.APPROVAL}
     if until == "finished":
         waiting |= {JobState.PENDING, JobState.RUNNING}
@@ -369,12 +379,15 @@ def approval_view(approval: Approval, now: datetime | None = None) -> wire.Appro
         self_approval=asked.self_approval,
         binding=asked.binding,
         require_hash=asked.require_hash,
+        grace_seconds=asked.grace_seconds,
         on_expiry=asked.on_expiry,
         escalate=tuple(
             wire.Escalation(after_seconds=step.after_seconds, groups=step.groups) for step in asked.escalate
         ),
         votes=tuple(
-            wire.Vote(principal=v.principal, at=v.at, reason=v.reason, note=v.note, groups=v.groups)
+            wire.Vote(
+                principal=v.principal, at=v.at, reason=v.reason, note=v.note, groups=v.groups, via=v.via
+            )
             for v in approval.votes
         ),
         requested_at=approval.requested_at,
@@ -385,6 +398,9 @@ def approval_view(approval: Approval, now: datetime | None = None) -> wire.Appro
         decision_id=approval.decision_id,
         decided_by=approval.decided_by,
         decided_at=approval.decided_at,
+        decided_via=approval.decided_via,
+        grace_until=approval.grace_until,
+        in_grace=now is not None and approval.is_in_grace_at(now),
         reason=approval.reason,
         note=approval.note,
         code=approval.code,

@@ -29,6 +29,10 @@ _ID = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _PARAMETER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
+VIA_HEADER = "interlock-via"
+# What a client may say of itself. Only a session of this process says "console".
+_VIA_CLIENTS = frozenset({"api", "cli", "sdk"})
+
 
 class Caller(Protocol):
     """What the core needs to know of whoever is calling; the rest is between authentication and rooms."""
@@ -113,6 +117,14 @@ class Call(msgspec.Struct, Generic[C, S, Q, B], frozen=True, kw_only=True):
         if self.known_caller is None:
             raise LookupError(f"{self.operation_id} is public: it has no caller")
         return self.known_caller
+
+    @property
+    def via(self) -> str:
+        """Where whoever calls asks from: "api", unless a client of ours, or a session, says otherwise."""
+        if self.request.made_via is not None:
+            return self.request.made_via
+        said = self.request.headers.get(VIA_HEADER, "")
+        return said if said in _VIA_CLIENTS else "api"
 
     def request_digest(self) -> str:
         """Name what is being asked for, so that a reused idempotency key can be told from a repeat."""

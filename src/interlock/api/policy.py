@@ -319,6 +319,7 @@ def _requirement(asked: ApprovalRequirement) -> wire.Requirement:
         escalate=tuple(wire.RequirementStep(after=step.after, groups=step.groups) for step in asked.escalate),
         binding=asked.binding,
         require_hash=asked.require_hash,
+        grace=asked.grace,
     )
 
 

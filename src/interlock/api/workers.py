@@ -196,7 +196,7 @@ _CLAIMS: tuple[Operation[Known, Service, Any, Any], ...] = (
         body=ClaimOneBody, answers={200: wire.HeldJob}, answer=claim_one,
         problems=(
             "conflict", "not_actionable", "policy_denied", "policy_unavailable", "effect_in_progress",
-            "effect_ambiguous",
+            "effect_ambiguous", "in_grace",
         ),
     ),
 )  # fmt: skip

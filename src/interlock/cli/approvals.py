@@ -30,7 +30,7 @@ from interlock.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from interlock.wire.approvals import ApprovalItem, ApprovalRequest
+    from interlock.wire.approvals import ApprovalItem, ApprovalRequest, Comment
     from interlock.wire.jobs import Approval, Evidence, Job, Revision, Vote
 
 
@@ -70,6 +70,7 @@ def say_approval(request: ApprovalRequest) -> None:
             ("why asked", decision_text(job.decision)),
             ("who decides", _who(approval)),
             ("ends", f"{when(approval.expires_at)} ({exactly(approval.expires_at)})"),
+            ("grace", _grace(approval)),
             ("on approve", request.on_approve or ""),
             ("edited", _edited(edit)),
             ("asked anew", f"this is round {approval.round}" if approval.round > 1 else ""),
@@ -79,6 +80,7 @@ def say_approval(request: ApprovalRequest) -> None:
     _say_payload_before(edit)
     _say_evidence(job.evidence)
     _say_votes(approval.votes)
+    _say_comments(request.comments, request.comments_total)
     _say_drift(request)
     _say_people(request)
     _say_next(request)
@@ -194,6 +196,24 @@ def _say_votes(votes: Sequence[Vote]) -> None:
         say(f"  yes  {safe(vote.principal)}, {when(vote.at)}{': ' + words if words else ''}")
 
 
+def _grace(approval: Approval) -> str:
+    if approval.in_grace:
+        return f"may be withdrawn, and does not run, until {exactly(approval.grace_until)}"
+    return f"{approval.grace_seconds} s after the deciding yes" if approval.grace_seconds else ""
+
+
+def _say_comments(comments: Sequence[Comment], total: int) -> None:
+    if not comments:
+        return
+    newest = f" (the newest {len(comments)} of {total})" if total > len(comments) else ""
+    say("", painted(f"comments{newest}", "dim"))
+    for each in comments:
+        kind = {"ask": "asks"}.get(each.kind, "says")
+        is_open = " (open)" if each.open else ""
+        say(f"  {safe(each.by)} {kind}{is_open}, {when(each.at)}")
+        say(*(f"  │ {line}" for line in safe_lines(each.text)))
+
+
 def _say_drift(request: ApprovalRequest) -> None:
     drift = request.drift
     if drift.policy_changed and request.state == "pending":
@@ -238,6 +258,8 @@ def _say_next(request: ApprovalRequest) -> None:
     job_id = request.job_id
     if request.state == "expired":
         say("", _ask_anew(request.job, request.approval))
+    if request.approval.in_grace and request.job.state == "PENDING":
+        say("", painted("to take your yes back", "dim"), f"  interlock withdraw {job_id} --reason '…'")
     if request.state != "pending":
         return
     drift = request.drift

@@ -112,7 +112,7 @@ def _client(args: Namespace) -> Interlock:
     if url and store:
         raise Failed("pass --url (a server) or --store (this process), not both", Exit.USAGE)
     try:
-        return Interlock(
+        client = Interlock(
             url,
             given(args, "api_key"),
             store=store,
@@ -123,6 +123,8 @@ def _client(args: Namespace) -> Interlock:
         )
     except InvalidRequest as refused:
         raise Failed(str(refused), Exit.USAGE, name=refused.code) from refused
+    client.session.via = "cli"
+    return client
 
 
 def _tell_wait(line: str) -> None:

@@ -1,4 +1,4 @@
-"""`interlock approve`, `reject`, `refresh` and `edit`: one person's decision on one request."""
+"""One person's decision on one request, what they change about it, take back or say of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from interlock.cli.values import json_value
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
-    from interlock.wire.approvals import Review
+    from interlock.wire.approvals import Comment, Review
     from interlock.wire.jobs import Job
 
 
@@ -73,6 +73,40 @@ def declare_edit() -> Parser:
     return _finished(parser, run_edit)
 
 
+def declare_withdraw() -> Parser:
+    """The options of `interlock withdraw`."""
+    parser = Parser(
+        "interlock withdraw",
+        description="Take your own yes back: while the request waits, or within the grace after it was approved.\n"
+        "It then waits for people again, with the votes that remain.",
+        examples=("interlock withdraw job_… --reason 'the wrong invoice'",),
+    )
+    parser.add_argument("id", metavar="ID", help="the job's id")
+    parser.add_argument("--reason", required=True, help="why; it is kept in the audit")
+    return _finished(parser, run_withdraw)
+
+
+def declare_comment() -> Parser:
+    """The options of `interlock comment`."""
+    parser = Parser(
+        "interlock comment",
+        description="Say something about a request. Whoever submitted it answers a question so, too.",
+        examples=("interlock comment job_… 'the invoice is in the mail of Monday'",),
+    )
+    return _saying(parser, run_comment)
+
+
+def declare_ask() -> Parser:
+    """The options of `interlock ask`."""
+    parser = Parser(
+        "interlock ask",
+        description="Ask whoever submitted a request something. It goes on waiting; the question is shown as open\n"
+        "until they comment, or the request is edited.",
+        examples=("interlock ask job_… 'is this the second payment to them this week?'",),
+    )
+    return _saying(parser, run_ask)
+
+
 def run_approve(args: Namespace) -> int:
     """Vote yes."""
     from interlock.cli.connection import connected
@@ -109,12 +143,45 @@ def run_edit(args: Namespace) -> int:
         return _asked_anew(args, client.edit(args.id, args.payload, reason=args.reason))
 
 
+def run_withdraw(args: Namespace) -> int:
+    """Take a yes back."""
+    from interlock.cli.connection import connected
+
+    with connected(args) as client:
+        return _reviewed(args, client.withdraw(args.id, args.reason))
+
+
+def run_comment(args: Namespace) -> int:
+    """Say something."""
+    from interlock.cli.connection import connected
+
+    with connected(args) as client:
+        return _commented(args, client.comment(args.id, args.text), "your comment is kept")
+
+
+def run_ask(args: Namespace) -> int:
+    """Ask something."""
+    from interlock.cli.connection import connected
+
+    with connected(args) as client:
+        return _commented(args, client.ask(args.id, args.text), "your question is open until it is answered")
+
+
 def review_text(job_id: str, review: Review) -> str:
     """What a vote came to, in a sentence."""
+    from interlock.cli.output import exactly
+
     by = f" by {review.decided_by}" if review.decided_by else ""
     match review.outcome:
         case "approved":
+            if review.grace_until:
+                undo = f"until then: interlock withdraw {job_id} --reason '…'"
+                return f"{job_id} is approved; it may run from {exactly(review.grace_until)} on; {undo}"
             return f"{job_id} is approved; it may run"
+        case "withdrawn":
+            return (
+                f"your yes to {job_id} is taken back ({review.votes} of {review.quorum}); it waits for people"
+            )
         case "rejected":
             return f"{job_id} is rejected; it will not run"
         case "vote_recorded":
@@ -152,6 +219,24 @@ def binding(parser: Parser) -> None:
         metavar="SHA256",
         help="the hash that `interlock approval ID` showed; needed to approve what was edited",
     )
+
+
+def _saying(parser: Parser, run: object) -> Parser:
+    parser.add_argument("id", metavar="ID", help="the job's id")
+    parser.add_argument("text", metavar="TEXT", help="what to say, at most 4,096 bytes")
+    return _finished(parser, run)
+
+
+def _commented(args: Namespace, comment: Comment, done: str) -> int:
+    from msgspec import to_builtins
+
+    from interlock.cli.output import say, say_json
+
+    if wants_json(args):
+        say_json(to_builtins(comment))
+    else:
+        say(f"{done}; see it with: interlock approval {args.id}")
+    return Exit.DONE
 
 
 def _finished(parser: Parser, run: object) -> Parser:

@@ -217,7 +217,7 @@ def run_submit(args: Namespace) -> int:
         if args.wait is not None and not job.is_decided:
             job = _waited(client, job, args.wait)
         _show(job, as_json=wants_json(args))
-    return exit_of_state(job.state)
+    return exit_of_state(job.state) if job.is_decided else Exit.WAITING
 
 
 def _submitted(client: Interlock, args: Namespace) -> Job:

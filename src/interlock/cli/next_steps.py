@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, str] = {
     "job_history": "job {job_id} --history",
     "put_policy": "policy apply FILE",
     "refresh_approval": "refresh {job_id}",
+    "reject_job": "reject {job_id} --reason TEXT",
     "resolve_effect": "effect resolve {action_id} committed|not_committed --evidence TEXT",
     "revoke_api_key": "key revoke {key_id}",
     "start_run": "runs start {workflow} --wait {wait_seconds}s",

@@ -207,7 +207,11 @@ def _checked_name(name: str) -> str:
 
 
 def _headers(session: Session) -> dict[str, str]:
-    headers = {"accept": "application/json, application/problem+json", "user-agent": USER_AGENT}
+    headers = {
+        "accept": "application/json, application/problem+json",
+        "user-agent": USER_AGENT,
+        "interlock-via": session.via,
+    }
     if session.key is not None:
         headers["authorization"] = f"Bearer {session.key}"
     return headers

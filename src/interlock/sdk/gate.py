@@ -18,7 +18,7 @@ import msgspec
 
 from interlock.kernel.codec.canonical import canonical
 from interlock.sdk.arguments import named_by
-from interlock.sdk.flow import Flow, NothingRun, Raised, act, now, taken
+from interlock.sdk.flow import Flow, NothingRun, Raised, act, now, sleep, taken
 from interlock.sdk.once import Committed, NotCommitted, NotDone, Reconcile, Unknown
 from interlock.sdk.operations.jobs import job as read_job
 from interlock.sdk.operations.jobs import submit, watch
@@ -107,9 +107,12 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
             try:
                 job = yield from self._taken(session, seen)
             except Busy as busy:
-                if busy.code != "effect_in_progress":
+                if busy.code == "in_grace":
+                    seen = yield from self._past_grace(session, seen, busy)
+                elif busy.code == "effect_in_progress":
+                    seen = yield from self._finished_elsewhere(session, seen, ends_at)
+                else:
                     raise
-                seen = yield from self._finished_elsewhere(session, seen, ends_at)
             except Ambiguous as doubt:
                 yield from self._reconciled(session, result, seen, doubt)
                 seen = yield from read_job(session, seen.id)
@@ -198,6 +201,11 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
             return (yield from watch(session, running, timeout=turn, until="finished"))
         except StillPending:
             return (yield from read_job(session, running.id))
+
+    def _past_grace(self, session: Session, released: Job, busy: Busy) -> Flow[Job]:
+        """The job a little later: whoever approved it may have taken that back, or can no longer."""
+        yield from sleep(min(busy.problem.retry_after_seconds or 0.0, _TURN_SECONDS))
+        return (yield from read_job(session, released.id))
 
     def _reconciled(
         self, session: Session, result: Result | Yielded, job: Job, doubt: Ambiguous

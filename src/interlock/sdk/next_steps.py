@@ -28,6 +28,7 @@ METHODS: Mapping[str, str] = {
     "job_history": "history({job_id})",
     "put_policy": "policy_put({policy})",
     "refresh_approval": "refresh({job_id})",
+    "reject_job": "reject({job_id}, reason={reason})",
     "resolve_effect": "resolve_effect({action_id}, {outcome}, {evidence})",
     "revoke_api_key": "call('POST', 'api-keys', {key_id}, 'revoke')",
     "start_run": "start_run({workflow}, wait_seconds={wait_seconds})",

@@ -397,6 +397,7 @@ BY_CODE: dict[str, type[InterlockError]] = {
     "approval_expired": Expired,
     "lock_busy": Busy,
     "effect_in_progress": Busy,
+    "in_grace": Busy,
     "effect_ambiguous": Ambiguous,
     "outcome_unknown": Ambiguous,
     "idempotency_key_reused": Conflict,

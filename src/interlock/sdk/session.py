@@ -86,6 +86,7 @@ class Session:
         self.fraction = fraction or _system_fraction
         self.budget = RetryBudget(self.retry.budget)
         self.breaker = CircuitBreaker(self.retry.breaker, self.fraction)
+        self.via = "sdk"  # what the service is told of where a person decides
         self.long_polls = True  # until the service refuses the parameters
         _sessions.add(self)
 

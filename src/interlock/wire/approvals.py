@@ -26,6 +26,18 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
     target_version: str | None = None
 
 
+class Comment(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody said of a request. An `ask` is `open` until its submitter comments or it is edited."""
+
+    id: str
+    kind: str
+    by: str
+    at: Given[datetime] = None
+    text: str = ""
+    via: str = "api"
+    open: bool = False
+
+
 class ApprovalItem(Job, frozen=True, kw_only=True):
     """A job in the list of those that people were asked about; `job_id` names it in the paths of approvals.
 
@@ -41,7 +53,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `votes_needed` counts on those votes alone that still count. `people_able` counts those who may decide, whether
     they voted or not; null once it no longer waits, and where a tenant has more than 1,000 people. `on_approve` is
-    what a yes would do now.
+    what a yes would do now. `comments` are the newest 50 of `comments_total`, the oldest of them first.
     """
 
     job_id: str
@@ -58,12 +70,16 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     votes_needed: Given[int] = None
     people_able: int | None = None
     on_approve: Given[str] = None
+    comments: tuple[Comment, ...] = ()
+    comments_total: int = 0
+    grace_until: datetime | None = None
 
 
 class Review(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one approve or reject; `votes` counts the people whose yes counts, or did when it was decided.
 
-    `outcome` is `approved`, `rejected`, `vote_recorded`, `already_approved` or `already_rejected`.
+    `outcome` is `approved`, `rejected`, `vote_recorded`, `already_approved`, `already_rejected` or, of a vote
+    that was taken back, `withdrawn`. Until `grace_until` whoever voted may withdraw.
     """
 
     outcome: str
@@ -75,3 +91,4 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     decision_id: str | None = None
     decided_by: str | None = None
     decided_at: datetime | None = None
+    grace_until: datetime | None = None

@@ -131,6 +131,14 @@ STATE_CODES = (
         "Read `state` in the answer; the detail names the next step.",
     ),
     CodeInfo(
+        "in_grace",
+        409,
+        "Within the grace",
+        "People approved the job and may still take that back, so nobody may carry it out before `grace_until`.",
+        "Claim it again after `Retry-After`. It may have gone back to people by then.",
+        retryable=True,
+    ),
+    CodeInfo(
         "fence_stale",
         409,
         "Stale fence",

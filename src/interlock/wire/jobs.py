@@ -58,6 +58,7 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True):
     reason: Given[str] = None
     note: Given[str] = None
     groups: tuple[str, ...] = ()
+    via: str = "api"
 
 
 class Escalation(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +71,8 @@ class Escalation(msgspec.Struct, frozen=True, kw_only=True):
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """People's decision on a job: `pending`, `approved`, `rejected`, `expired` or `withdrawn`.
 
-    Empty `groups` means that any person with the role `review` may decide.
+    Empty `groups` means that any person with the role `review` may decide. While it is `in_grace`, until
+    `grace_until`, whoever voted may withdraw, and nobody may claim the job.
     """
 
     state: str
@@ -80,6 +82,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     self_approval: bool = False
     binding: str = "strict"
     require_hash: bool = False
+    grace_seconds: int = 0
     on_expiry: str = "deny"
     escalate: tuple[Escalation, ...] = ()
     votes: tuple[Vote, ...] = ()
@@ -91,6 +94,9 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     decision_id: str | None = None
     decided_by: str | None = None
     decided_at: datetime | None = None
+    decided_via: str | None = None
+    grace_until: datetime | None = None
+    in_grace: bool = False
     reason: Given[str] = None
     note: Given[str] = None
     code: str | None = None
@@ -166,8 +172,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_decided(self) -> bool:
-        """Whether nobody has to decide any more."""
-        return self.state != "APPROVAL"
+        """Whether nobody has to decide any more, and nobody may take the decision back."""
+        is_in_grace = self.state == "PENDING" and self.approval is not None and self.approval.in_grace
+        return self.state != "APPROVAL" and not is_in_grace
 
     @property
     def is_finished(self) -> bool:

@@ -47,7 +47,10 @@ class RequirementStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Requirement(msgspec.Struct, frozen=True, kw_only=True):
-    """What people must do: how many, who, and within `expires_in` seconds. No groups: any reviewer."""
+    """What people must do: how many, who, and within `expires_in` seconds. No groups: any reviewer.
+
+    For `grace` seconds after the deciding yes it may be taken back, and nobody may carry the job out.
+    """
 
     quorum: int = 1
     groups: tuple[str, ...] = ()
@@ -57,6 +60,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
     escalate: tuple[RequirementStep, ...] = ()
     binding: str = "strict"
     require_hash: bool = False
+    grace: int = 0
 
 
 class Missed(msgspec.Struct, frozen=True, kw_only=True):

@@ -90,12 +90,12 @@ async def test_every_change_of_a_request_is_audited_in_full(stage: Stage) -> Non
     voted = await stage.job(job)
     decision = (await say("approve", bob, reason="so say I", job_hash=second))["decision_id"]
 
-    waits, runs = {"state": "APPROVAL"}, {"state": "PENDING"}
+    waits, runs = {"state": "APPROVAL"}, {"state": "PENDING", "reason": "so say I", "via": "api"}
     assert (await entries_of(stage, job))[1:] == [
         ("refresh", "bob", 2, "two", first, "by-refresh", {**waits, "old_hash": first}),
         ("edit", "bot", 3, "two", second, "by-edit", {**waits, "old_hash": first, "reason": "a typo"}),
-        ("vote", "ada", 4, "two", second, "by-approve", {**waits, "reason": "fine"}),
-        ("approve", "bob", 5, "two", second, "by-approve", {**runs, "decision_id": decision, "reason": "so say I"}),
+        ("vote", "ada", 4, "two", second, "by-approve", {**waits, "reason": "fine", "via": "api"}),
+        ("approve", "bob", 5, "two", second, "by-approve", {**runs, "decision_id": decision}),
     ]  # fmt: skip
     (vote,) = voted["approval"]["votes"]
     assert (vote["reason"], vote["note"], vote["groups"]) == ("fine", "I called them", ["desk"])
@@ -115,7 +115,7 @@ async def test_a_no_and_what_time_does_to_a_request_are_audited_in_full(stage: S
         stage.clock.advance(seconds)
         await stage.sweep()
 
-    no = {"state": "DENIED", "decision_id": seen.document["decision_id"], **said}
+    no = {"state": "DENIED", "decision_id": seen.document["decision_id"], "via": "api", **said}
     assert (await entries_of(stage, rejected))[1:] == [("reject", "ada", 2, "two", job_hash, "no", no)]
     escalated = {"state": "APPROVAL", "groups": ["desk", "leads"]}
     assert (await entries_of(stage, left))[1:] == [

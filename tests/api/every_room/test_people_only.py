@@ -20,7 +20,10 @@ ADMINISTRATION = {
     "revoke_api_key", "revoke_signer", "roll_back_policy", "rotate_permit_keys", "rotate_webhook_secret",
     "set_grant_terms", "set_principal",
 }  # fmt: skip
-DECISIONS = {"approve_job", "approve_step", "edit_job", "issue_grant", "reject_job"}
+DECISIONS = {
+    "approve_job", "approve_step", "ask_back", "comment_on_approval", "edit_job", "issue_grant", "reject_job",
+    "withdraw_vote",
+}  # fmt: skip
 # Besides people, a service may that knows what the other side says.
 RECONCILING = {"resolve_effect"}
 ANYBODYS = {

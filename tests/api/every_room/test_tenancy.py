@@ -20,6 +20,9 @@ ABSENT = {
 BODIES: dict[str, object] = {
     "reject_job": {"reason": "no"},
     "edit_job": {"payload": {}, "reason": "x"},
+    "withdraw_vote": {"reason": "x"},
+    "comment_on_approval": {"text": "x"},
+    "ask_back": {"text": "x"},
     "renew_job": {"fence": 1},
     "complete_job": {"fence": 1, "result": {}},
     "fail_job": {"fence": 1, "error": "x", "retryable": True},

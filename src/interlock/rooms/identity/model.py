@@ -104,7 +104,8 @@ class ApiKey(Record, frozen=True, kw_only=True):
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """Who sent a command. Without a key id it is the embedded store's own user, trusted by the file.
 
-    `services_may_administer` is the setting of the server that was asked.
+    `services_may_administer` is the setting of the server that was asked. `via` is where they said it: in a program
+    of theirs, on a command line, or in the console.
     """
 
     tenant: str
@@ -113,6 +114,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     key_digest: str = ""
     request_id: str = ""
     services_may_administer: bool = False
+    via: str = "api"
 
 
 PRINCIPALS = Kind(

@@ -27,6 +27,8 @@ TRANSITIONS: Mapping[tuple[ApprovalState, str], ApprovalState] = {
     (ApprovalState.PENDING, "reject"): ApprovalState.REJECTED,
     (ApprovalState.PENDING, "expire"): ApprovalState.EXPIRED,
     (ApprovalState.PENDING, "withdraw"): ApprovalState.WITHDRAWN,
+    (ApprovalState.PENDING, "take_back"): ApprovalState.PENDING,
+    (ApprovalState.APPROVED, "take_back"): ApprovalState.PENDING,
     (ApprovalState.PENDING, "renew"): ApprovalState.PENDING,
     (ApprovalState.EXPIRED, "renew"): ApprovalState.PENDING,
 }
@@ -50,10 +52,11 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     escalate: tuple[Step, ...] = ()
     binding: str = "strict"
     require_hash: bool = False
+    grace_seconds: int = 0
 
 
 class Vote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One person's yes. `groups` are those they were in when they said it."""
+    """One person's yes. `groups` are those they were in when they said it, `via` is where they said it."""
 
     principal: str
     person: str
@@ -61,12 +64,14 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str = ""
     note: str = ""
     groups: tuple[str, ...] = ()
+    via: str = "api"
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One request for people's decision. `round` counts how often it was asked anew.
 
-    `ends_by` is the end of the job itself, where an escalation could otherwise outlast it.
+    `ends_by` is the end of the job itself, where an escalation could otherwise outlast it. Until `grace_until`
+    whoever voted may take the decision back.
     """
 
     state: ApprovalState = ApprovalState.PENDING
@@ -82,6 +87,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     decision_id: str | None = None
     decided_by: str | None = None
     decided_at: datetime | None = None
+    decided_via: str | None = None
+    grace_until: datetime | None = None
     reason: str = ""
     note: str = ""
     code: str | None = None
@@ -95,6 +102,11 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The state by the clock: a request past its time is expired even if no sweep has run."""
         overdue = self.state is ApprovalState.PENDING and now >= self.ends_at
         return ApprovalState.EXPIRED if overdue else self.state
+
+    def is_in_grace_at(self, now: datetime) -> bool:
+        """Whether it was approved, and may still be taken back."""
+        is_approved = self.state is ApprovalState.APPROVED
+        return is_approved and self.grace_until is not None and now < self.grace_until
 
     @property
     def ends_at(self) -> datetime:

@@ -23,8 +23,9 @@ from interlock.rooms.jobs.approvals import (
     people_who_agree,
     still_asks,
 )
+from interlock.rooms.jobs.discussion import Remark, remarks
 from interlock.rooms.jobs.drift import moved_target, target_reads
-from interlock.rooms.jobs.model import JOBS, Job, JobState
+from interlock.rooms.jobs.model import DISCUSSIONS, JOBS, Job, JobState
 from interlock.rooms.policy.model import HEAD_ID, HEADS
 from interlock.rooms.policy.refusals import PolicyUnavailable
 
@@ -96,6 +97,11 @@ async def world_of_request(store: Store, job: Job, now: datetime, compute: Compu
     world = World(now, new_id, compute=compute)
     world.admit({key: await store.get(*key) for key in foresight_reads(job).see}, owned=())
     return world
+
+
+async def read_comments(store: Store, job: Job) -> tuple[Remark, ...]:
+    """All that was said of a job's requests, the oldest first."""
+    return remarks(job, await store.get(DISCUSSIONS, job.tenant, job.id))
 
 
 async def count_votes_needed(store: Store, jobs: Sequence[Job], now: datetime) -> dict[str, int]:

@@ -9,7 +9,7 @@ releases a job.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 import msgspec
@@ -223,6 +223,7 @@ class Outcome(StrEnum):
     VOTE_RECORDED = "vote_recorded"
     ALREADY_APPROVED = "already_approved"
     ALREADY_REJECTED = "already_rejected"
+    WITHDRAWN = "withdrawn"
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
@@ -289,13 +290,14 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
             reason=self.reason,
             note=self.note,
             groups=reviewer.groups,
+            via=self.caller.via,
         )
         return msgspec.structs.replace(approval, votes=(*others, vote))
 
     def _record_vote(self, world: World, job: Job, before: Approval, voted: Approval, count: int) -> Decided:
         if voted is not before:
             job = world.put(JOBS, msgspec.structs.replace(job, approval=voted, updated_at=world.now))
-            record_change(world, job, self.caller, "vote", reason=self.reason)
+            record_change(world, job, self.caller, "vote", reason=self.reason, via=self.caller.via)
             announce_job(world, job, "approval.vote_recorded", votes=count, by=self.caller.principal)
         return Decided(
             outcome=Outcome.VOTE_RECORDED,
@@ -308,15 +310,15 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
     def _release(self, world: World, job: Job, voted: Approval, count: int) -> Decided:
         if count < len(voted.votes):
             voted = msgspec.structs.replace(voted, votes=votes_that_count(world, job, voted))
-        approval = _settled(world, voted, "approve", self.caller.principal, self.reason, self.note)
+        approval = _settled(world, voted, "approve", self.caller, self.reason, self.note)
+        grace = timedelta(seconds=approval.requirement.grace_seconds)
+        grace_until = world.now + grace if grace else None
+        approval = msgspec.structs.replace(approval, grace_until=grace_until)
         labels = {**job.system_labels, GRANTED_LABEL: "true"}
         stored = _move(world, job, "approve", approval, labels)
-        record_change(
-            world, stored, self.caller, "approve", decision_id=approval.decision_id, reason=self.reason
-        )
-        announce_job(
-            world, stored, "approval.approved", by=self.caller.principal, decision_id=approval.decision_id
-        )
+        told = {"decision_id": approval.decision_id, "grace_until": _text(grace_until)}
+        record_change(world, stored, self.caller, "approve", **told, reason=self.reason, via=self.caller.via)
+        announce_job(world, stored, "approval.approved", by=self.caller.principal, **told)
         return Decided(
             outcome=Outcome.APPROVED,
             job=stored,
@@ -353,13 +355,14 @@ class RejectJob(Command[Decided], frozen=True, kw_only=True):
             return _already(job, approval, Outcome.ALREADY_REJECTED)
         if approval.state is ApprovalState.APPROVED:
             raise AlreadyApproved(job.id, job.state.value, *_winner(approval))
-        settled = _settled(world, approval, "reject", self.caller.principal, self.reason, self.note)
+        settled = _settled(world, approval, "reject", self.caller, self.reason, self.note)
         votes = votes_that_count(world, job, approval)
         settled = msgspec.structs.replace(settled, code=self.code, votes=votes)
         stored = _move(world, job, "reject", settled, job.system_labels)
         record_change(
-            world, stored, self.caller, "reject", decision_id=settled.decision_id, reason=self.reason
-        )
+            world, stored, self.caller, "reject",
+            decision_id=settled.decision_id, reason=self.reason, via=self.caller.via,
+        )  # fmt: skip
         announce_job(
             world, stored, "approval.rejected", by=self.caller.principal,
             decision_id=settled.decision_id, reason=self.reason, code=self.code,
@@ -398,13 +401,14 @@ def _record_collision(world: World, caller: Caller, job_id: str, refusal: Refusa
         record_collision(world, caller, job, refusal)
 
 
-def _settled(world: World, approval: Approval, verb: str, by: str, reason: str, note: str) -> Approval:
+def _settled(world: World, approval: Approval, verb: str, by: Caller, reason: str, note: str) -> Approval:
     return msgspec.structs.replace(
         approval,
         state=approval.after(verb),
         decision_id=world.new_id("dec"),
-        decided_by=by,
+        decided_by=by.principal,
         decided_at=world.now,
+        decided_via=by.via,
         reason=reason,
         note=note,
     )
@@ -415,7 +419,12 @@ def _move(world: World, job: Job, verb: str, approval: Approval, labels: dict[st
     if after is None:
         raise NotActionable(job.id, job.state.value, verb)
     changed = msgspec.structs.replace(
-        job, state=after, approval=approval, system_labels=labels, updated_at=world.now
+        job,
+        state=after,
+        approval=approval,
+        system_labels=labels,
+        not_before=approval.grace_until,
+        updated_at=world.now,
     )
     return world.put(JOBS, changed)
 
@@ -433,3 +442,7 @@ def _already(job: Job, approval: Approval, outcome: Outcome) -> Decided:
 def _winner(approval: Approval) -> tuple[str, datetime, str]:
     decided_at = approval.decided_at or approval.requested_at
     return approval.decided_by or "", decided_at, approval.decision_id or ""
+
+
+def _text(moment: datetime | None) -> str | None:
+    return moment.isoformat().replace("+00:00", "Z") if moment else None

@@ -41,6 +41,7 @@ from interlock.rooms.jobs.records import announce_job, find_job, record_change
 from interlock.rooms.jobs.refusals import (
     CallersOnly,
     HeldElsewhere,
+    InGrace,
     NotActionable,
     PermissionMissing,
     PermissionUnclear,
@@ -208,6 +209,7 @@ class ClaimJob(Command[Claimed], frozen=True, kw_only=True):
         if not _is_claimable(job):
             state = JobState.FAILED if job.state is JobState.RUNNING else job.state
             raise NotActionable(job.id, state.value, "claim")
+        _check_grace(world, job)
         now_stands = standing(world, job)
         if not isinstance(now_stands, Granted):
             raise _refusal_of(job, now_stands)
@@ -254,6 +256,13 @@ def _check_may_claim(principal: Principal, job: Job) -> None:
         raise CallersOnly(job.id, job.submitted_by)
     if Role.WORK not in principal.roles and not is_submitter:
         raise Forbidden(principal.id, (Role.WORK,))
+
+
+def _check_grace(world: World, job: Job) -> None:
+    """Raise while the decision that released it may be taken back, whoever comes and whatever else holds."""
+    grace_until = job.approval.grace_until if job.approval else None
+    if grace_until is not None and job.is_in_grace_at(world.now):
+        raise InGrace(job.id, grace_until, (grace_until - world.now).total_seconds())
 
 
 def _is_claimable(job: Job) -> bool:

@@ -71,6 +71,7 @@ TRANSITIONS: Mapping[tuple[JobState, str], JobState] = {
     (JobState.PENDING, "expire"): JobState.EXPIRED,
     (JobState.PENDING, "deny"): JobState.DENIED,
     (JobState.PENDING, "ask"): JobState.APPROVAL,
+    (JobState.PENDING, "take_back"): JobState.APPROVAL,
     (JobState.PENDING, "claim"): JobState.RUNNING,
     (JobState.PENDING, "answer"): JobState.SUCCEEDED,
     (JobState.RUNNING, "complete"): JobState.SUCCEEDED,
@@ -212,6 +213,11 @@ class Job(Record, frozen=True, kw_only=True):
         undecided = asked is not None and asked.state_at(now) is ApprovalState.EXPIRED
         return JobState.EXPIRED if undecided or self.is_over_at(now) else self.state
 
+    def is_in_grace_at(self, now: datetime) -> bool:
+        """Whether people released it, and may still take that back: until then nobody may carry it out."""
+        approval = self.approval if self.state is JobState.PENDING else None
+        return approval is not None and approval.is_in_grace_at(now)
+
     def due_at(self) -> datetime | None:
         """When a sweep must look at this job: its own end, its approval's end or next escalation."""
         if self.state is JobState.PENDING:
@@ -280,6 +286,40 @@ _COLUMNS = (
     "target", "target_version",
 )  # fmt: skip
 JOBS = Kind("job", Job, table="jobs", columns=_COLUMNS, values=_values)
+
+COMMENTS_MAX = 200
+COMMENT_BYTES_MAX = 4096
+
+
+class CommentKind(StrEnum):
+    """A remark, or a question back to whoever submitted the request."""
+
+    COMMENT = "comment"
+    ASK = "ask"
+
+
+class Comment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What somebody said of a request. `answers`: they were its submitter, so it answers what was asked before."""
+
+    id: str
+    kind: CommentKind
+    by: str
+    at: datetime
+    text: str
+    via: str = "api"
+    answers: bool = False
+
+
+class Discussion(Record, frozen=True, kw_only=True):
+    """All that was said of one job's requests, the oldest first. Its id is the job's.
+
+    It is a record of its own, so that a job that is voted on, claimed or renewed does not carry it along.
+    """
+
+    comments: tuple[Comment, ...] = ()
+
+
+DISCUSSIONS = Kind("discussion", Discussion, table="discussions")
 
 # What the loop that advances workflow runs listens on.
 ADVANCE_TOPIC = "workflow-runs"

@@ -132,6 +132,7 @@ def requirement_of(asked: ApprovalRequirement | None) -> Requirement:
         ),
         binding=asked.binding,
         require_hash=asked.require_hash,
+        grace_seconds=asked.grace,
     )
 
 

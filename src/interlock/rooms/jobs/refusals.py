@@ -36,6 +36,19 @@ class HeldElsewhere(Refusal):
         self.state, self.holder, self.lease_expires_at = "RUNNING", holder, expires_at
 
 
+class InGrace(Refusal):
+    """People released the job and may still take that back, so nobody may carry it out yet."""
+
+    def __init__(self, job_id: str, grace_until: datetime, retry_after_seconds: float) -> None:
+        super().__init__(
+            f"{job_id} was approved, and whoever approved it may take that back until "
+            f"{grace_until:%Y-%m-%dT%H:%M:%SZ}; wait until then, and claim it again"
+        )
+        self.next = Next("get_job", {"job_id": job_id, "until": "decided", "wait_seconds": 30})
+        self.job_id, self.state, self.grace_until = job_id, "PENDING", grace_until
+        self.retry_after_seconds = retry_after_seconds
+
+
 class CallersOnly(Refusal):
     """The job belongs to a gated call: only whoever submitted it carries it out."""
 
@@ -185,6 +198,46 @@ class NotActionable(DecisionRefused):
         super().__init__(f"{job_id} is {state}, so there is nothing to {verb}{first}; read what became of it")
         self.next = Next("get_job", {"job_id": job_id})
         self.state, self.by, self.at = state, by, at
+
+
+class NotWithdrawable(DecisionRefused):
+    """The yes was given and can no longer be taken back; `why` says since when."""
+
+    def __init__(self, job_id: str, state: str, why: str) -> None:
+        super().__init__(f"{job_id} is {state}: {why}; cancel the job to stop it")
+        self.next = Next("cancel_job", {"job_id": job_id})
+        self.state = state
+
+
+class NoVote(DecisionRefused):
+    """The request still waits, and the caller has not said yes to it."""
+
+    state = "APPROVAL"
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"{job_id} waits for people, and you have no vote to withdraw; reject it to stop it")
+        self.next = Next("reject_job", {"job_id": job_id}, needs=("reason",))
+
+
+class NotAVoter(DecisionRefused):
+    """Only whoever said yes takes a yes back."""
+
+    def __init__(self, job_id: str, voters: tuple[str, ...]) -> None:
+        super().__init__(
+            f"you did not vote for {job_id}, so there is nothing of yours to withdraw; "
+            f"ask {' or '.join(voters)} to, or cancel the job"
+        )
+        self.state = "PENDING"
+
+
+class CommentsFull(DecisionRefused):
+    """So much was said of it that no more is kept."""
+
+    def __init__(self, job_id: str, state: str, most: int) -> None:
+        super().__init__(
+            f"{job_id} has {most} comments, and no more are kept; decide it, or submit a new job"
+        )
+        self.state = state
 
 
 class SubmitterUnknown(DecisionRefused):

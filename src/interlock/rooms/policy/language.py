@@ -94,7 +94,10 @@ class Escalation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApprovalRequirement(msgspec.Struct, frozen=True, kw_only=True):
-    """What people must do: how many, who, and within `expires_in` seconds. No groups: any reviewer."""
+    """What people must do: how many, who, and within `expires_in` seconds. No groups: any reviewer.
+
+    For `grace` seconds after the deciding yes it may be taken back, and nobody may carry the job out.
+    """
 
     quorum: int = 1
     groups: tuple[str, ...] = ()
@@ -104,6 +107,7 @@ class ApprovalRequirement(msgspec.Struct, frozen=True, kw_only=True):
     escalate: tuple[Escalation, ...] = ()
     binding: Binding = "strict"
     require_hash: bool = False
+    grace: int = 0
 
 
 class Throttle(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,8 +215,12 @@ def _approval(approval: ApprovalRequirement) -> JsonLike:
         ],
         "binding": approval.binding,
     }
-    # Spelled only where it is asked for, so that a policy without it keeps the name that it had.
-    return spelled | ({"require_hash": True} if approval.require_hash else {})
+    # Spelled only where they are asked for, so that a policy without them keeps the name that it had.
+    if approval.require_hash:
+        spelled["require_hash"] = True
+    if approval.grace:
+        spelled["grace"] = duration_text(approval.grace)
+    return spelled
 
 
 class Actor(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,6 +41,7 @@ from interlock.rooms.policy.reader import Reading, join, read_source
 QUORUM_MAX = 50
 ESCALATIONS_MAX = 10
 EXPIRY_SECONDS_MAX = 366 * DAY_SECONDS
+GRACE_SECONDS_MAX = DAY_SECONDS
 
 _APPROVAL = (
     "quorum",
@@ -51,6 +52,7 @@ _APPROVAL = (
     "escalate",
     "binding",
     "require_hash",
+    "grace",
 )
 _ESCALATION = ("after", "groups")
 _DEFAULT = ApprovalRequirement()
@@ -79,6 +81,7 @@ def read_requirement(reading: Reading, node: Node, path: str) -> ApprovalRequire
         escalate=escalate,
         binding=cast("Binding", binding),
         require_hash=field("require_hash", reading.flag, _DEFAULT.require_hash),
+        grace=field("grace", partial(reading.seconds, low=1, high=GRACE_SECONDS_MAX), _DEFAULT.grace),
     )
 
 

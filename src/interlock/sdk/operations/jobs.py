@@ -12,7 +12,7 @@ from interlock.sdk.calls import change, change_answered, decoded, fetch, path, w
 from interlock.sdk.flow import Flow, Say, now, sleep
 from interlock.sdk.outcomes import Busy, Full, InterlockError, InvalidRequest, StillPending, Unavailable
 from interlock.sdk.session import Session
-from interlock.wire.approvals import ApprovalItem, ApprovalRequest, Review
+from interlock.wire.approvals import ApprovalItem, ApprovalRequest, Comment, Review
 from interlock.wire.audit import AuditEntry
 from interlock.wire.jobs import Evidence, Job, Target
 from interlock.wire.pages import Page
@@ -198,6 +198,35 @@ def edit(session: Session, job_id: str, payload: Any, *, reason: str, key: str |
     """Change what is asked for: new hash, policy evaluated again, votes cleared, the old version kept."""
     body = {"payload": payload, "reason": reason}
     return (yield from change(session, path("approvals", job_id, "edit"), Job, body, key=key))
+
+
+def withdraw(session: Session, job_id: str, reason: str, *, key: str | None = None) -> Flow[Review]:
+    """Take your own yes back: while the request waits, or within the grace after it was approved.
+
+    `Conflict` once the grace is over: then only `cancel` stops the job.
+    """
+    where = path("approvals", job_id, "withdraw")
+    return (yield from change(session, where, Review, {"reason": reason}, key=key))
+
+
+def comment(session: Session, job_id: str, text: str, *, key: str | None = None) -> Flow[Comment]:
+    """Say something about a request, to whoever decides and whoever asked. A submitter answers so, too."""
+    return (
+        yield from change(session, path("approvals", job_id, "comment"), Comment, {"text": text}, key=key)
+    )
+
+
+def comments(
+    session: Session, job_id: str, *, limit: int | None = None, cursor: str | None = None
+) -> Flow[Page[Comment]]:
+    """List all that was said of a request, newest first; `approval` has the newest 50."""
+    query = {"limit": limit, "cursor": cursor}
+    return (yield from fetch(session, path("approvals", job_id, "comments"), Page[Comment], query))
+
+
+def ask(session: Session, job_id: str, text: str, *, key: str | None = None) -> Flow[Comment]:
+    """Ask the submitter of a request something. It stays open until they comment, or the request is edited."""
+    return (yield from change(session, path("approvals", job_id, "ask"), Comment, {"text": text}, key=key))
 
 
 def _seen(job: str | Job | ApprovalRequest, job_hash: str | None) -> tuple[str, str | None]:

@@ -1,0 +1,132 @@
+"""What people and the submitter say of a request: comments, and questions back. Neither changes its state.
+
+A question is open until its submitter comments or somebody edits the request, whichever comes first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import pairwise
+
+import msgspec
+
+from interlock.kernel.command import Command
+from interlock.kernel.record import Reads
+from interlock.kernel.refusal import Refusal
+from interlock.kernel.world import World
+from interlock.rooms.identity.model import Caller, Principal, PrincipalKind, Role, all_folded
+from interlock.rooms.identity.refusals import NotFound, PeopleOnly
+from interlock.rooms.identity.rules import caller_reads, check_roles, identify
+from interlock.rooms.jobs.approvals import check_time, require_person
+from interlock.rooms.jobs.model import (
+    COMMENTS_MAX,
+    DISCUSSIONS,
+    JOBS,
+    Comment,
+    CommentKind,
+    Discussion,
+    Job,
+    JobState,
+)
+from interlock.rooms.jobs.records import (
+    DECISION_REFUSALS,
+    announce_job,
+    find_job,
+    record_change,
+    record_refusal,
+)
+from interlock.rooms.jobs.refusals import CommentsFull, NotActionable
+
+_COMMENTERS = (Role.SUBMIT, Role.REVIEW, Role.OPERATE, Role.ADMIN)
+_EVENTS = {CommentKind.COMMENT: "approval.commented", CommentKind.ASK: "approval.asked"}
+
+
+class Remark(msgspec.Struct, frozen=True):
+    """A comment, and whether it is a question that nobody has answered."""
+
+    comment: Comment
+    is_open: bool
+
+
+class Commented(msgspec.Struct, frozen=True, kw_only=True):
+    """What was added, and to which job."""
+
+    job: Job
+    comment: Comment
+
+
+def remarks(job: Job, discussion: Discussion | None) -> tuple[Remark, ...]:
+    """Everything that was said of a job's requests, the oldest first."""
+    said = discussion.comments if discussion else ()
+    payloads = (*(bytes(old.action.payload) for old in job.revisions), bytes(job.action.payload))
+    changes = zip(job.revisions, pairwise(payloads), strict=True)
+    edits = [old.replaced_at for old, (before, after) in changes if before != after]
+    found: list[Remark] = []
+    is_answered = False
+    for each in reversed(said):
+        is_answered = is_answered or each.answers
+        is_open = each.kind is CommentKind.ASK and not is_answered and all(at <= each.at for at in edits)
+        found.append(Remark(each, is_open))
+    return tuple(reversed(found))
+
+
+class AddComment(Command[Commented], frozen=True, kw_only=True):
+    """Say something about a request, or ask its submitter something."""
+
+    caller: Caller
+    job_id: str
+    kind: CommentKind
+    text: str
+
+    def reads(self) -> Reads:
+        tenant = self.caller.tenant
+        return caller_reads(self.caller) | Reads(
+            own=(DISCUSSIONS.key(tenant, self.job_id),), see=(JOBS.key(tenant, self.job_id),)
+        )
+
+    def decide(self, world: World) -> Commented:
+        by = identify(world, self.caller)
+        job = find_job(world, self.caller.tenant, self.job_id)
+        self._check_may(world, by, job)
+        said = world.get(DISCUSSIONS, job.tenant, job.id) or Discussion(tenant=job.tenant, id=job.id)
+        if len(said.comments) >= COMMENTS_MAX:
+            raise CommentsFull(job.id, job.state.value, COMMENTS_MAX)
+        comment = self._comment(world, by, job)
+        world.put(DISCUSSIONS, msgspec.structs.replace(said, comments=(*said.comments, comment)))
+        # The audit proves what was said without keeping it where nothing is ever erased.
+        digest = f"sha256:{hashlib.sha256(self.text.encode()).hexdigest()}"
+        told = {"comment_id": comment.id, "text_hash": digest, "via": self.caller.via}
+        record_change(world, job, self.caller, self.kind.value, **told)
+        announce_job(world, job, _EVENTS[self.kind], by=by.id, comment_id=comment.id, text=self.text)
+        return Commented(job=job, comment=comment)
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        if isinstance(refusal, DECISION_REFUSALS):
+            record_refusal(world, self.caller, self.kind.value, self.job_id, refusal)
+
+    def _check_may(self, world: World, by: Principal, job: Job) -> None:
+        """People who have to do with requests comment; of all others the submitter alone. Reviewers ask."""
+        if self.kind is CommentKind.ASK:
+            require_person(world, self.caller)
+        elif by.id != job.submitted_by and by.kind is not PrincipalKind.PERSON:
+            raise PeopleOnly(by.id, by.kind.value)
+        check_roles(by, *_COMMENTERS)
+        if job.approval is None:
+            raise NotFound("approval", job.id, "no decision is asked for, so there is nothing to comment on")
+        if self.kind is CommentKind.ASK:
+            check_time(job, job.approval, world.now)
+            if job.state is not JobState.APPROVAL:
+                raise NotActionable(job.id, job.state.value, "ask about")
+
+    def _comment(self, world: World, by: Principal, job: Job) -> Comment:
+        submitters = all_folded((job.submitted_by, *job.submitter_people))
+        is_theirs = not submitters.isdisjoint(all_folded(by.people))
+        return Comment(
+            id=world.new_id("cmt"),
+            kind=self.kind,
+            by=by.id,
+            at=world.now,
+            text=self.text,
+            via=self.caller.via,
+            answers=is_theirs and self.kind is CommentKind.COMMENT,
+        )

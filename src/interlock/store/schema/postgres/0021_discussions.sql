@@ -1,0 +1,5 @@
+-- What was said of a request, one row a job: kept apart, so that the job does not carry it through every change.
+CREATE TABLE discussions (
+  tenant TEXT COLLATE "C" NOT NULL, id TEXT COLLATE "C" NOT NULL, version BIGINT NOT NULL, body TEXT NOT NULL,
+  PRIMARY KEY (tenant, id)
+);
