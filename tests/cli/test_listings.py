@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from interlock.cli.connection import more
+from interlock.wire.pages import Page
 from tests.cli.terminal import POLICY, Terminal
 from tests.harness.server import InterlockServer
 
@@ -66,6 +67,6 @@ def test_what_there_is_more_of_is_listed_from_the_same_place_by_the_command_as_i
 
 def test_what_there_is_more_of_is_listed_without_a_password() -> None:
     args = Namespace(limit=50, store="postgresql://ann:secret@db/interlock")
-    assert more({"next_cursor": "c"}, "interlock jobs", args) == (
+    assert more(Page(items=(), next_cursor="c"), "interlock jobs", args) == (
         "there are more: interlock jobs --store 'postgresql://ann:…@db/interlock' --cursor c"
     )

@@ -11,6 +11,7 @@ import pytest
 
 from interlock.cli.main import main
 from interlock.cli.workflows import say_run_steps
+from interlock.wire.workflows import RunStep, RunWithSteps
 from tests.cli.terminal import Terminal
 from tests.harness.server import InterlockServer
 
@@ -82,8 +83,8 @@ def test_a_missing_file_and_a_missing_step_are_wrong_usage(
 
 
 def test_a_run_shows_which_step_waits_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    step = {"id": "agree", "kind": "approval", "state": "running", "job_id": "job_1", "why": ""}
-    say_run_steps({"run_id": "run_1", "workflow": "nightly", "state": "running", "steps": [step]})
+    step = RunStep(id="agree", kind="approval", state="running", job_id="job_1")
+    say_run_steps(RunWithSteps(run_id="run_1", workflow="nightly", state="running", steps=(step,)))
     shown = capsys.readouterr().out
     assert "run_1 of nightly is running\n" in shown
     assert "people decide: interlock approval job_1\n" in shown

@@ -55,11 +55,25 @@ CLOCK_METHODS = {"now", "utcnow", "today"}
 IO_BUILTINS = {"open", "print", "input"}
 HARMLESS = {"threading.Lock"}  # guards a cache; decides nothing
 STATUSES = {400, 401, 403, 404, 405, 409, 413, 415, 422, 423, 429, 503}
+# What a command reads by key: the environment, what it makes or reads itself, and JSON that is opaque to the service.
+READ_BY_KEY = {
+    *("os.environ", "environ", "CODES", "body", "change", "signed", "total", "value"),
+    *("command.document()", "prepared.command.document()", "approved", "current", "known", "ended.result"),
+    *("root.entries", "document", "cast('dict[str, Any]', read)", "each.document", "policy.document"),
+    *("failed.problem", "refused.problem.fields"),
+}
 
 
 def test_every_part_of_the_package_has_a_place_in_the_order() -> None:
     parts = {module.part for module in package()} - {""}
     assert parts <= {*ROOMS, *SHELLS, *FOUNDATIONS}
+
+
+def test_commands_read_answers_by_attribute() -> None:
+    found = [
+        f"{module.place}: {read}" for module in package() if module.part == "cli" for read in _by_key(module)
+    ]
+    assert not found, "convert the answer with `typed(answer, Type)` of wire/ and read its attributes"
 
 
 def test_kernel_and_wire_import_nothing_of_ours() -> None:
@@ -271,3 +285,17 @@ def _is_worldly(function: ast.expr) -> bool:
     if isinstance(function, ast.Attribute):
         return function.attr in CLOCK_METHODS
     return isinstance(function, ast.Name) and function.id in IO_BUILTINS
+
+
+def _by_key(module: Module) -> Iterator[str]:
+    """Where a module reads something by a name in quotes that is not among `READ_BY_KEY`."""
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Subscript(value=read, slice=ast.Constant(value=str()), ctx=ast.Load()):
+                pass
+            case ast.Call(func=ast.Attribute(value=read, attr="get"), args=[ast.Constant(value=str()), *_]):
+                pass
+            case _:
+                continue
+        if ast.unparse(read) not in READ_BY_KEY:
+            yield f"{node.lineno} {ast.unparse(node)}"

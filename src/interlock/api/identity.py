@@ -101,7 +101,7 @@ async def revoke(call: Asked[None, None]) -> Answer:
         return await refuse(call, NotFound("key", call.path["key_id"]))
     key, principal = found
     command = RevokeKey(tenant=call.caller.tenant, key_id=key.id, principal=principal.id, by=caller_of(call))
-    answer = await decide(call, command, lambda revoked: Reply(200, _key_view(revoked, principal)))
+    answer = await decide(call, command, lambda revoked: Reply(200, key_view(revoked, principal)))
     call.services.keyring.forget()
     return answer
 
@@ -110,7 +110,7 @@ async def list_keys(call: Asked[PageQuery, None]) -> Reply:
     rows, cursor = await queries.list_keys(
         call.services.store, call.caller.tenant, before=position(call.query.cursor), limit=call.query.limit
     )
-    return Reply(200, Page(items=tuple(_key_view(*row) for row in rows), next_cursor=cursor))
+    return Reply(200, Page(items=tuple(key_view(*row) for row in rows), next_cursor=cursor))
 
 
 async def list_principals(call: Asked[PageQuery, None]) -> Reply:
@@ -172,7 +172,7 @@ def _principal_view(principal: Principal) -> wire.Principal:
     )
 
 
-def _key_view(key: ApiKey, principal: Principal) -> wire.ApiKey:
+def key_view(key: ApiKey, principal: Principal) -> wire.ApiKey:
     return wire.ApiKey(
         key_id=key.id,
         principal=key.principal,

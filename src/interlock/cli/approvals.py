@@ -322,8 +322,8 @@ def run_approvals(args: Namespace) -> int:
         page = listing(client, "approvals", limit=args.limit, cursor=args.cursor, query=query)
     if wants_json(args):
         say_json(page)
-    elif page["items"]:
-        say_approvals(typed(page["items"], list[ApprovalItem]))
+    elif page.items:
+        say_approvals(typed(page.items, list[ApprovalItem]))
         command = f"interlock approvals --state {args.state}"
         say(*filter(None, [more(page, command, args)]))
     else:

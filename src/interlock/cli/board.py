@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,9 @@ from interlock.cli.options import Parser, as_json, connecting, wants_json
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
+    from interlock.wire.admission import Run
+    from interlock.wire.leases import Lease, Waiter
+    from interlock.wire.shared import Conflict
 
 _ROWS_MAX = 50
 _HOME_AND_CLEAR = "\x1b[H\x1b[J"
@@ -53,10 +56,13 @@ def run_board(args: Namespace) -> int:
 
 
 def read_board(client: Interlock) -> Frame:
-    """What there is to show now, bounded."""
+    """What there is to show now, bounded, as the service spells it."""
+    from interlock.cli.connection import typed
+    from interlock.wire.leases import Lease
+
     leases = _items(client, "leases", query={"live": "true", "limit": _ROWS_MAX})
     return {
-        "leases": [lease for lease in leases if lease["state"] != "stale"],
+        "leases": [lease for lease in leases if typed(lease, Lease).state != "stale"],
         "waiting": _items(client, "leases", "waiting")[:_ROWS_MAX],
         "conflicts": _items(client, "conflicts", query={"state": "open", "limit": _ROWS_MAX}),
         "runs": _items(client, "workflow-runs", query={"state": "running", "limit": _ROWS_MAX}),
@@ -64,70 +70,77 @@ def read_board(client: Interlock) -> Frame:
 
 
 def _items(client: Interlock, *segments: str, query: Mapping[str, Any] | None = None) -> list[Any]:
-    answer: Any = client.call("GET", *segments, query=query or {})
-    return list(answer["items"])
+    from interlock.cli.connection import typed
+    from interlock.wire.pages import Page
+
+    return list(typed(client.call("GET", *segments, query=query or {}), Page[Any]).items)
 
 
 def _show(args: Namespace, frame: Frame) -> None:
+    from interlock.cli.connection import typed
     from interlock.cli.output import painted, say, say_json
+    from interlock.wire.admission import Run
+    from interlock.wire.leases import Lease, Waiter
+    from interlock.wire.shared import Conflict
 
     if wants_json(args):
         say_json(frame)
         return
     say(painted(f"Interlock  {datetime.now(UTC):%H:%M:%S} UTC", "bold"))
+    kinds: Mapping[str, type] = {"leases": Lease, "waiting": Waiter, "conflicts": Conflict, "runs": Run}
     for name, (title, nothing, show) in _PARTS.items():
         say("", painted(title, "bold"))
         if frame[name]:
-            show(frame[name])
+            show([typed(item, kinds[name]) for item in frame[name]])
         else:
             say(painted(nothing, "dim"))
 
 
-def _say_owners(leases: list[Any]) -> None:
+def _say_owners(leases: Sequence[Lease]) -> None:
     from interlock.cli.leases import say_leases
 
     say_leases(leases)
 
 
-def _say_waiting(places: list[Any]) -> None:
-    from interlock.cli.output import Column, moment, safe, say_table, when
+def _say_waiting(places: Sequence[Waiter]) -> None:
+    from interlock.cli.output import Column, safe, say_table, when
 
     columns = (Column("WHO", flexible=True), Column("FOR", flexible=True), Column("HOW"), Column("SINCE"))
     rows = (
         (
-            safe(place["principal"]),
-            safe(place["resource"]),
-            "kept for them" if place["kept"] else place["mode"],
-            when(moment(place["since"])),
+            safe(place.principal),
+            safe(place.resource),
+            "kept for them" if place.kept else place.mode,
+            when(place.since),
         )
         for place in places
     )
     say_table(columns, rows)
 
 
-def _say_conflicts(conflicts: list[Any]) -> None:
+def _say_conflicts(conflicts: Sequence[Conflict]) -> None:
     from interlock.cli.output import Cell, Column, listed, safe, say_table
 
     columns = (Column("ID"), Column("KIND"), Column("ON", flexible=True), Column("WHO", flexible=True))
     rows = (
         (
-            conflict["id"],
-            Cell(conflict["kind"], "red"),
-            safe(conflict["target"]),
-            listed(sorted({side["actor"] for side in conflict["competing"]})),
+            conflict.id,
+            Cell(conflict.kind, "red"),
+            safe(conflict.target),
+            listed(sorted({side.actor for side in conflict.competing})),
         )
         for conflict in conflicts
     )
     say_table(columns, rows)
 
 
-def _say_runs(runs: list[Any]) -> None:
-    from interlock.cli.output import Column, moment, safe, say_table, when
+def _say_runs(runs: Sequence[Run]) -> None:
+    from interlock.cli.output import Column, safe, say_table, when
 
     columns = (Column("ID"), Column("WORKFLOW", flexible=True), Column("SLOT UNTIL"))
     say_table(
         columns,
-        ((run["run_id"], safe(run["workflow"]), when(moment(run["slot_expires_at"]))) for run in runs),
+        ((run.run_id, safe(run.workflow), when(run.slot_expires_at)) for run in runs),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,6 +15,7 @@ from interlock.cli.job_page import is_call
 from interlock.cli.output import counted, safe
 from interlock.sdk.outcomes import Forbidden, NotFound
 from interlock.wire.admission import Limits, Run
+from interlock.wire.grants import GrantLedger
 from interlock.wire.jobs import Job
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _changed(job: Job) -> datetime:
 
 def _jobs(client: Interlock, state: str) -> tuple[Job, ...]:
     page = listing(client, "jobs", limit=EXAMINED_MAX, cursor=None, query={"state": state})
-    return tuple(typed(item, Job) for item in page["items"])
+    return tuple(typed(item, Job) for item in page.items)
 
 
 RECLAIMED_LATE = timedelta(minutes=1)
@@ -120,7 +121,7 @@ def examine_runs(client: Interlock) -> Iterator[Finding]:
     limits = client.limits()
     page = listing(client, "workflow-runs", limit=EXAMINED_MAX, cursor=None, query={"state": "lost"})
     yield from miscounted_slots(limits)
-    yield from lost_slots([typed(item, Run) for item in page["items"]], datetime.now(UTC))
+    yield from lost_slots([typed(item, Run) for item in page.items], datetime.now(UTC))
 
 
 def miscounted_slots(limits: Limits) -> Iterator[Finding]:
@@ -185,12 +186,11 @@ def _add_up(client: Interlock) -> tuple[Counter[str], list[str], bool]:
     uneven: list[str] = []
     cursor: str | None = None
     for _ in range(_PAGES_MAX):
-        page: dict[str, Any] = client.call(
-            "GET", "grants", "ledger", query={"limit": _PAGE, "cursor": cursor}
-        )
-        total.update({name: page[name] for name in ("grants", "issued", *_FATES)})
-        uneven += page["uneven"]
-        cursor = page["next_cursor"]
+        answer = client.call("GET", "grants", "ledger", query={"limit": _PAGE, "cursor": cursor})
+        page = typed(answer, GrantLedger)
+        total.update({name: getattr(page, name) for name in ("grants", "issued", *_FATES)})
+        uneven += page.uneven
+        cursor = page.next_cursor
         if cursor is None:
             break
     return total, uneven, cursor is not None

@@ -64,8 +64,8 @@ def run_conflicts(args: Namespace) -> int:
         page = listing(client, "conflicts", limit=args.limit, cursor=args.cursor, query=query)
     if wants_json(args):
         say_json(page)
-    elif page["items"]:
-        say_conflicts(typed(page["items"], list[Conflict]))
+    elif page.items:
+        say_conflicts(typed(page.items, list[Conflict]))
         say(*filter(None, [more(page, "interlock conflicts", args, {**query, "state": args.state})]))
     else:
         say("nothing collided; `interlock conflicts --state all` shows what was settled")
@@ -90,15 +90,13 @@ def run_show(args: Namespace) -> int:
 
 def run_resolve(args: Namespace) -> int:
     """Settle one conflict."""
-    from msgspec import to_builtins
-
     from interlock.cli.connection import connected
     from interlock.cli.output import say, say_json
 
     with connected(args) as client:
         conflict = client.resolve_conflict(args.id, args.resolution, note=args.note)
     if wants_json(args):
-        say_json(to_builtins(conflict))
+        say_json(conflict)
     else:
         done = ", ".join(step.replace("_", " ") for step in conflict.carried_out)
         say(f"{conflict.id} is resolved: {args.resolution}" + (f"; carried out: {done}" if done else ""))
@@ -107,8 +105,6 @@ def run_resolve(args: Namespace) -> int:
 
 def run_patterns(args: Namespace) -> int:
     """Show what keeps colliding."""
-    from msgspec import to_builtins
-
     from interlock.cli.connection import connected
     from interlock.cli.output import say, say_json
     from interlock.cli.shared_page import say_patterns
@@ -116,7 +112,7 @@ def run_patterns(args: Namespace) -> int:
     with connected(args) as client:
         patterns = client.conflict_patterns(last=args.last)
     if wants_json(args):
-        say_json(to_builtins(patterns))
+        say_json(patterns)
     elif patterns.items:
         say_patterns(patterns.items)
     else:
@@ -171,8 +167,8 @@ def run_targets(args: Namespace) -> int:
         page = listing(client, "targets", limit=args.limit, cursor=args.cursor, query=query)
     if wants_json(args):
         say_json(page)
-    elif page["items"]:
-        say_targets(typed(page["items"], list[Touched]))
+    elif page.items:
+        say_targets(typed(page.items, list[Touched]))
         say(*filter(None, [more(page, "interlock targets", args, query)]))
     else:
         say("no targets; report a change with `interlock touch FILE`")

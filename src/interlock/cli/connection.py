@@ -66,7 +66,7 @@ def translated(args: Namespace) -> Generator[None]:
 
 def listing(
     client: Interlock, *segments: str, limit: int, cursor: str | None, query: Mapping[str, str | None]
-) -> dict[str, Any]:
+) -> Page[Any]:
     """Up to `limit` items of a list, over as many pages as that takes, as the service spells them."""
     items: list[Any] = []
     while True:
@@ -76,7 +76,7 @@ def listing(
         items += page.items
         cursor = page.next_cursor
         if cursor is None or len(items) >= limit:
-            return {"items": items, "next_cursor": cursor}
+            return Page(items=tuple(items), next_cursor=cursor)
 
 
 def typed(value: object, kind: type[T]) -> T:
@@ -89,18 +89,17 @@ def typed(value: object, kind: type[T]) -> T:
 
 
 def more(
-    page: Mapping[str, Any], command: str, args: Namespace, query: Mapping[str, str | None] | None = None
+    page: Page[Any], command: str, args: Namespace, query: Mapping[str, str | None] | None = None
 ) -> str:
     """The line under a listing that goes on, with the same filters, as many and from the same place; or nothing.
 
     Whoever copies it into a letter gives no secret away: neither the key nor a password is in it.
     """
-    cursor = page.get("next_cursor")
-    if not cursor:
+    if not page.next_cursor:
         return ""
     limit = str(args.limit) if args.limit != LIMIT_DEFAULT else None
     places = {name: without_password(given(args, name) or "") for name in ("url", "store")}
-    options = {**(query or {}), "limit": limit, **places, "cursor": cursor}
+    options = {**(query or {}), "limit": limit, **places, "cursor": page.next_cursor}
     words = [f"--{name} {quote(value)}" for name, value in options.items() if value]
     return " ".join(("there are more:", command, *words))
 

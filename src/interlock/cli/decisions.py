@@ -247,25 +247,21 @@ def _finished(parser: Parser, run: object) -> Parser:
 
 
 def _reviewed(args: Namespace, review: Review) -> int:
-    from msgspec import to_builtins
-
     from interlock.cli.output import say, say_json
 
     if wants_json(args):
-        say_json(to_builtins(review))
+        say_json(review)
     else:
         say(review_text(args.id, review))
     return Exit.DONE
 
 
 def _asked_anew(args: Namespace, job: Job) -> int:
-    from msgspec import to_builtins
-
     from interlock.cli.job_page import say_submitted
     from interlock.cli.output import say_json
 
     if wants_json(args):
-        say_json(to_builtins(job))
+        say_json(job)
     else:
         say_submitted(job)
     outcome = exit_of_state(job.state)

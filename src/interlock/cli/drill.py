@@ -270,9 +270,7 @@ def _told(args: Namespace, found: Report) -> int:
     from interlock.cli.output import say_json
 
     if wants_json(args):
-        from msgspec import to_builtins
-
-        say_json(to_builtins(found))
+        say_json(found)
     else:
         say_report(found)
     return Exit.DONE if found.verdict == "passed" else Exit.ERROR

@@ -231,8 +231,8 @@ def run_effects(args: Namespace) -> int:
         page = listing(client, "effects", limit=args.limit, cursor=args.cursor, query=query)
     if wants_json(args):
         say_json(page)
-    elif page["items"]:
-        say_effects(typed(page["items"], list[Effect]))
+    elif page.items:
+        say_effects(typed(page.items, list[Effect]))
         say(*filter(None, [more(page, "interlock effects", args, query)]))
     else:
         none = "no effects yet; `interlock effect begin`, or `il.once(…)` in the SDK, records them"
@@ -258,15 +258,13 @@ def run_show(args: Namespace) -> int:
 
 def run_resolve(args: Namespace) -> int:
     """Say what became of an effect."""
-    from msgspec import to_builtins
-
     from interlock.cli.connection import connected
     from interlock.cli.output import say, say_json
 
     with connected(args) as client:
         effect = client.resolve_effect(args.id, args.outcome, evidence=args.evidence, result=args.result)
     if wants_json(args):
-        say_json(to_builtins(effect))
+        say_json(effect)
     elif effect.state == "COMMITTED":
         say(f"{effect.action_id} is COMMITTED; a repeat returns its result and does nothing")
     else:

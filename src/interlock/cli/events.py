@@ -153,8 +153,8 @@ def run_audit(args: Namespace) -> int:
         page = listing(client, "audit", limit=args.limit, cursor=args.cursor, query=query)
     if wants_json(args):
         say_json(page)
-    elif page["items"]:
-        say_entries(typed(page["items"], list[AuditEntry]))
+    elif page.items:
+        say_entries(typed(page.items, list[AuditEntry]))
         say(*filter(None, [more(page, "interlock audit", args, query)]))
     else:
         say("no entries match" if any(query.values()) else "no entries yet; every change will be listed here")

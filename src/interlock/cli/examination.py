@@ -265,7 +265,7 @@ def _read(client: Interlock) -> Examined:
 def _items(client: Interlock, kind: type[T], *segments: str, state: str | None = None) -> tuple[T, ...]:
     query = {"state": state} if state else {}
     page = listing(client, *segments, limit=EXAMINED_MAX, cursor=None, query=query)
-    return tuple(typed(item, kind) for item in page["items"])
+    return tuple(typed(item, kind) for item in page.items)
 
 
 def _people_able(client: Interlock, job_id: str) -> int | None:

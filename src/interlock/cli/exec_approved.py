@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from interlock.cli.exec import Prepared
     from interlock.cli.execution.once import Ended
     from interlock.sdk.client import Interlock
+    from interlock.wire.effects import Effect
     from interlock.wire.jobs import Job
 
 
@@ -158,9 +159,9 @@ def _check_words(client: Any, args: Namespace) -> None:
         raise refuse_drift(job, Drifted(job.id, lines))
 
 
-def _check_command(execution_id: str, effect: dict[str, Any], prepared: Prepared) -> None:
+def _check_command(execution_id: str, effect: Effect, prepared: Prepared) -> None:
     """Refuse to tell of an execution, or to go on with it, for another command than it was begun for."""
-    begun, named = effect["request_hash"], prepared.command.document()["command_hash"]
+    begun, named = effect.request_hash, prepared.command.document()["command_hash"]
     if begun == named:
         return
     raise Failed(

@@ -256,8 +256,8 @@ def run_grants(args: Namespace) -> int:
         say_json(found)
     elif args.id:
         say_grant(typed(found, Grant))
-    elif found["items"]:
-        say_grants(typed(found["items"], list[Grant]))
+    elif found.items:
+        say_grants(typed(found.items, list[Grant]))
         say(*filter(None, [more(found, "interlock grants", args, query)]))
     else:
         say("no grants; issue one with `interlock grant TASK`")
@@ -309,11 +309,9 @@ def _tell_signed(args: Namespace, terms: GrantTerms, expires_at: datetime) -> No
 
 
 def _tell(grant: Grant, args: Namespace) -> None:
-    from msgspec import to_builtins
-
     from interlock.cli.output import say_json
 
     if wants_json(args):
-        say_json(to_builtins(grant))
+        say_json(grant)
     else:
         say_grant(grant)

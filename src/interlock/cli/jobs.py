@@ -85,8 +85,8 @@ def run_jobs(args: Namespace) -> int:
         page = listing(client, "jobs", limit=args.limit, cursor=args.cursor, query=query)
     if wants_json(args):
         say_json(page)
-    elif page["items"]:
-        say_jobs(typed(page["items"], list[Job]))
+    elif page.items:
+        say_jobs(typed(page.items, list[Job]))
         say(*filter(None, [more(page, "interlock jobs", args, query)]))
     else:
         say(_nothing(args))
@@ -109,7 +109,7 @@ def run_job(args: Namespace) -> int:
     if wants_json(args):
         say_json(found)
     elif args.history:
-        say_entries(typed(found["items"], list[AuditEntry]), of_one=True)
+        say_entries(typed(found.items, list[AuditEntry]), of_one=True)
     else:
         say_job(typed(found, Job))
     return Exit.DONE
@@ -117,15 +117,13 @@ def run_job(args: Namespace) -> int:
 
 def run_cancel(args: Namespace) -> int:
     """Withdraw one job."""
-    from msgspec import to_builtins
-
     from interlock.cli.connection import connected
     from interlock.cli.output import say, say_json
 
     with connected(args) as client:
         job = client.cancel(args.id, reason=args.reason)
     if wants_json(args):
-        say_json(to_builtins(job))
+        say_json(job)
     else:
         say(f"{job.id} is {job.state}; it will not run")
     return Exit.DONE
@@ -255,9 +253,8 @@ def _show(job: Job, *, as_json: bool) -> None:
     if not as_json:
         say_submitted(job)
         return
-    import msgspec
 
-    say_json(msgspec.to_builtins(job))
+    say_json(job)
 
 
 def _evidence(text: str) -> Evidence:

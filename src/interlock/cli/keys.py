@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import to_builtins
+import msgspec
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.init import on_store
@@ -20,28 +20,12 @@ from interlock.cli.output import Cell, Column, listed, safe, say_table, when
 from interlock.cli.values import words
 
 if TYPE_CHECKING:
-    from interlock.rooms.identity.model import ApiKey, Principal
     from interlock.service.service import Service
+    from interlock.wire.identity import ApiKey, IssuedKey
+    from interlock.wire.pages import Page
 
 
-def key_fields(key: ApiKey, principal: Principal) -> dict[str, Any]:
-    """A key without its secret."""
-    fields = {
-        "key_id": key.id,
-        "principal": key.principal,
-        "kind": principal.kind.value,
-        "roles": [role.value for role in principal.roles],
-        "groups": list(principal.groups),
-        "owner": principal.owner,
-        "created_at": key.created_at,
-        "created_by": key.created_by,
-        "revoked_at": key.revoked_at,
-    }
-    # As a server spells it, moments included.
-    return to_builtins(fields)
-
-
-def say_keys(keys: Sequence[Mapping[str, Any]]) -> None:
+def say_keys(keys: Sequence[ApiKey]) -> None:
     """A table of keys."""
     columns = (
         Column("KEY ID"),
@@ -56,21 +40,17 @@ def say_keys(keys: Sequence[Mapping[str, Any]]) -> None:
     say_table(columns, [_row(key) for key in keys])
 
 
-def _row(key: Mapping[str, Any]) -> tuple[str | Cell, ...]:
-    revoked_at: str | None = key["revoked_at"]
-    state = (
-        Cell(f"revoked {when(datetime.fromisoformat(revoked_at))}", "dim")
-        if revoked_at
-        else Cell("live", "green")
-    )
+def _row(key: ApiKey) -> tuple[str | Cell, ...]:
+    revoked_at = key.revoked_at
+    state = Cell(f"revoked {when(revoked_at)}", "dim") if revoked_at else Cell("live", "green")
     return (
-        key["key_id"],
-        safe(key["principal"]),
-        key["kind"],
-        listed(key["roles"]),
-        listed(key.get("groups", ())),
-        safe(key.get("owner") or "-"),
-        when(datetime.fromisoformat(key["created_at"])),
+        key.key_id,
+        safe(key.principal),
+        key.kind,
+        listed(key.roles),
+        listed(key.groups),
+        safe(key.owner or "-"),
+        when(key.created_at),
         state,
     )
 
@@ -80,6 +60,15 @@ T = TypeVar("T")
 KINDS = ("person", "agent", "worker", "service")
 ROLES = ("submit", "work", "review", "operate", "audit", "admin")
 _LIST_MAX = 1000
+
+
+class _EndedKey(msgspec.Struct, frozen=True, kw_only=True):
+    """What the store says of a key that was revoked; a server says all about it but the tenant."""
+
+    key_id: str
+    principal: str
+    tenant: str = ""
+    revoked_at: datetime | None = None
 
 
 def declare_key() -> Parser:
@@ -104,7 +93,9 @@ def declare_key() -> Parser:
 
 def run_create(args: Namespace) -> int:
     """Make a key, and the principal if it is new."""
+    from interlock.cli.connection import typed
     from interlock.cli.output import listed, say, say_json
+    from interlock.wire.identity import IssuedKey
 
     body = {
         "kind": args.kind,
@@ -113,37 +104,39 @@ def run_create(args: Namespace) -> int:
         "owner": args.owner,
     }
     # The first key is how a server is set up, often before it first runs; so this makes the store, as `serve` does.
-    issued = (
+    answer = (
         _issued_by_server(args, body)
         if _through_server(args)
         else on_store(args, _issue(args), makes_store=True)
     )
     if wants_json(args):
-        say_json(issued)
+        say_json(answer)
         return Exit.DONE
+    issued = typed(answer, IssuedKey)
     groups = f"; groups {listed(args.groups)}" if args.groups else ""
     say(
-        f"a key for {issued['principal']} ({args.kind}; roles {', '.join(args.roles)}{groups}) "
-        f"of tenant {issued['tenant']}:",
+        f"a key for {issued.principal} ({args.kind}; roles {', '.join(args.roles)}{groups}) "
+        f"of tenant {issued.tenant}:",
         "",
-        f"  {issued['key']}",
+        f"  {issued.key}",
         "",
         f"It is shown only now and stored only as a digest. Use it with `export INTERLOCK_KEY=…`; "
-        f"end it with `interlock key revoke {issued['key_id']}`.",
+        f"end it with `interlock key revoke {issued.key_id}`.",
     )
     return Exit.DONE
 
 
 def run_list(args: Namespace) -> int:
     """List a tenant's keys."""
-
+    from interlock.cli.connection import typed
     from interlock.cli.output import say, say_json
+    from interlock.wire.identity import ApiKey
 
     page = _page(args)
     if wants_json(args):
         say_json(page)
-    elif page["items"]:
-        say_keys(page["items"])
+    elif page.items:
+        say_keys(typed(page.items, list[ApiKey]))
     else:
         say("no keys yet; make one with `interlock key create NAME --kind person --roles review`")
     return Exit.DONE
@@ -151,12 +144,11 @@ def run_list(args: Namespace) -> int:
 
 def run_revoke(args: Namespace) -> int:
     """End a key."""
+    from interlock.cli.connection import connected, typed
     from interlock.cli.output import say, say_json
 
     key_id = _meant(args)
     if _through_server(args):
-        from interlock.cli.connection import connected
-
         with connected(args) as client:
             ended = client.call("POST", "api-keys", key_id, "revoke")
     else:
@@ -164,7 +156,8 @@ def run_revoke(args: Namespace) -> int:
     if wants_json(args):
         say_json(ended)
     else:
-        say(f"key {ended['key_id']} of {ended['principal']} is revoked; the next request with it is refused")
+        key = typed(ended, _EndedKey)
+        say(f"key {key.key_id} of {key.principal} is revoked; the next request with it is refused")
     return Exit.DONE
 
 
@@ -207,10 +200,12 @@ def _through_server(args: Namespace) -> bool:
     return not store_named and bool(os.environ.get("INTERLOCK_URL"))
 
 
-def _page(args: Namespace) -> dict[str, Any]:
-    if not _through_server(args):
-        return {"items": on_store(args, _list(args)), "next_cursor": None}
+def _page(args: Namespace) -> Page[Any]:
     from interlock.cli.connection import connected, listing
+    from interlock.wire.pages import Page
+
+    if not _through_server(args):
+        return Page(items=on_store(args, _list(args)))
 
     with connected(args) as client:
         return listing(client, "api-keys", limit=_LIST_MAX, cursor=None, query={})
@@ -218,21 +213,20 @@ def _page(args: Namespace) -> dict[str, Any]:
 
 def _meant(args: Namespace) -> str:
     """The id of the key that is meant. Somebody's name means their only live key, and none of several."""
+    from interlock.cli.connection import typed
     from interlock.rooms.identity.keys import id_of
+    from interlock.wire.identity import ApiKey
 
     if key_id := id_of(args.key):
         return key_id
-    live = [
-        key["key_id"]
-        for key in _page(args)["items"]
-        if args.key == key["principal"] and not key["revoked_at"]
-    ]
+    keys = typed(_page(args).items, list[ApiKey])
+    live = [key.key_id for key in keys if args.key == key.principal and not key.revoked_at]
     if len(live) > 1:
         raise Failed(f"{args.key} has {len(live)} keys; name one of {', '.join(live)}", Exit.USAGE)
     return live[0] if live else args.key
 
 
-def _issued_by_server(args: Namespace, body: Mapping[str, object]) -> dict[str, Any]:
+def _issued_by_server(args: Namespace, body: Mapping[str, object]) -> object:
     from interlock.cli.connection import connected
 
     if args.tenant != "default":
@@ -241,14 +235,14 @@ def _issued_by_server(args: Namespace, body: Mapping[str, object]) -> dict[str, 
             Exit.USAGE,
         )
     with connected(args) as client:
-        issued: dict[str, Any] = client.call("POST", "principals", args.name, "keys", body=body)
-    return issued
+        return client.call("POST", "principals", args.name, "keys", body=body)
 
 
-def _issue(args: Namespace) -> Callable[[Service], Awaitable[dict[str, Any]]]:
-    async def issue(service: Service) -> dict[str, Any]:
+def _issue(args: Namespace) -> Callable[[Service], Awaitable[IssuedKey]]:
+    async def issue(service: Service) -> IssuedKey:
         from interlock.rooms.identity.model import PrincipalKind, Role
         from interlock.service.operator import issue_key
+        from interlock.wire.identity import IssuedKey
 
         issued = await issue_key(
             service,
@@ -260,35 +254,29 @@ def _issue(args: Namespace) -> Callable[[Service], Awaitable[dict[str, Any]]]:
             tenant=args.tenant,
         )
         principal = issued.principal
-        return {
-            "principal": principal.id,
-            "tenant": principal.tenant,
-            "key": issued.key,
-            "key_id": issued.key_id,
-        }
+        return IssuedKey(
+            principal=principal.id, tenant=principal.tenant, key=issued.key, key_id=issued.key_id
+        )
 
     return issue
 
 
-def _list(args: Namespace) -> Callable[[Service], Awaitable[list[dict[str, Any]]]]:
-    async def read(service: Service) -> list[dict[str, Any]]:
-
+def _list(args: Namespace) -> Callable[[Service], Awaitable[tuple[ApiKey, ...]]]:
+    async def read(service: Service) -> tuple[ApiKey, ...]:
+        from interlock.api.identity import key_view
         from interlock.service.operator import list_keys
 
-        return [key_fields(*found) for found in await list_keys(service, args.tenant)]
+        return tuple(key_view(*found) for found in await list_keys(service, args.tenant))
 
     return read
 
 
-def _revoke(key_id: str) -> Callable[[Service], Awaitable[dict[str, Any]]]:
-    async def revoke(service: Service) -> dict[str, Any]:
-        from msgspec import to_builtins
-
+def _revoke(key_id: str) -> Callable[[Service], Awaitable[_EndedKey]]:
+    async def revoke(service: Service) -> _EndedKey:
         from interlock.service.operator import revoke_key
 
         key = await revoke_key(service, key_id)
-        revoked_at = to_builtins(key.revoked_at)  # as a server spells it
-        return {"key_id": key.id, "principal": key.principal, "tenant": key.tenant, "revoked_at": revoked_at}
+        return _EndedKey(key_id=key.id, principal=key.principal, tenant=key.tenant, revoked_at=key.revoked_at)
 
     return revoke
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from shlex import quote
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, as_json, connecting, paging, told, wants_json
@@ -13,7 +13,6 @@ from interlock.cli.output import (
     Cell,
     Column,
     exactly,
-    moment,
     painted,
     pretty,
     safe,
@@ -23,6 +22,11 @@ from interlock.cli.output import (
     when,
 )
 from interlock.cli.values import json_value, seconds, some_seconds
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from interlock.wire.leases import Checkpoint, Lease, Predecessor
 
 _STYLES: Mapping[str, str] = {
     "claimed": "cyan",
@@ -36,7 +40,7 @@ _REST = {"checkpoint": " --done JSON"}
 _PARTS = ("done", "partial", "evidence", "validation", "open_questions")
 
 
-def say_leases(leases: Sequence[Mapping[str, Any]]) -> None:
+def say_leases(leases: Sequence[Lease]) -> None:
     """A table of leases."""
     columns = (
         Column("ID"),
@@ -50,44 +54,44 @@ def say_leases(leases: Sequence[Mapping[str, Any]]) -> None:
         columns,
         (
             (
-                lease["lease_id"],
-                safe(lease["resource"]),
+                lease.lease_id,
+                safe(lease.resource),
                 _owner(lease),
                 lease_state(lease),
-                when(moment(lease["ended_at"] or lease["expires_at"])),
-                safe(lease["purpose"] or "-"),
+                when(lease.ended_at or lease.expires_at),
+                safe(lease.purpose or "-"),
             )
             for lease in leases
         ),
     )
 
 
-def say_lease(lease: Mapping[str, Any]) -> None:
+def say_lease(lease: Lease) -> None:
     """Everything about one lease, and how far its owner got."""
-    say(painted(safe(lease["resource"]), "bold"), "")
+    say(painted(safe(lease.resource), "bold"), "")
     say_fields(
         [
-            ("lease", lease["lease_id"]),
+            ("lease", lease.lease_id),
             ("state", lease_state(lease)),
             ("owner", _owner(lease)),
-            ("purpose", safe(lease["purpose"])),
-            ("mode", lease["mode"]),
-            ("fence", str(lease.get("fence") or "")),
-            ("since", _at(lease["since"])),
-            ("until", "" if lease["ended_at"] else _at(lease["expires_at"])),
-            ("ended", _at(lease["ended_at"]) if lease["ended_at"] else ""),
-            ("handed to", safe(lease["handed_to"] or "")),
-            ("conflict", safe(lease["conflict_id"] or "")),
-            ("before", _before(lease["predecessor"])),
+            ("purpose", safe(lease.purpose)),
+            ("mode", lease.mode),
+            ("fence", str(lease.fence or "")),
+            ("since", _at(lease.since)),
+            ("until", "" if lease.ended_at else _at(lease.expires_at)),
+            ("ended", _at(lease.ended_at) if lease.ended_at else ""),
+            ("handed to", safe(lease.handed_to or "")),
+            ("conflict", safe(lease.conflict_id or "")),
+            ("before", _before(lease.predecessor)),
         ]
     )
-    say_checkpoint(lease["checkpoint"])
+    say_checkpoint(lease.checkpoint)
 
 
-def say_going_on(lease: Mapping[str, Any]) -> None:
+def say_going_on(lease: Lease) -> None:
     """What its owner does next."""
-    named = f"{lease['lease_id']} --fence {lease['fence']}"
-    session = f" --session {quote(lease['session'])}" if lease["session"] else ""
+    named = f"{lease.lease_id} --fence {lease.fence}"
+    session = f" --session {quote(lease.session)}" if lease.session else ""
     verbs = ("renew", "checkpoint", "release")
     say(
         "",
@@ -96,35 +100,35 @@ def say_going_on(lease: Mapping[str, Any]) -> None:
     )
 
 
-def say_checkpoint(checkpoint: Mapping[str, Any] | None) -> None:
+def say_checkpoint(checkpoint: Checkpoint | None) -> None:
     """How far somebody got, whole."""
     if checkpoint is None:
         return
-    head = f"checkpoint {checkpoint['number']} by {safe(checkpoint['by'])}, {when(moment(checkpoint['at']))}"
+    head = f"checkpoint {checkpoint.number} by {safe(checkpoint.by or '-')}, {when(checkpoint.at)}"
     say("", painted(head, "bold"))
     for part in _PARTS:
-        if checkpoint[part] is not None:
-            say(painted(part, "dim"), *(f"  {line}" for line in pretty(checkpoint[part])))
+        value = getattr(checkpoint, part)
+        if value is not None:
+            say(painted(part, "dim"), *(f"  {line}" for line in pretty(value)))
 
 
-def lease_state(lease: Mapping[str, Any]) -> Cell:
-    return Cell(lease["state"], _STYLES.get(lease["state"], "dim"))
+def lease_state(lease: Lease) -> Cell:
+    return Cell(lease.state, _STYLES.get(lease.state, "dim"))
 
 
-def _owner(lease: Mapping[str, Any]) -> str:
-    session = f" ({safe(lease['session'])})" if lease["session"] else ""
-    return f"{safe(lease['owner'])}{session}"
+def _owner(lease: Lease) -> str:
+    session = f" ({safe(lease.session)})" if lease.session else ""
+    return f"{safe(lease.owner)}{session}"
 
 
-def _at(text: str) -> str:
-    at = moment(text)
+def _at(at: datetime | None) -> str:
     return f"{when(at)} ({exactly(at)})"
 
 
-def _before(predecessor: Mapping[str, Any] | None) -> str:
+def _before(predecessor: Predecessor | None) -> str:
     if predecessor is None:
         return ""
-    return f"{safe(predecessor['owner'])}, {predecessor['ended']} {when(moment(predecessor['ended_at']))}"
+    return f"{safe(predecessor.owner)}, {predecessor.ended} {when(predecessor.ended_at)}"
 
 
 REASONS = ("waiting_on_review", "paused_by_policy")
@@ -200,16 +204,17 @@ def run_acquire(args: Namespace) -> int:
 
 def run_list(args: Namespace) -> int:
     """List leases."""
-    from interlock.cli.connection import connected, listing, more
+    from interlock.cli.connection import connected, listing, more, typed
     from interlock.cli.output import say, say_json
+    from interlock.wire.leases import Lease
 
     query = {"resource": args.resource, "owner": args.owner, "live": "true" if args.live else None}
     with connected(args) as client:
         page = listing(client, "leases", limit=args.limit, cursor=args.cursor, query=query)
     if wants_json(args):
         say_json(page)
-    elif page["items"]:
-        say_leases(page["items"])
+    elif page.items:
+        say_leases(typed(page.items, list[Lease]))
         command = f"interlock leases{' --live' if args.live else ''}"
         say(*filter(None, [more(page, command, args, {**query, "live": None})]))
     else:
@@ -235,18 +240,20 @@ def run_verb(args: Namespace) -> int:
 
 def run_check(args: Namespace) -> int:
     """Tell a sink whether a fence is current: 0 if so, 3 if not."""
-    from interlock.cli.connection import connected
+    from interlock.cli.connection import connected, typed
     from interlock.cli.output import say, say_json
+    from interlock.wire.leases import CheckedFence
 
     with connected(args) as client:
-        checked: Any = client.call("POST", "leases", args.id, "check", body={"fence": args.fence})
+        answer = client.call("POST", "leases", args.id, "check", body={"fence": args.fence})
+    checked = typed(answer, CheckedFence)
     if wants_json(args):
-        say_json(checked)
-    elif checked["current"]:
+        say_json(answer)
+    elif checked.current:
         say(f"fence {args.fence} is current")
     else:
-        say(f"fence {args.fence} is not current: the lease is {checked['state']}; write nothing under it")
-    return Exit.DONE if checked["current"] else Exit.DENIED
+        say(f"fence {args.fence} is not current: the lease is {checked.state}; write nothing under it")
+    return Exit.DONE if checked.current else Exit.DENIED
 
 
 def run_checkpoint(args: Namespace) -> int:
@@ -261,15 +268,16 @@ def run_checkpoint(args: Namespace) -> int:
 
 
 def _show_checkpoints(args: Namespace) -> int:
-    from interlock.cli.connection import connected
+    from interlock.cli.connection import connected, typed
     from interlock.cli.output import say, say_json
+    from interlock.wire.leases import Checkpoints
 
     with connected(args) as client:
-        found: Any = client.call("GET", "leases", args.id, "checkpoints")
+        found = client.call("GET", "leases", args.id, "checkpoints")
     if wants_json(args):
         say_json(found)
-    elif found["items"]:
-        for checkpoint in found["items"]:
+    elif checkpoints := typed(found, Checkpoints).items:
+        for checkpoint in checkpoints:
             say_checkpoint(checkpoint)
     else:
         say(f"no checkpoint yet; save one with `interlock checkpoint {args.id} --fence N --done JSON`")
@@ -284,16 +292,18 @@ def _told(
     *,
     taken: bool = False,
 ) -> int:
-    from interlock.cli.connection import connected
+    from interlock.cli.connection import connected, typed
     from interlock.cli.output import say_json
+    from interlock.wire.leases import Lease
 
     wait = 0 if body is None else body.get("wait_seconds", 0)
     with connected(args) as client:
         say_waiting = client.session.says(f"the lease on {body['resource']}", wait) if body and wait else None
-        lease: Any = client.call(method, *segments, body=body, hold_seconds=wait, say=say_waiting)
+        found = client.call(method, *segments, body=body, hold_seconds=wait, say=say_waiting)
     if wants_json(args):
-        say_json(lease)
+        say_json(found)
     else:
+        lease = typed(found, Lease)
         say_lease(lease)
         if taken:
             say_going_on(lease)

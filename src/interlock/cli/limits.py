@@ -60,30 +60,30 @@ def run_limits(args: Namespace) -> int:
 
 def run_set(args: Namespace) -> int:
     """Change one limit."""
-    from interlock.cli.connection import connected
+    from interlock.cli.connection import connected, typed
     from interlock.cli.output import counted, safe, say, say_json
+    from interlock.wire.admission import Limit
 
     with connected(args) as client:
-        limit = client.call("PUT", "limits", args.scope, body={"max_concurrent_runs": args.most})
+        found = client.call("PUT", "limits", args.scope, body={"max_concurrent_runs": args.most})
     if wants_json(args):
-        say_json(limit)
+        say_json(found)
     else:
-        runs = counted(int(limit["max_concurrent_runs"]), "run")
-        say(f"{safe(str(limit['scope']))} may have {runs} at once")
+        limit = typed(found, Limit)
+        runs = counted(limit.max_concurrent_runs, "run")
+        say(f"{safe(limit.scope)} may have {runs} at once")
     return Exit.DONE
 
 
 def run_clear(args: Namespace) -> int:
     """Take one limit away."""
-    from msgspec import to_builtins
-
     from interlock.cli.connection import connected
     from interlock.cli.output import safe, say, say_json
 
     with connected(args) as client:
         cleared = client.clear_limit(args.scope)
     if wants_json(args):
-        say_json(to_builtins(cleared))
+        say_json(cleared)
     elif cleared.cleared:
         say(f"{safe(cleared.scope)} has no limit of its own any more")
     else:
@@ -93,8 +93,6 @@ def run_clear(args: Namespace) -> int:
 
 def run_stats(args: Namespace) -> int:
     """Show how starts ended."""
-    from msgspec import to_builtins
-
     from interlock.cli.connection import connected
     from interlock.cli.output import say_json
     from interlock.cli.run_page import say_stats
@@ -102,7 +100,7 @@ def run_stats(args: Namespace) -> int:
     with connected(args) as client:
         stats = client.admission_stats(window=args.window)
     if wants_json(args):
-        say_json(to_builtins(stats))
+        say_json(stats)
     else:
         say_stats(stats)
     return Exit.DONE

@@ -275,8 +275,15 @@ def _fitted(cell: Cell, width: int) -> str:
 def _json_text(value: object, stream: TextIO) -> str:
     # What the stream cannot carry, or nobody can see, is spelled as JSON spells it: it stays JSON.
     is_ascii = (stream.encoding or "").lower().replace("-", "") != "utf8"
-    text = json.dumps(value, indent=2 if stream.isatty() else None, ensure_ascii=is_ascii)
+    indent = 2 if stream.isatty() else None
+    text = json.dumps(value, indent=indent, ensure_ascii=is_ascii, default=_plain)
     return "\n".join(map(safe, text.split("\n")))
+
+
+def _plain(answer: object) -> object:
+    from msgspec import to_builtins
+
+    return to_builtins(answer)
 
 
 def _shown(text: str) -> str:

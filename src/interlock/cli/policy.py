@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,15 +33,14 @@ from interlock.cli.policy_files import check_policy_file, located, read_policy, 
 from interlock.cli.values import is_topic, json_value, topic
 
 if TYPE_CHECKING:
+    from interlock.wire.pages import Page
     from interlock.wire.policy import Change, Evaluation, Policy, Requirement, Simulation
 
 
 def say_in_force(policy: Policy, *, as_json: bool) -> None:
     """What was put in force, and the way back."""
     if as_json:
-        from msgspec import to_builtins
-
-        say_json(to_builtins(policy))
+        say_json(policy)
         return
     say(f"in force: {policy.snapshot}")
     if policy.previous and policy.previous != policy.snapshot:
@@ -52,20 +50,17 @@ def say_in_force(policy: Policy, *, as_json: bool) -> None:
         )
 
 
-def say_policy(found: Mapping[str, Any], *, as_json: bool) -> None:
+def say_policy(found: Policy) -> None:
     """A policy's text alone on stdout, so that it can be kept; what is known about it on stderr."""
-    if as_json:
-        say_json(found)
-        return
-    moment = found.get("activated_at") or found.get("created_at")
+    moment = found.activated_at or found.created_at
     if moment is None:
         warn(
             "no policy is in force: everything is denied; put one in force with `interlock policy apply FILE`"
         )
         return
-    by = safe(str(found.get("activated_by") or found.get("created_by")))
-    warn(f"# {found['snapshot']}, by {by}, {exactly(datetime.fromisoformat(moment))}")
-    source: str = found.get("source") or "\n".join(pretty(found["document"])) + "\n"
+    by = safe(found.activated_by or found.created_by or "-")
+    warn(f"# {found.snapshot}, by {by}, {exactly(moment)}")
+    source = found.source or "\n".join(pretty(found.document)) + "\n"
     if sys.stdout.isatty():
         say(*safe_lines(source))
     else:
@@ -75,9 +70,7 @@ def say_policy(found: Mapping[str, Any], *, as_json: bool) -> None:
 def say_evaluation(evaluation: Evaluation, *, as_json: bool) -> None:
     """What would happen, and every rule that was asked on the way."""
     if as_json:
-        from msgspec import to_builtins
-
-        say_json(to_builtins(evaluation))
+        say_json(evaluation)
         return
     for missed in evaluation.trail:
         say(painted(f"  no   {safe(missed.rule)}: {safe(missed.why or 'it did not match')}", "dim"))
@@ -95,9 +88,7 @@ def say_evaluation(evaluation: Evaluation, *, as_json: bool) -> None:
 def say_simulation(simulation: Simulation, *, as_json: bool) -> None:
     """What a candidate would have changed."""
     if as_json:
-        from msgspec import to_builtins
-
-        say_json(to_builtins(simulation))
+        say_json(simulation)
         return
     if simulation.changes:
         columns = (
@@ -125,7 +116,7 @@ def _say_failures(simulation: Simulation) -> None:
         say(painted(f"rule {safe(rule)} fails, which denies (first on {job_id}): {safe(why)}", "yellow"))
 
 
-def say_observed(page: Mapping[str, Any], args: Namespace) -> None:
+def say_observed(page: Page[Any], args: Namespace) -> None:
     """Jobs that were released only because the policy was observing."""
     from interlock.cli.connection import more, typed
     from interlock.wire.jobs import Job
@@ -133,7 +124,7 @@ def say_observed(page: Mapping[str, Any], args: Namespace) -> None:
     if wants_json(args):
         say_json(page)
         return
-    if not page["items"]:
+    if not page.items:
         say(
             "nothing observed; a policy with `mode: observe` releases each job and records what it would stop"
         )
@@ -148,21 +139,22 @@ def say_observed(page: Mapping[str, Any], args: Namespace) -> None:
     rows = [
         (job.id, _decision(job.decision.observed or "-"), safe(job.decision.rule or "-"), safe(job.topic),
          when(job.submitted_at))
-        for job in typed(page["items"], list[Job])
+        for job in typed(page.items, list[Job])
         if job.decision
     ]  # fmt: skip
     say_table(columns, rows)
     say(*filter(None, [more(page, "interlock policy observed", args)]))
 
 
-def say_snapshots(page: Mapping[str, Any], active: str, args: Namespace) -> None:
+def say_snapshots(page: Page[Any], active: str, args: Namespace) -> None:
     """Every policy that was ever in force."""
-    from interlock.cli.connection import more
+    from interlock.cli.connection import more, typed
+    from interlock.wire.policy import Policy
 
     if wants_json(args):
         say_json(page)
         return
-    if not page["items"]:
+    if not page.items:
         say("no policy yet; put one in force with `interlock policy apply FILE`")
         return
     columns = (Column("SNAPSHOT"), Column("MADE"), Column("BY", flexible=True), Column("RULES"), Column(""))
@@ -170,13 +162,13 @@ def say_snapshots(page: Mapping[str, Any], active: str, args: Namespace) -> None
         columns,
         [
             (
-                each["snapshot"],
-                when(datetime.fromisoformat(each["created_at"])),
-                safe(each["created_by"]),
-                str(len(each["document"].get("rules", ()))),
-                Cell("in force", "green") if each["snapshot"] == active else "",
+                each.snapshot,
+                when(each.created_at),
+                safe(each.created_by or "-"),
+                str(len(each.document.get("rules", ()))),
+                Cell("in force", "green") if each.snapshot == active else "",
             )
-            for each in page["items"]
+            for each in typed(page.items, list[Policy])
         ],
     )
     say(*filter(None, [more(page, "interlock policy snapshots", args)]))
@@ -300,7 +292,8 @@ def run_rollback(args: Namespace) -> int:
 
 def run_show(args: Namespace) -> int:
     """Print a policy so that it can be put into a file."""
-    from interlock.cli.connection import connected
+    from interlock.cli.connection import connected, typed
+    from interlock.wire.policy import Policy
 
     with connected(args) as client:
         found = (
@@ -308,7 +301,10 @@ def run_show(args: Namespace) -> int:
             if args.snapshot
             else client.call("GET", "policy")
         )
-    say_policy(found, as_json=wants_json(args))
+    if wants_json(args):
+        say_json(found)
+    else:
+        say_policy(typed(found, Policy))
     return Exit.DONE
 
 

@@ -77,10 +77,11 @@ def run_start(args: Namespace) -> int:
             busy_seconds=max(args.wait, args.patience),
             say=client.session.says(f"a slot of {args.workflow}", args.wait),
         )
+        run = typed(found, StartedRun)
         if args.intent is not None:
             # Under a name the answer may be one given before: what counts is how the run stands now.
-            found = client.call("GET", "workflow-runs", found["run_id"])
-    run = typed(found, StartedRun)
+            found = client.call("GET", "workflow-runs", run.run_id)
+            run = typed(found, StartedRun)
     if wants_json(args):
         say_json(found)
     else:
@@ -239,8 +240,8 @@ def run_runs(args: Namespace) -> int:
         page = listing(client, "workflow-runs", limit=args.limit, cursor=args.cursor, query=query)
     if wants_json(args):
         say_json(page)
-    elif page["items"]:
-        say_runs(typed(page["items"], list[Run]))
+    elif page.items:
+        say_runs(typed(page.items, list[Run]))
         say(*filter(None, [more(page, "interlock runs", args, query)]))
     else:
         say(_nothing(args))

@@ -47,15 +47,13 @@ def declare_signer() -> Parser:
 
 def run_add(args: Namespace) -> int:
     """Register one key."""
-    from msgspec import to_builtins
-
     from interlock.cli.connection import connected
     from interlock.cli.output import say, say_json
 
     with connected(args) as client:
         signer = client.signer_add(_public_key(args.public_key), person=args.person)
     if wants_json(args):
-        say_json(to_builtins(signer))
+        say_json(signer)
     else:
         say(f"{signer.fingerprint} now signs for {signer.person}")
     return Exit.DONE
@@ -72,8 +70,8 @@ def run_list(args: Namespace) -> int:
         page = listing(client, "signers", limit=1000, cursor=None, query={})
     if wants_json(args):
         say_json(page)
-    elif page["items"]:
-        say_signers(typed(page["items"], list[Signer]))
+    elif page.items:
+        say_signers(typed(page.items, list[Signer]))
     else:
         say("no keys yet; register one with `interlock signer add KEY.pub`")
     return Exit.DONE
@@ -81,15 +79,13 @@ def run_list(args: Namespace) -> int:
 
 def run_revoke(args: Namespace) -> int:
     """Stop trusting one key."""
-    from msgspec import to_builtins
-
     from interlock.cli.connection import connected
     from interlock.cli.output import say, say_json
 
     with connected(args) as client:
         signer = client.signer_revoke(args.fingerprint)
     if wants_json(args):
-        say_json(to_builtins(signer))
+        say_json(signer)
     else:
         say(
             f"{signer.fingerprint} is no longer trusted; what is left of grants signed with it cannot be claimed"
@@ -99,17 +95,19 @@ def run_revoke(args: Namespace) -> int:
 
 def run_require(args: Namespace) -> int:
     """Set which tasks need a signed grant."""
-    from interlock.cli.connection import connected
+    from interlock.cli.connection import connected, typed
     from interlock.cli.output import say, say_json
+    from interlock.wire.grants import GrantTerms
 
     with connected(args) as client:
         before = _signed_tasks(client)
-        terms = client.call("PUT", "grants", "terms", body={"signed_tasks": list(args.tasks)})
+        found = client.call("PUT", "grants", "terms", body={"signed_tasks": list(args.tasks)})
     if wants_json(args):
-        say_json(terms)
+        say_json(found)
         return Exit.DONE
-    say(f"signed grants only: {', '.join(terms['signed_tasks']) or 'nothing'}")
-    dropped = [task for task in before if task not in terms["signed_tasks"]]
+    terms = typed(found, GrantTerms)
+    say(f"signed grants only: {', '.join(terms.signed_tasks) or 'nothing'}")
+    dropped = [task for task in before if task not in terms.signed_tasks]
     if dropped:
         say(f"no longer: {', '.join(dropped)}")
     return Exit.DONE

@@ -179,8 +179,6 @@ def declare_touch() -> Parser:
 
 def run_touch(args: Namespace) -> int:
     """Report the changes, and say whose work they collide with."""
-    from msgspec import to_builtins
-
     from interlock.cli.connection import connected
     from interlock.cli.output import say_json
 
@@ -195,7 +193,7 @@ def run_touch(args: Namespace) -> int:
             for touched in client.touch_many(changes[start : start + _TOUCHES_MAX])
         ]
     if wants_json(args):
-        say_json({"items": to_builtins(done)})
+        say_json({"items": done})
     else:
         _tell(done)
     return Exit.DONE

@@ -212,9 +212,7 @@ def _say_secret(args: Namespace, made: Webhook) -> int:
 
 
 def _say_json(value: Any) -> int:
-    from msgspec import to_builtins
-
     from interlock.cli.output import say_json
 
-    say_json(to_builtins(value))
+    say_json(value)
     return Exit.DONE

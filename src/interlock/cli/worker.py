@@ -9,7 +9,7 @@ and any other exit is final unless `--retry-any`. The worker keeps trying while 
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit, Failed
@@ -17,6 +17,7 @@ from interlock.cli.options import Parser, as_json, connecting, given, makes_stor
 
 if TYPE_CHECKING:
     from interlock.sdk.worker_jobs import Settled
+    from interlock.wire.identity import PermitKey
     from interlock.wire.jobs import HeldJob
 
 
@@ -154,22 +155,25 @@ def declare_keys() -> Parser:
 
 def run_retry(args: Namespace) -> int:
     """Put one dead letter back."""
-    from interlock.cli.connection import connected
+    from interlock.cli.connection import connected, typed
     from interlock.cli.output import say, say_json
+    from interlock.wire.jobs import Job
 
     with connected(args) as client:
-        job = client.call("POST", "jobs", args.id, "retry", body={})
+        found = client.call("POST", "jobs", args.id, "retry", body={})
     if wants_json(args):
-        say_json(job)
+        say_json(found)
     else:
-        say(f"{job['id']} is {job['state']} again")
+        job = typed(found, Job)
+        say(f"{job.id} is {job.state} again")
     return Exit.DONE
 
 
 def run_keys(args: Namespace) -> int:
     """Show or rotate the keys of permits."""
-    from interlock.cli.connection import connected
+    from interlock.cli.connection import connected, typed
     from interlock.cli.output import say_json
+    from interlock.wire.identity import PermitKeys
 
     with connected(args) as client:
         if args.verb == "rotate":
@@ -179,18 +183,15 @@ def run_keys(args: Namespace) -> int:
     if wants_json(args):
         say_json(found)
     else:
-        _say_keys(found["keys"])
+        _say_keys(typed(found, PermitKeys).keys)
     return Exit.DONE
 
 
-def _say_keys(keys: Sequence[Mapping[str, str | None]]) -> None:
-    from interlock.cli.output import Column, moment, say_table, when
+def _say_keys(keys: Sequence[PermitKey]) -> None:
+    from interlock.cli.output import Column, say_table, when
 
     columns = (Column("KEY"), Column("SIGNS FROM"), Column("PUBLISHED UNTIL"))
     say_table(
         columns,
-        (
-            (str(key["kid"]), when(moment(key["signs_from"])), when(moment(key["published_until"])))
-            for key in keys
-        ),
+        ((key.kid, when(key.signs_from), when(key.published_until)) for key in keys),
     )

@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from interlock.cli.decisions import binding, shown_hash
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
-from interlock.cli.output import Column, counted, exactly, listed, moment, painted, safe, say, say_table
+from interlock.cli.output import Column, counted, exactly, listed, painted, safe, say, say_table
 from interlock.cli.run_page import ENDED
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
+    from interlock.wire.audit import AuditEntry
+    from interlock.wire.workflows import RunStep, RunWithSteps, Workflow
 
 
 _DONE = {"define": "is defined:", "show": "has", "delete": "is forgotten; it had"}
 
 
-def say_workflows(workflows: Sequence[Mapping[str, Any]]) -> None:
+def say_workflows(workflows: Sequence[Workflow]) -> None:
     """A table of workflows."""
     columns = (Column("WORKFLOW"), Column("STEPS", flexible=True))
-    rows = ((safe(each["id"]), [str(step["id"]) for step in each["steps"]]) for each in workflows)
+    rows = ((safe(each.id), [step.id for step in each.steps]) for each in workflows)
     say_table(columns, ((name, listed(steps, "none: a run is a slot")) for name, steps in rows))
 
 
-def say_steps(verb: str, workflow: Mapping[str, Any]) -> None:
+def say_steps(verb: str, workflow: Workflow) -> None:
     """What a workflow's runs do, after it was defined, shown or deleted."""
-    steps: Sequence[Mapping[str, Any]] = workflow["steps"]
-    say(f"{safe(workflow['id'])} {_DONE[verb]} {counted(len(steps), 'step')}")
+    steps = workflow.steps
+    say(f"{safe(workflow.id)} {_DONE[verb]} {counted(len(steps), 'step')}")
     if not steps:
         return
     columns = (Column("STEP"), Column("KIND"), Column("TOPIC", flexible=True), Column("AFTER", flexible=True))
@@ -37,48 +39,48 @@ def say_steps(verb: str, workflow: Mapping[str, Any]) -> None:
         columns,
         (
             (
-                safe(step["id"]),
-                step.get("kind", "worker"),
-                safe(step.get("topic") or "-"),
-                listed(step.get("depends_on") or ()),
+                safe(step.id),
+                step.kind,
+                safe(step.topic or "-"),
+                listed(step.depends_on),
             )
             for step in steps
         ),
     )
 
 
-def say_run_steps(run: Mapping[str, Any]) -> None:
+def say_run_steps(run: RunWithSteps) -> None:
     """How far a run came, step by step."""
-    state = ENDED.get(run["state"], f"is {run['state']}")
-    say(f"{run['run_id']} of {painted(safe(run['workflow']), 'bold')} {state}")
-    steps: Sequence[Mapping[str, Any]] = run["steps"]
+    state = ENDED.get(run.state, f"is {run.state}")
+    say(f"{run.run_id} of {painted(safe(run.workflow), 'bold')} {state}")
+    steps = run.steps
     if not steps:
         say("it has no steps: it is a slot")
         return
     columns = (Column("STEP"), Column("STATE"), Column("JOB"), Column("WHY", flexible=True, optional=True))
     say_table(
         columns,
-        ((safe(step["id"]), step["state"], step["job_id"] or "-", safe(_why(step))) for step in steps),
+        ((safe(step.id), step.state, step.job_id or "-", safe(_why(step))) for step in steps),
     )
 
 
-def _why(step: Mapping[str, Any]) -> str:
-    if step["kind"] == "approval" and step["state"] == "running":
-        return f"people decide: interlock approval {step['job_id']}"
-    return str(step["why"] or "-")
+def _why(step: RunStep) -> str:
+    if step.kind == "approval" and step.state == "running":
+        return f"people decide: interlock approval {step.job_id}"
+    return step.why or "-"
 
 
-def say_timeline(entries: Sequence[Mapping[str, Any]]) -> None:
+def say_timeline(entries: Sequence[AuditEntry]) -> None:
     """What happened to a run, oldest first."""
     columns = (Column("AT"), Column("WHO", flexible=True), Column("DID"), Column("TO"))
     say_table(
         columns,
         (
             (
-                exactly(moment(entry["at"])),
-                safe(entry["actor"] or "-"),
-                safe(entry["action"]),
-                safe(entry["subject"]),
+                exactly(entry.at),
+                safe(entry.actor or "-"),
+                safe(entry.action),
+                safe(entry.subject or "-"),
             )
             for entry in entries
         ),
@@ -146,15 +148,16 @@ def declare_workflow() -> Parser:
 
 def run_workflows(args: Namespace) -> int:
     """List workflows."""
-    from interlock.cli.connection import connected, listing, more
+    from interlock.cli.connection import connected, listing, more, typed
     from interlock.cli.output import say, say_json
+    from interlock.wire.workflows import Workflow
 
     with connected(args) as client:
         page = listing(client, "workflows", limit=args.limit, cursor=args.cursor, query={})
     if wants_json(args):
         say_json(page)
-    elif page["items"]:
-        say_workflows(page["items"])
+    elif page.items:
+        say_workflows(typed(page.items, list[Workflow]))
         say(*filter(None, [more(page, "interlock workflows", args)]))
     else:
         say("no workflows yet; define one with `interlock workflow define ID steps.yaml`")
@@ -193,29 +196,36 @@ def run_workflow(args: Namespace) -> int:
     return Exit.DONE
 
 
-def _tell(args: Namespace, found: dict[str, Any]) -> None:
+def _tell(args: Namespace, found: object) -> None:
+    from interlock.cli.connection import typed
     from interlock.cli.output import say
+    from interlock.wire.approvals import Review
+    from interlock.wire.workflows import RunWithSteps, Timeline, Workflow
 
     match args.verb:
         case "define" | "show" | "delete":
-            say_steps(args.verb, found)
+            say_steps(args.verb, typed(found, Workflow))
         case "run":
-            say_run_steps(found)
+            say_run_steps(typed(found, RunWithSteps))
         case "timeline":
-            say_timeline(found["items"])
+            say_timeline(typed(found, Timeline).items)
         case "forget":
-            say(f"{found['run_id']} is forgotten; it was {found['state']}")
+            run = typed(found, RunWithSteps)
+            say(f"{run.run_id} is forgotten; it was {run.state}")
         case "approve":
-            say(f"{args.file}: {found['outcome']}")
+            say(f"{args.file}: {typed(found, Review).outcome}")
         case _:
-            say(f"{found['run_id']} runs again from {args.from_step}")
+            say(f"{typed(found, RunWithSteps).run_id} runs again from {args.from_step}")
 
 
-def _approve(client: Interlock, args: Namespace) -> dict[str, Any]:
+def _approve(client: Interlock, args: Namespace) -> object:
     """Say yes to a step's job as it is shown here, or as `--job-hash` names it."""
+    from interlock.cli.connection import typed
+    from interlock.wire.workflows import RunWithSteps
+
     step = _step(args)
-    run = client.call("GET", "workflow-runs", args.id)
-    job_id = next((each.get("job_id") for each in run.get("steps") or () if each["id"] == step), None)
+    run = typed(client.call("GET", "workflow-runs", args.id), RunWithSteps)
+    job_id = next((each.job_id for each in run.steps if each.id == step), None)
     seen = args.hash or (shown_hash(client, args, job_id, "approving") if job_id else None)
     body = {"reason": args.reason, "job_hash": seen}
     return client.call("POST", "workflow-runs", args.id, "steps", step, "approve", body=body)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from interlock.cli.execution.tasks import TaskApproval
     from interlock.kernel.refusal import Next
     from interlock.sdk.client import Interlock
+    from interlock.wire.effects import Effect
     from interlock.wire.jobs import HeldJob, Job
 
 
@@ -146,19 +147,19 @@ def known_end(client: Interlock, execution_id: str) -> Ended | None:
     return None if effect is None else end_of(execution_id, effect)
 
 
-def known_effect(client: Interlock, execution_id: str) -> dict[str, Any] | None:
+def known_effect(client: Interlock, execution_id: str) -> Effect | None:
     """The record of what an execution did; None if it never began."""
     try:
-        return client.call("GET", "effects", action_id_of(execution_id))
+        return client.get_effect(action_id_of(execution_id))
     except NotFound:
         return None
 
 
-def end_of(execution_id: str, effect: dict[str, Any]) -> Ended | None:
+def end_of(execution_id: str, effect: Effect) -> Ended | None:
     """How an execution ended by its record; None if it surely did not run. Raises what else the record says."""
-    state = effect["state"]
+    state = effect.state
     if state == "COMMITTED":
-        return replayed(execution_id, effect["result"])
+        return replayed(execution_id, effect.result)
     if state == "FAILED":
         return None
     raise _unsettled(execution_id, effect)
@@ -276,20 +277,23 @@ def _denied(job: Job) -> Denied:
     )
 
 
-def _unsettled(execution_id: str, effect: dict[str, Any]) -> InterlockError:
+def _unsettled(execution_id: str, effect: Effect) -> InterlockError:
     from interlock.sdk.outcomes import Ambiguous
 
-    action_id, state, begun_by = action_id_of(execution_id), effect["state"], effect["begun_by"]
+    action_id, state, begun_by = action_id_of(execution_id), effect.state, effect.begun_by
+    begun_at, expires_at = msgspec.to_builtins((effect.begun_at, effect.expires_at))  # as a server spells it
     if state == "IN_PROGRESS":
         detail = (
-            f"{execution_id} is running elsewhere, begun by {begun_by} at {effect['begun_at']}; "
-            f"wait for it to end. If it was killed, what became of it counts as unknown from {effect['expires_at']} on"
+            f"{execution_id} is running elsewhere, begun by {begun_by} at {begun_at}; "
+            f"wait for it to end. If it was killed, what became of it counts as unknown from {expires_at} on"
         )
         return Busy(problem_here("effect_in_progress", detail, state=state, begun_by=begun_by))
     detail = (
-        f"whether {execution_id} ran is not known: it was begun by {begun_by} at {effect['begun_at']} and "
+        f"whether {execution_id} ran is not known: it was begun by {begun_by} at {begun_at} and "
         f"nobody said how it ended. Find out, then record it with `interlock effect resolve {action_id} "
         "committed|not_committed --evidence …`"
     )
-    fields = {name: effect[name] for name in ("state", "begun_by", "downstream_key")}
-    return Ambiguous(problem_here("effect_ambiguous", detail, **fields))
+    key = effect.downstream_key
+    return Ambiguous(
+        problem_here("effect_ambiguous", detail, state=state, begun_by=begun_by, downstream_key=key)
+    )

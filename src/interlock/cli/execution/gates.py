@@ -194,11 +194,14 @@ class ClientGate:
         grant: Needed | None = None,
     ) -> Begun:
         """Consume what permits it and record that the command is about to run, or neither."""
-        body: dict[str, Any] = {"request_hash": request_hash, "ttl_seconds": ttl_seconds, "job_id": job_id}
-        if grant is not None:
-            body["grant"] = msgspec.to_builtins(grant)
         try:
-            effect = self._client.call("POST", "effects", action_id, "begin", body=body)
+            effect = self._client.begin_effect(
+                action_id,
+                request_hash=request_hash,
+                ttl_seconds=ttl_seconds,
+                job_id=job_id,
+                grant=msgspec.to_builtins(grant),
+            )
         except (Denied, Conflict) as refused:
             if grant is None or refused.code not in _NOT_GRANTED:
                 raise
@@ -207,19 +210,17 @@ class ClientGate:
             if lost.code == _BEGUN_BEFORE:
                 raise
             raise MaybeBegun(lost.problem.detail or str(lost)) from lost
-        used = effect["grant"]
         return Begun(
-            fence=effect.get("fence", 0),  # A repeat of somebody else's call is told none.
-            replayed=effect["replayed"],
-            result=effect["result"],
-            grant_id=used["id"] if used else None,
+            fence=effect.fence,
+            replayed=effect.replayed,
+            result=effect.result,
+            grant_id=effect.grant.id if effect.grant else None,
         )
 
     def commit(self, action_id: str, fence: int, result: dict[str, Any]) -> None:
         """Record that it ran, and how it ended."""
-        self._client.call("POST", "effects", action_id, "commit", body={"fence": fence, "result": result})
+        self._client.commit_effect(action_id, fence, result)
 
     def fail(self, action_id: str, fence: int, error: dict[str, Any]) -> None:
         """Record that it surely did not run."""
-        body = {"fence": fence, "error": error, "safe_to_retry": True}
-        self._client.call("POST", "effects", action_id, "fail", body=body)
+        self._client.fail_effect(action_id, fence, error, safe_to_retry=True)
