@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from interlock.kernel.lines import Place
-from interlock.kernel.wakes import Wakes
+from interlock.kernel.wakes import Place, Wakes
 from interlock.rooms.policy.matching import topic_test
 
 

@@ -124,7 +124,8 @@ async def test_a_bug_is_an_opaque_500_whose_request_id_leads_to_the_log(service:
     problem = refused(response)
     assert (response.status, problem["code"]) == (500, "internal_error")
     assert not any(
-        word in response.body.decode() for word in ("Nobody", "KeyError", "Traceback", "sample_service", "boo")
+        word in response.body.decode()
+        for word in ("Nobody", "KeyError", "Traceback", "sample_service", "boo")
     )
     fault = next(line for line in map(json.loads, service.lines) if line["event"] == "fault")
     assert fault["request_id"] == problem["request_id"] == response.header("x-request-id")

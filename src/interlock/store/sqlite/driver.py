@@ -192,7 +192,7 @@ def reading(path: Path | str) -> Generator[None]:
 
 
 def _down(error: BaseException, path: Path | str) -> StoreDown:
-    from interlock.store.sqlite.causes import down  # Here: it is needed only where something is wrong.
+    from interlock.store.sqlite.place import down  # Here: it is needed only where something is wrong.
 
     return down(error, path)
 
