@@ -39,10 +39,6 @@ class Wakes:
         self.publish(tuple(self._waiting))
         self.lines.call_all()
 
-    def is_awaited(self, topics: Iterable[str]) -> bool:
-        """Whether anybody waits on one of these topics; any thread may ask."""
-        return any(topic in self._waiting or self.lines.has_anybody(topic) for topic in topics)
-
     def subscribe(self, *topics: str) -> Subscription:
         """Start listening; subscribe before reading the state, or a wake-up in between is lost."""
         return Subscription(self._waiting, topics)
@@ -108,10 +104,6 @@ class Lines:
         for line, places in self._lines.items():
             for place in places:
                 place.hear(line)
-
-    def has_anybody(self, topic: str) -> bool:
-        """Whether anybody waits for this topic; any thread may ask."""
-        return any(True for _ in self._lines_of(topic))
 
     def length(self, line: str) -> int:
         return len(self._lines.get(line, ()))

@@ -24,7 +24,6 @@ Bindings = Sequence[ColumnValue] | Mapping[str, ColumnValue]
 OK = apsw.SQLITE_OK
 BUSY = apsw.BusyError
 FULL = apsw.FullError
-CLOSED = apsw.ConnectionClosedError
 FAILED = apsw.Error
 NOT_A_DATABASE = apsw.NotADBError
 READ_ONLY = (apsw.ReadOnlyError, apsw.PermissionsError)
