@@ -21,7 +21,7 @@ from interlock.service.local_kernel import TENANT, local_user
 from interlock.store import statements
 from interlock.store.catalogue import named_sql
 from interlock.store.sqlite.driver import connect_durably
-from interlock.store.sqlite.write_lock import WriteLock
+from interlock.store.sqlite.store import WriteLock
 
 _NEWEST = "SELECT at FROM batches ORDER BY seq DESC LIMIT 1"
 _BATCH = "INSERT INTO batches (id, at, abandoned) VALUES (?, ?, 0)"

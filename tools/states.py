@@ -35,11 +35,13 @@ def tables() -> list[tuple[str, Transitions]]:
     """Every room that has a transition table, by name."""
     found: list[tuple[str, Transitions]] = []
     rooms = Path(interlock.__path__[0]) / "rooms"
-    for model in [*rooms.glob("*/model.py"), rooms / "jobs" / "approval.py"]:
-        name = f"interlock.rooms.{model.parent.name}.{model.stem}"
-        table = getattr(importlib.import_module(name), "TRANSITIONS", None)
-        if table is not None:
-            found.append((model.parent.name if model.stem == "model" else "approvals", table))
+    for model in rooms.glob("*/model.py"):
+        room = model.parent.name
+        module = importlib.import_module(f"interlock.rooms.{room}.model")
+        # An approval lives in its job, and has a table of its own.
+        for name, title in (("TRANSITIONS", room), ("APPROVAL_TRANSITIONS", "approvals")):
+            if (table := getattr(module, name, None)) is not None:
+                found.append((title, table))
     return sorted(found, key=lambda each: each[0])
 
 

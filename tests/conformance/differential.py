@@ -24,7 +24,7 @@ from interlock.kernel.storage import Store
 from interlock.rooms.identity.model import Caller, PrincipalKind, Role
 from interlock.rooms.identity.rules import IssueKey, RevokeKey, SetPrincipal
 from interlock.store.catalogue import kinds
-from interlock.store.immutable import KeptImmutables
+from interlock.store.statements import KeptImmutables
 from tests.conformance import effect_commands, lease_commands
 from tests.harness.store_places import Place, counted_ids
 from tests.kernel import counter_room as room

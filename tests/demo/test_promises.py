@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from interlock.demo.hand import RESERVED
-from interlock.demo.scenes import crash, policy_change, race, replay, shared_ticket, two_people, workers
+from interlock.demo.scenes import decisions, workers
 from interlock.demo.story import Answer, Histogram, Promise
 
 
@@ -27,11 +27,11 @@ GOOD: Histogram = Counter(
 
 
 def test_one_winner_and_thirty_nine_clear_answers_keep_every_promise() -> None:
-    assert broken(race.one_winner(GOOD)) == []
+    assert broken(decisions.one_winner(GOOD)) == []
     rejected: Histogram = Counter(
         {(200, "rejected"): 1, (200, "already_rejected"): 19, (409, "already_rejected"): 20}
     )
-    assert broken(race.one_winner(rejected)) == []
+    assert broken(decisions.one_winner(rejected)) == []
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ def test_one_winner_and_thirty_nine_clear_answers_keep_every_promise() -> None:
     ],
 )
 def test_any_other_histogram_of_the_race_breaks_a_promise(wrong: dict[tuple[int, str], int]) -> None:
-    assert broken(race.one_winner(Counter(wrong)))
+    assert broken(decisions.one_winner(Counter(wrong)))
 
 
 def test_a_race_in_which_all_agree_keeps_every_promise() -> None:
     answers = [answer(200, "approved", decision_id="d1"), answer(409, "already_approved", decision_id="d1")]
-    assert broken(race.one_story(answers, "PENDING", ["approve"])) == []
+    assert broken(decisions.one_story(answers, "PENDING", ["approve"])) == []
 
 
 @pytest.mark.parametrize(
@@ -75,70 +75,70 @@ def test_a_race_with_two_stories_breaks_a_promise(
         answer(200, "approved", decision_id="d1"),
         answer(409, "already_approved", decision_id=decision),
     ]
-    assert broken(race.one_story(answers, state, deciding))
+    assert broken(decisions.one_story(answers, state, deciding))
 
 
 def test_two_people_keep_every_promise_and_one_does_not() -> None:
     asked, denied = answer(202, "APPROVAL"), answer(403, "policy_denied")
     own, agent = answer(403, "self_approval"), answer(403, "people_only")
-    assert broken(two_people.people(asked, own, agent)) == []
-    assert len(broken(two_people.people(answer(201, "PENDING"), answer(200, "approved"), asked))) == 3
+    assert broken(decisions.people(asked, own, agent)) == []
+    assert len(broken(decisions.people(answer(201, "PENDING"), answer(200, "approved"), asked))) == 3
     first, second = answer(200, "vote_recorded", votes=1), answer(200, "approved", state="PENDING")
-    assert broken(two_people.quorum(first, first, second)) == []
-    assert broken(two_people.quorum(first, answer(200, "approved", votes=2), second))
-    assert broken(two_people.quorum(first, answer(200, "vote_recorded", votes=2), second))
-    assert broken(two_people.quorum(first, first, first))
-    assert broken(two_people.others(answer(201, "PENDING"), denied)) == []
-    assert len(broken(two_people.others(asked, answer(201, "PENDING")))) == 2
+    assert broken(decisions.quorum(first, first, second)) == []
+    assert broken(decisions.quorum(first, answer(200, "approved", votes=2), second))
+    assert broken(decisions.quorum(first, answer(200, "vote_recorded", votes=2), second))
+    assert broken(decisions.quorum(first, first, first))
+    assert broken(decisions.others(answer(201, "PENDING"), denied)) == []
+    assert len(broken(decisions.others(asked, answer(201, "PENDING")))) == 2
 
 
 def test_a_vote_under_a_policy_that_is_gone_breaks_a_promise() -> None:
     before, refused = answer(200, "vote_recorded"), answer(409, "snapshot_changed")
     fresh = answer(200, "APPROVAL", approval={"policy_snapshot": "new", "votes": []})
-    assert broken(policy_change.nothing_stale(before, refused, fresh, "new")) == []
-    assert broken(policy_change.nothing_stale(before, answer(200, "approved"), fresh, "new"))
-    assert broken(policy_change.nothing_stale(before, refused, fresh, "newer"))
+    assert broken(decisions.nothing_stale(before, refused, fresh, "new")) == []
+    assert broken(decisions.nothing_stale(before, answer(200, "approved"), fresh, "new"))
+    assert broken(decisions.nothing_stale(before, refused, fresh, "newer"))
     kept = answer(200, "APPROVAL", approval={"policy_snapshot": "new", "votes": [{"principal": "noor"}]})
-    assert broken(policy_change.nothing_stale(before, refused, kept, "new"))
-    assert broken(policy_change.nothing_stale(before, refused, answer(500, "internal_error"), "new"))
-    assert broken(policy_change.asked_anew([before, answer(200, "approved")])) == []
-    assert broken(policy_change.asked_anew([answer(200, "approved"), answer(200, "already_approved")]))
+    assert broken(decisions.nothing_stale(before, refused, kept, "new"))
+    assert broken(decisions.nothing_stale(before, refused, answer(500, "internal_error"), "new"))
+    assert broken(decisions.asked_anew([before, answer(200, "approved")])) == []
+    assert broken(decisions.asked_anew([answer(200, "approved"), answer(200, "already_approved")]))
 
 
 def test_an_answer_that_differs_by_a_byte_breaks_a_promise() -> None:
     first = Answer(202, "APPROVAL", {"id": "job_1"}, raw=b'{"id":"job_1"}')
     again = first._replace(replayed=True)
-    assert broken(replay.same_answer(first, [again])) == []
-    assert broken(replay.same_answer(first, [again._replace(raw=b'{"id": "job_1"}')]))
-    assert broken(replay.same_answer(first, [first]))
-    assert broken(replay.same_answer(first, [again._replace(status=201)]))
-    assert broken(replay.same_answer(again, [again]))
-    assert broken(replay.same_answer(first, []))
+    assert broken(decisions.same_answer(first, [again])) == []
+    assert broken(decisions.same_answer(first, [again._replace(raw=b'{"id": "job_1"}')]))
+    assert broken(decisions.same_answer(first, [first]))
+    assert broken(decisions.same_answer(first, [again._replace(status=201)]))
+    assert broken(decisions.same_answer(again, [again]))
+    assert broken(decisions.same_answer(first, []))
 
 
 def test_a_second_payment_or_a_reused_key_breaks_a_promise() -> None:
     first, refused = answer(202, "APPROVAL", id="job_1"), answer(422, "idempotency_key_reused")
-    assert broken(replay.one_intent(first, refused, ["job_1"])) == []
-    assert broken(replay.one_intent(first, refused, ["job_2", "job_1"]))
-    assert broken(replay.one_intent(first, answer(202, "APPROVAL"), ["job_1"]))
+    assert broken(decisions.one_intent(first, refused, ["job_1"])) == []
+    assert broken(decisions.one_intent(first, refused, ["job_2", "job_1"]))
+    assert broken(decisions.one_intent(first, answer(202, "APPROVAL"), ["job_1"]))
 
 
 def test_a_lost_job_or_vote_breaks_a_promise() -> None:
     jobs = {"job_1": ("APPROVAL", "sha256:1", 2)}
-    assert broken(crash.nothing_lost(jobs, dict(jobs))) == []
-    assert broken(crash.nothing_lost(jobs, {}))
-    assert broken(crash.nothing_lost(jobs, {"job_1": ("APPROVAL", "sha256:1", 1)}))
-    assert broken(crash.nothing_lost({}, {}))
+    assert broken(decisions.nothing_lost(jobs, dict(jobs))) == []
+    assert broken(decisions.nothing_lost(jobs, {}))
+    assert broken(decisions.nothing_lost(jobs, {"job_1": ("APPROVAL", "sha256:1", 1)}))
+    assert broken(decisions.nothing_lost({}, {}))
     voted, approved = answer(200, "vote_recorded"), answer(200, "approved")
-    assert broken(crash.votes_kept(voted, [{"principal": "noor"}], approved)) == []
-    assert broken(crash.votes_kept(voted, [], approved))
-    assert broken(crash.votes_kept(voted, [{"principal": "noor"}], voted))
+    assert broken(decisions.votes_kept(voted, [{"principal": "noor"}], approved)) == []
+    assert broken(decisions.votes_kept(voted, [], approved))
+    assert broken(decisions.votes_kept(voted, [{"principal": "noor"}], voted))
 
 
 @pytest.mark.parametrize("actions", [[], ["approve", "vote"], ["approve", "vote", "vote", "submit"]])
 def test_an_audit_log_that_tells_it_otherwise_breaks_a_promise(actions: list[str]) -> None:
-    assert broken(crash.told_once(["approve", "vote", "submit"])) == []
-    assert broken(crash.told_once(actions))
+    assert broken(decisions.told_once(["approve", "vote", "submit"])) == []
+    assert broken(decisions.told_once(actions))
 
 
 BEFORE = {"state": "RUNNING", "fence": 1, "attempt": 1, "checkpoint": RESERVED, "result": None}
@@ -209,23 +209,23 @@ MOVED = answer(409, "target_changed", conflict_id="cnf_1")
 def test_an_edit_that_somebody_does_not_learn_of_breaks_a_promise(
     renewed: Answer, approval: Answer, conflict: dict[str, Any]
 ) -> None:
-    assert broken(shared_ticket.told(TOLD, MOVED, NAMED, EDITED)) == []
-    assert len(broken(shared_ticket.told(renewed, approval, conflict, EDITED))) == 1
+    assert broken(workers.told(TOLD, MOVED, NAMED, EDITED)) == []
+    assert len(broken(workers.told(renewed, approval, conflict, EDITED))) == 1
 
 
 def test_a_checkpoint_or_a_fence_that_is_lost_breaks_a_promise() -> None:
-    taken = answer(201, "claimed", fence=8, predecessor={"checkpoint": shared_ticket.DONE | {"number": 1}})
+    taken = answer(201, "claimed", fence=8, predecessor={"checkpoint": workers.DONE | {"number": 1}})
     late = answer(409, "fence_stale")
-    assert broken(shared_ticket.gone_on(taken, late, 7)) == []
-    assert broken(shared_ticket.gone_on(taken, late, 8))
-    assert broken(shared_ticket.gone_on(answer(201, "claimed", fence=8, predecessor=None), late, 7))
-    assert broken(shared_ticket.gone_on(taken, answer(200, "leased"), 7))
+    assert broken(workers.gone_on(taken, late, 7)) == []
+    assert broken(workers.gone_on(taken, late, 8))
+    assert broken(workers.gone_on(answer(201, "claimed", fence=8, predecessor=None), late, 7))
+    assert broken(workers.gone_on(taken, answer(200, "leased"), 7))
 
 
 def test_a_refund_that_is_tried_again_breaks_a_promise() -> None:
     again, resolved = answer(409, "effect_ambiguous"), answer(200, "COMMITTED")
     replayed = answer(200, "COMMITTED", replayed=True, result={"receipt": "r-88"})
-    assert broken(shared_ticket.once_only("AMBIGUOUS", again, resolved, replayed)) == []
-    assert broken(shared_ticket.once_only("FAILED", again, resolved, replayed))
-    assert broken(shared_ticket.once_only("AMBIGUOUS", answer(201, "IN_PROGRESS"), resolved, replayed))
-    assert broken(shared_ticket.once_only("AMBIGUOUS", again, resolved, answer(201, "IN_PROGRESS")))
+    assert broken(workers.once_only("AMBIGUOUS", again, resolved, replayed)) == []
+    assert broken(workers.once_only("FAILED", again, resolved, replayed))
+    assert broken(workers.once_only("AMBIGUOUS", answer(201, "IN_PROGRESS"), resolved, replayed))
+    assert broken(workers.once_only("AMBIGUOUS", again, resolved, answer(201, "IN_PROGRESS")))

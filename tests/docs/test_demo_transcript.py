@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from interlock.demo.performance import perform
-from interlock.demo.scenes import SCENES, race
+from interlock.demo.scenes import SCENES, decisions
 
 README = Path(__file__).parents[2] / "README.md"
 _CHANCE = re.compile(r"approved|rejected|PENDING|DENIED")
@@ -58,4 +58,4 @@ def test_the_counts_in_the_readme_are_those_of_a_race_that_one_call_won() -> Non
     }
     from collections import Counter
 
-    assert [promise.text for promise in race.one_winner(Counter(counts)) if not promise.kept] == []
+    assert [promise.text for promise in decisions.one_winner(Counter(counts)) if not promise.kept] == []

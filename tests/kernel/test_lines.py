@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from interlock.kernel.lines import Place
-from interlock.kernel.wakes import Wakes
+from interlock.kernel.wakes import Place, Wakes
 from interlock.rooms.policy.matching import topic_test
 
 
@@ -71,7 +70,7 @@ async def test_all_of_a_long_line_look_by_themselves_as_often_as_a_short_one() -
         assert alone.look_seconds(1.0) == 1.0
     for each in places:
         each.__exit__()
-    assert not wakes.is_awaited(["claims:acme:mail"])
+    assert not wakes.lines.call("claims:acme:mail")
 
 
 async def test_lost_hints_wake_everybody() -> None:

@@ -15,8 +15,7 @@ from interlock.kernel.ids import new_id
 from interlock.kernel.record import Kind, Reads, Record
 from interlock.kernel.world import World
 from interlock.rooms.events import queries as outbox
-from interlock.rooms.events.model import RELAYS, WEBHOOKS, Placed, Relay, Webhook
-from interlock.rooms.events.rules import announce
+from interlock.rooms.events.model import RELAYS, WEBHOOKS, Placed, Relay, Webhook, announce
 from interlock.rooms.events.signing import spell_secret
 from interlock.rooms.events.webhooks import AddWebhook
 from interlock.rooms.identity.model import Caller

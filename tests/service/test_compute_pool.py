@@ -13,8 +13,7 @@ import pytest
 from interlock.kernel.refusal import Overloaded
 from interlock.rooms.policy.refusals import SimulationTooLong
 from interlock.service.compute_child import CPU_SECONDS_MAX
-from interlock.service.compute_pool import ComputePool, TookTooLong
-from interlock.service.fair_turns import FairTurns
+from interlock.service.compute_pool import ComputePool, FairTurns, TookTooLong
 from interlock.service.metrics import Registry
 
 HANG_SECONDS = 60

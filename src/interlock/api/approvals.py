@@ -24,12 +24,18 @@ from interlock.kernel.refusal import Fault, Next, Refusal
 from interlock.kernel.world import World
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.jobs import approval_queries
-from interlock.rooms.jobs.approval import Approval, ApprovalState
 from interlock.rooms.jobs.approval_queries import Foreseen, foresee
 from interlock.rooms.jobs.approvals import ApproveJob, Decided, RejectJob, is_whole
 from interlock.rooms.jobs.discussion import AddComment, Commented, Remark
 from interlock.rooms.jobs.drift import moved_target
-from interlock.rooms.jobs.model import COMMENT_BYTES_MAX, Comment, CommentKind, Job
+from interlock.rooms.jobs.model import (
+    COMMENT_BYTES_MAX,
+    Approval,
+    ApprovalState,
+    Comment,
+    CommentKind,
+    Job,
+)
 from interlock.rooms.jobs.queries import read_job
 from interlock.rooms.jobs.revisions import EditJob, RefreshApproval
 from interlock.rooms.jobs.target_queries import read_target

@@ -16,10 +16,9 @@ from interlock.api.http import Request
 from interlock.api.operations import Answer, Call, Reply
 from interlock.kernel.command import Command
 from interlock.kernel.idempotency import Once, Rendered
-from interlock.kernel.lines import Place
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.wakes import Subscription
+from interlock.kernel.wakes import Place, Subscription
 from interlock.kernel.world import World
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import caller_reads, identify

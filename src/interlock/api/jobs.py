@@ -33,8 +33,16 @@ from interlock.kernel.codec.durations import Duration, duration_seconds
 from interlock.kernel.codec.strict import Fault
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.jobs import queries
-from interlock.rooms.jobs.approval import Approval
-from interlock.rooms.jobs.model import GRANTED_LABEL, Evidence, Executor, Job, JobState, Revision, job_topic
+from interlock.rooms.jobs.model import (
+    GRANTED_LABEL,
+    Approval,
+    Evidence,
+    Executor,
+    Job,
+    JobState,
+    Revision,
+    job_topic,
+)
 from interlock.rooms.jobs.rules import CancelJob, SubmitJob
 from interlock.rooms.policy.action import Action, Failure, PeopleAsked, Priority, TargetRef
 from interlock.rooms.policy.language import Decision

@@ -117,8 +117,7 @@ async def test(call: Asked[None, None]) -> Answer | Reply:
 async def _tested(call: Asked[None, None]) -> Reply:
     # Imported here, so that a command that opens the store for a moment does not pay for HTTP clients.
     from interlock.channels.table import CHANNELS
-    from interlock.service.channel import Tried, try_now
-    from interlock.service.destinations import route_of
+    from interlock.service.channel import Tried, route_of, try_now
 
     service, webhook = call.services, await _found(call)
     route = route_of(CHANNELS, webhook, service.settings, service.now)

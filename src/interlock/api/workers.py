@@ -16,7 +16,7 @@ from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.problem import ProblemError, invalid, problem
 from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.codec.strict import Fault
-from interlock.kernel.lines import Place
+from interlock.kernel.wakes import Place
 from interlock.rooms.effects.model import Outcome, downstream_key, id_of_call
 from interlock.rooms.jobs.claims import CLAIM_MAX, Claimed, ClaimJob, ClaimJobs, NothingToClaim
 from interlock.rooms.jobs.completion import CompleteJob, FailJob, RetryJob

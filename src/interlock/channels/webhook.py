@@ -26,14 +26,7 @@ from interlock.rooms.events.cloud_events import MEDIA_TYPE
 from interlock.rooms.events.deliveries import Backoff
 from interlock.rooms.events.model import Delivery
 from interlock.rooms.events.signing import signed_headers
-from interlock.service.channel import (
-    Channel,
-    ChannelLimits,
-    Delivered,
-    Destination,
-    Outcome,
-    TryAgain,
-)
+from interlock.service.channel import Channel, ChannelLimits, Delivered, Destination, Outcome, TryAgain
 from interlock.service.settings import Settings
 
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]

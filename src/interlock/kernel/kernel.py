@@ -28,8 +28,7 @@ import msgspec
 
 from interlock.kernel.command import Command
 from interlock.kernel.computation import Computing, NotComputed, compute_here
-from interlock.kernel.lane import Lane, LaneParts, Trouble
-from interlock.kernel.observer import BatchObserver, Unobserved
+from interlock.kernel.lane import BatchObserver, Lane, LaneParts, Trouble, Unobserved
 from interlock.kernel.pending import Pending, Waiting
 from interlock.kernel.refusal import CommandFailed, Overloaded, Refusal, StoreUnavailable
 from interlock.kernel.storage import BatchStore

@@ -8,12 +8,12 @@ import logging
 import random
 import time
 from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 
 from interlock.kernel.batch import Batch
 from interlock.kernel.computation import Compute
-from interlock.kernel.observer import BatchObserver
 from interlock.kernel.pending import Pending, Waiting
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import (
@@ -333,3 +333,33 @@ def _poisonous(member: Pending, error: Exception) -> Fault:
 
 def _outcome_unknown(what: str) -> OutcomeUnknown:
     return OutcomeUnknown(f"{what}; repeat the call with the same Idempotency-Key, which is safe")
+
+
+class BatchObserver(Protocol):
+    """Receives the kernel's figures; must be quick and must not raise."""
+
+    def committed(self, commands: int, seconds: float) -> None: ...
+
+    def reran(self, why: str) -> None: ...
+
+    def refused_overloaded(self) -> None: ...
+
+    def drain_seconds(self, queued: int) -> float:
+        """How long the present queue is likely to take."""
+        ...
+
+
+class Unobserved:
+    """Watches nothing; its estimate is one second."""
+
+    def committed(self, commands: int, seconds: float) -> None:
+        return None
+
+    def reran(self, why: str) -> None:
+        return None
+
+    def refused_overloaded(self) -> None:
+        return None
+
+    def drain_seconds(self, queued: int) -> float:
+        return 1.0

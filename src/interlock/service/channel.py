@@ -4,6 +4,9 @@ A channel only delivers, and says what came of it. The relay that drives it (`re
 it holds the destination so that no two servers deliver at once, chooses which events are due, keeps the order, waits
 longer after each failure, makes dead letters, and remembers how far it is. A channel keeps no state that matters.
 
+`Destinations` finds where each relay's events go, and through which channel: what tenants added, and what the operator
+configured.
+
 The channels themselves are in `interlock/channels`, one file each. Their table is handed to the service when it is
 put together, so that nothing in here imports a channel.
 """
@@ -21,8 +24,10 @@ from typing import ClassVar
 import msgspec
 
 from interlock.kernel.ids import new_id
+from interlock.kernel.storage import Store
 from interlock.rooms.events.deliveries import Backoff, as_delivery
-from interlock.rooms.events.model import BrokerMark, Delivery, Event, Placed
+from interlock.rooms.events.model import DEPLOYMENT, WEBHOOKS, BrokerMark, Delivery, Event, Placed, Webhook
+from interlock.rooms.events.signing import signing_secrets
 from interlock.service.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -188,3 +193,56 @@ async def try_now(channel: Channel, destination: Destination, now: datetime) -> 
     if isinstance(outcome, Delivered):
         return Tried(milliseconds=milliseconds, status=outcome.status)
     return Tried(milliseconds=milliseconds, error=outcome.why)
+
+
+RelayKey = tuple[str, str]
+
+
+class Route(msgspec.Struct, frozen=True):
+    """A destination, and the channel that leads to it."""
+
+    channel: type[Channel]
+    destination: Destination
+
+
+class Destinations:
+    """Finds the route of a relay among the channels of this server."""
+
+    def __init__(
+        self, channels: Channels, store: Store, settings: Settings, now: Callable[[], datetime]
+    ) -> None:
+        self._channels = channels
+        self._store = store
+        self._settings = settings
+        self._now = now
+        self._of_deployment = {
+            (DEPLOYMENT, destination.id): Route(channel, destination)
+            for channel in channels
+            if (destination := channel.of_deployment(settings)) is not None
+        }
+
+    def of_deployment(self) -> list[RelayKey]:
+        """The relays to what the operator configured."""
+        return list(self._of_deployment)
+
+    async def find(self, tenant: str, relay_id: str) -> Route | None:
+        """The route as it is now; None if the destination is gone, or if this server has no channel of its kind."""
+        if tenant == DEPLOYMENT:
+            return self._of_deployment.get((tenant, relay_id))
+        webhook = await self._store.get(WEBHOOKS, tenant, relay_id)
+        return webhook and route_of(self._channels, webhook, self._settings, self._now)
+
+
+def route_of(
+    channels: Channels, webhook: Webhook, settings: Settings, now: Callable[[], datetime]
+) -> Route | None:
+    """The route to what a tenant added; None if there is no channel of its kind."""
+    destination = Destination(
+        tenant=webhook.tenant,
+        id=webhook.id,
+        address=webhook.url,
+        types=webhook.types,
+        version=webhook.version,
+        secrets=lambda: signing_secrets(webhook, now(), settings.secret),
+    )
+    return next((Route(channel, destination) for channel in channels if channel.kind == webhook.kind), None)

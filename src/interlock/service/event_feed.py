@@ -19,9 +19,8 @@ from interlock.kernel.storage import Store, StoreDown
 from interlock.kernel.wakes import Wakes
 from interlock.rooms.events import queries
 from interlock.rooms.events.cloud_events import wants
-from interlock.rooms.events.model import Placed
+from interlock.rooms.events.model import EVENTS_TOPIC, POSITIONS_TOPIC, Placed, events_topic
 from interlock.rooms.events.queries import News
-from interlock.rooms.events.rules import EVENTS_TOPIC, POSITIONS_TOPIC, events_topic
 from interlock.service.metrics import Registry
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.kernel.store_state import Repaired, StoreState
-from interlock.rooms.audit.rules import NoteStoreState
+from interlock.rooms.audit.model import NoteStoreState
 from interlock.rooms.identity import queries
 from interlock.rooms.identity.keys import make_key
 from interlock.rooms.identity.model import EVERY_ROLE, ApiKey, Principal, PrincipalKind, Role

@@ -18,16 +18,13 @@ from interlock.kernel.kernel import Kernel
 from interlock.kernel.refusal import Fault, Refusal
 from interlock.kernel.storage import Store, StoreDown
 from interlock.rooms.events import queries
-from interlock.rooms.events.model import DEPLOYMENT, RELAYS_TOPIC, Relay
+from interlock.rooms.events.model import DEPLOYMENT, RELAYS_TOPIC, ForgetEvents, Relay
 from interlock.rooms.events.refusals import RelayGone, RelayHeld, RelayLost
 from interlock.rooms.events.relay_leases import ForgetDeliveries
-from interlock.rooms.events.rules import ForgetEvents
-from interlock.service.channel import Channels
-from interlock.service.destinations import Destinations, RelayKey
+from interlock.service.channel import Channels, Destinations, RelayKey
 from interlock.service.event_feed import EventFeed
 from interlock.service.measures import RelayMeasures
-from interlock.service.relay_hold import HeldRelay, holding
-from interlock.service.relay_loop import RelayLoop, RelayParts
+from interlock.service.relay_loop import HeldRelay, RelayLoop, RelayParts, holding
 from interlock.service.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from interlock.rooms.admission.endings import RECLAIM_MAX
 from interlock.rooms.admission.queries import tenants_with_expired_runs
 from interlock.rooms.admission.rules import ReclaimSlots
 from interlock.rooms.admission.tallies import ForgetTallies
-from interlock.rooms.audit.rules import NoteStoreState
+from interlock.rooms.audit.model import NoteStoreState
 from interlock.rooms.effects.settlement import SweepOverdueEffects
 from interlock.rooms.grants.rules import SweepOverdueGrants
 from interlock.rooms.jobs.queries import count_dead

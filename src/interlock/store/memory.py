@@ -20,7 +20,7 @@ from interlock.kernel.refusal import Unreadable
 from interlock.kernel.storage import Loaded, Row, Transaction, WriteConflict, count_within
 from interlock.kernel.store_state import FRESH, StoreState, raised_floor
 from interlock.kernel.world import Changes
-from interlock.store import state, statements
+from interlock.store import statements
 from interlock.store.catalogue import named_sql
 from interlock.store.clock import Clock, utc_now
 from interlock.store.migrations import migrations
@@ -80,9 +80,9 @@ class MemoryStore:
     async def ping(self, within_seconds: float) -> None:
         """Memory always answers."""
 
-    async def prune(self, *, rows_max: int = state.ROWS_MAX) -> int:
+    async def prune(self, *, rows_max: int = statements.PRUNED_MAX) -> int:
         self._last_now = max(self._clock(), self._last_now)
-        limits = state.params(micros(self._last_now), rows_max)
+        limits = statements.prune_params(micros(self._last_now), rows_max)
         before = from_micros(int(limits["before"] or 0))
         old = [batch for batch, at in list(self._batches.items())[:-1][:rows_max] if at < before]
         for batch in old:

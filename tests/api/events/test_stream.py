@@ -239,8 +239,7 @@ async def test_a_stream_that_begins_now_tells_nothing_of_before(postgres_url: st
 
 
 async def forget(relay_service: RelayService, up_to: int) -> None:
-    from interlock.rooms.events.model import EVENTS
-    from interlock.rooms.events.rules import ForgetEvents
+    from interlock.rooms.events.model import EVENTS, ForgetEvents
 
     old = [placed for placed in await relay_service.placed() if placed.position <= up_to]
     await relay_service.service.kernel.run(

@@ -11,8 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.kernel.codec.located import Node, Scalar, Sequence, Source, SourceInvalid, plain
-from interlock.kernel.codec.located_json import read_json
+from interlock.kernel.codec.located import Node, Scalar, Sequence, Source, SourceInvalid, plain, read_json
 from interlock.kernel.codec.located_yaml import read_yaml
 
 # YAML cannot hold every character that JSON can; this is what both can.

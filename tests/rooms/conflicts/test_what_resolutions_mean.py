@@ -12,9 +12,8 @@ from interlock.rooms.conflicts.model import SAFEST, Affected, Conflict, Conflict
 from interlock.rooms.effects.model import Effect, EffectState, Outcome
 from interlock.rooms.effects.settlement import ResolveEffect
 from interlock.rooms.identity.model import Caller
-from interlock.rooms.jobs.approval import Approval, Requirement
 from interlock.rooms.jobs.completion import RetryJob
-from interlock.rooms.jobs.model import Job, JobState, Verdict
+from interlock.rooms.jobs.model import Approval, Job, JobState, Requirement, Verdict
 from interlock.rooms.jobs.revisions import RefreshApproval
 from interlock.rooms.jobs.rules import CancelJob
 from interlock.rooms.jobs.settlement import Concerned, ResolveDoubt, Settlement, steps_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from interlock.rooms.events.rules import EVENTS_TOPIC
+from interlock.rooms.events.model import EVENTS_TOPIC
 from tests.harness.in_process_api import ASK, open_stage
 
 

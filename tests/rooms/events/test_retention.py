@@ -61,7 +61,7 @@ async def test_what_waits_for_a_webhook_outlives_the_event_itself(sqlite_url: st
                 await asyncio.sleep(0.02)
         before = utc_now() + timedelta(days=1)
         keys = await queries.forgettable(relay_service.service.store, before=before, up_to=1, limit=10)
-        from interlock.rooms.events.rules import ForgetEvents
+        from interlock.rooms.events.model import ForgetEvents
 
         await relay_service.service.kernel.run(ForgetEvents(keys=keys))
         receiver.behave = lambda _: Reply()

@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.rooms.jobs.approval import ApprovalState
-from interlock.rooms.jobs.model import GRANTED_LABEL
+from interlock.rooms.jobs.model import GRANTED_LABEL, ApprovalState
 from tests.harness.costly_expression import COSTLY, TOO_MUCH
 from tests.rooms.jobs.job_client import WORKABLE, JobClient
 

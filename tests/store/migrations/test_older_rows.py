@@ -13,8 +13,16 @@ from interlock.kernel.record import Kind, Record, micros
 from interlock.rooms.events import queries as outbox
 from interlock.rooms.events.model import EVENTS, Event
 from interlock.rooms.grants.model import GRANT_USES, SIGNERS, GrantUse, Signer
-from interlock.rooms.jobs.approval import Approval, ApprovalState, Requirement
-from interlock.rooms.jobs.model import JOBS, Job, JobLease, JobState, Verdict
+from interlock.rooms.jobs.model import (
+    JOBS,
+    Approval,
+    ApprovalState,
+    Job,
+    JobLease,
+    JobState,
+    Requirement,
+    Verdict,
+)
 from interlock.rooms.leases.model import LEASES, Lease, LeaseState, Mode
 from interlock.rooms.policy.action import RANKS, Action, Priority, TargetRef
 from interlock.store.migrations import migrations

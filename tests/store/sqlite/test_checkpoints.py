@@ -14,7 +14,7 @@ from typing import Any
 import apsw
 import pytest
 
-from interlock.store.sqlite import SqliteStore, wal_checkpoint
+from interlock.store.sqlite import SqliteStore, threads
 from interlock.store.sqlite.driver import copy_back
 from tests.harness.store_places import SqlitePlace, serving
 from tests.kernel.counter_room import Raise
@@ -38,15 +38,15 @@ def log_pages(place: SqlitePlace) -> int:
 
 def copied_by(monkeypatch: pytest.MonkeyPatch, *, least: int = 20, step: int = 1) -> list[Any]:
     """Which connections copied the log back, which they do from so many pages on, and for so many new ones."""
-    monkeypatch.setattr(wal_checkpoint, "_PAGES_MIN", least)
-    monkeypatch.setattr(wal_checkpoint, "_PAGES_STEP", step)
+    monkeypatch.setattr(threads, "_PAGES_MIN", least)
+    monkeypatch.setattr(threads, "_PAGES_STEP", step)
     copied: list[Any] = []
 
     def noted(database: Any) -> None:
         copied.append(database)
         copy_back(database)
 
-    monkeypatch.setattr(wal_checkpoint, "copy_back", noted)
+    monkeypatch.setattr(threads, "copy_back", noted)
     return copied
 
 
@@ -149,7 +149,7 @@ async def test_a_log_that_begins_again_is_copied_again(
 async def test_a_log_that_became_too_long_is_copied_by_a_commit(
     sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wal_checkpoint, "WAL_PAGES_MAX", 50)
+    monkeypatch.setattr(threads, "WAL_PAGES_MAX", 50)
     copied = copied_by(monkeypatch, least=50)
     store = sqlite_place.store()
     async with serving(store) as server:
@@ -161,8 +161,8 @@ async def test_a_log_that_became_too_long_is_copied_by_a_commit(
 async def test_a_reader_who_needs_the_log_keeps_it_and_fails_nobody(
     sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wal_checkpoint, "_PAGES_MIN", 20)
-    monkeypatch.setattr(wal_checkpoint, "WAL_PAGES_MAX", 60)
+    monkeypatch.setattr(threads, "_PAGES_MIN", 20)
+    monkeypatch.setattr(threads, "WAL_PAGES_MAX", 60)
     async with serving(sqlite_place.store()) as server:
         reader = apsw.Connection(str(sqlite_place.path))
         reader.execute("BEGIN; SELECT count(*) FROM batches").fetchall()
@@ -178,7 +178,7 @@ async def test_a_reader_who_needs_the_log_keeps_it_and_fails_nobody(
 async def test_a_copy_that_fails_is_not_the_failure_of_a_commit(
     sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wal_checkpoint, "WAL_PAGES_MAX", 1)
+    monkeypatch.setattr(threads, "WAL_PAGES_MAX", 1)
     copied = copied_by(monkeypatch)
     store = sqlite_place.store()
     async with serving(store) as server:
@@ -202,7 +202,7 @@ async def test_where_no_thread_can_be_had_a_commit_copies_now_and_then(
 
     monkeypatch.setattr(threading.Thread, "start", start_others)
     copied = copied_by(monkeypatch)
-    monkeypatch.setattr(wal_checkpoint, "WAL_PAGES_MAX", 60)
+    monkeypatch.setattr(threads, "WAL_PAGES_MAX", 60)
     store = sqlite_place.store()
     async with serving(store) as server:
         await commit(server)

@@ -40,7 +40,7 @@ def test_a_poisoned_store_is_said_to_be_so(
 ) -> None:
     url = poisoned(tmp_path)
     caplog.clear()
-    with caplog.at_level(logging.ERROR, "interlock.kernel.store_time"), Interlock(store=url) as il:
+    with caplog.at_level(logging.ERROR, "interlock.kernel.store_state"), Interlock(store=url) as il:
         health = il.health()
         il.health()
     assert health.clock_ahead_seconds > YEARS.total_seconds() - 60
@@ -157,7 +157,7 @@ def test_a_leap_of_a_second_is_not_believed_and_one_that_lasts_is() -> None:
 
 def test_trouble_is_told_once_and_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
     time = StoreTime()
-    with caplog.at_level(logging.WARNING, "interlock.kernel.store_time"):
+    with caplog.at_level(logging.WARNING, "interlock.kernel.store_state"):
         for ahead in (0, 3600, 3600, 0, 0):
             time.heard(utc_now() + timedelta(seconds=ahead))
     assert len(caplog.messages) == 2

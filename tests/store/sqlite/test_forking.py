@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.store.sqlite import fork_guard, wal_checkpoint
+from interlock.store.sqlite import fork_guard, threads
 from tests.harness.store_places import Server, SqlitePlace, open_files_at, serving
 from tests.kernel.counter_room import TENANT, Raise
 
@@ -144,9 +144,9 @@ def test_the_log_is_copied_back_after_a_fork_as_before_it(
             os._exit(0)
         os.waitpid(child, 0)
         copied = threading.Event()
-        monkeypatch.setattr(wal_checkpoint, "_PAGES_MIN", 1)
-        monkeypatch.setattr(wal_checkpoint, "_PAGES_STEP", 1)
-        monkeypatch.setattr(wal_checkpoint, "copy_back", lambda _: copied.set())
+        monkeypatch.setattr(threads, "_PAGES_MIN", 1)
+        monkeypatch.setattr(threads, "_PAGES_STEP", 1)
+        monkeypatch.setattr(threads, "copy_back", lambda _: copied.set())
         asyncio.run_coroutine_threadsafe(server.kernel.run(Raise(name="a")), loop).result()
         assert copied.wait(ALARM_SECONDS)
 

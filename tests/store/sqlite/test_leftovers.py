@@ -12,7 +12,7 @@ from interlock.kernel.record import NOTHING
 from interlock.kernel.refusal import StoreUnavailable
 from interlock.kernel.storage import Loaded, Transaction
 from interlock.kernel.world import Changes
-from interlock.store.sqlite import write_lock
+from interlock.store.sqlite import store as write_lock
 from tests.harness.store_places import SqlitePlace, open_files_at, serving
 from tests.kernel.counter_room import TENANT, Look, Raise
 

@@ -17,7 +17,8 @@ from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.refusal import LockBusy
 from interlock.rooms.grants.rules import IssueGrant
 from interlock.service.local_kernel import LocalKernel
-from interlock.store.sqlite import SqliteStore, write_lock
+from interlock.store.sqlite import SqliteStore
+from interlock.store.sqlite import store as write_lock
 from interlock.store.sqlite.driver import BUSY, Database, connect_durably, try_to_begin
 from interlock.store.sqlite.place import make_private
 from tests.harness.store_places import Server, SqlitePlace, serving

@@ -1,11 +1,11 @@
-"""The scenes of the demo, in order. A new scene is a module here and a line in the table."""
+"""The scenes of the demo, in order. A new scene is a `play_…` function here and a line in the table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from interlock.demo.scenes import crash, policy_change, race, replay, shared_ticket, two_people, workers
+from interlock.demo.scenes import decisions, workers
 
 if TYPE_CHECKING:
     from interlock.demo.company import Company
@@ -22,11 +22,11 @@ class Scene(NamedTuple):
 
 
 SCENES: tuple[Scene, ...] = (
-    Scene("A payment that needs two people", two_people.play),
-    Scene("Forty people decide one refund at the same moment", race.play),
-    Scene("The policy changes under a pending request", policy_change.play),
-    Scene("An agent that is not sure asks again", replay.play),
-    Scene("The power goes out between two votes", crash.play),
-    Scene("Workers are killed in the middle of their work", workers.play),
-    Scene("Two agents and a person work on one ticket", shared_ticket.play),
+    Scene("A payment that needs two people", decisions.play_two_people),
+    Scene("Forty people decide one refund at the same moment", decisions.play_race),
+    Scene("The policy changes under a pending request", decisions.play_policy_change),
+    Scene("An agent that is not sure asks again", decisions.play_replay),
+    Scene("The power goes out between two votes", decisions.play_crash),
+    Scene("Workers are killed in the middle of their work", workers.play_workers),
+    Scene("Two agents and a person work on one ticket", workers.play_shared_ticket),
 )

@@ -12,8 +12,8 @@ from interlock.kernel.world import World
 from interlock.rooms.admission.gates import free_slot
 from interlock.rooms.admission.model import GATES, RUNS, Run, RunState, workflow_scope
 from interlock.rooms.admission.refusals import RunFenceStale, RunOver
-from interlock.rooms.audit.rules import Note, note
-from interlock.rooms.events.rules import announce
+from interlock.rooms.audit.model import Note, note
+from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Principal, Role
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.identity.rules import check_roles

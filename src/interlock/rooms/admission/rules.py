@@ -51,7 +51,7 @@ from interlock.rooms.admission.model import (
     workflow_scope,
 )
 from interlock.rooms.admission.refusals import GateFull
-from interlock.rooms.events.rules import announce
+from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.identity.rules import caller_reads, require

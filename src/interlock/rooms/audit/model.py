@@ -1,11 +1,17 @@
-"""Audit entries: plain, append-only rows."""
+"""Audit entries: append-only rows, written in the deciding transaction, so that neither exists without the other."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from interlock.kernel.record import Kind, Record, micros
+import msgspec
+
+from interlock.kernel.command import Command
+from interlock.kernel.record import Kind, Reads, Record, micros
+from interlock.kernel.store_state import StoreState
+from interlock.kernel.world import World
 
 
 class AuditEntry(Record, frozen=True, kw_only=True):
@@ -40,3 +46,86 @@ class StoreNote(Record, frozen=True, kw_only=True):
 
 
 STORE_NOTES = Kind("store_note", StoreNote, table="store_notes")
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """What a room wants remembered. `outcome` is `done`, or the name of the refusal."""
+
+    tenant: str
+    actor: str
+    action: str
+    subject: str
+    outcome: str = "done"
+    subject_version: int | None = None
+    rule: str | None = None
+    hash: str | None = None
+    request_id: str | None = None
+    details: dict[str, Any] = {}
+
+
+# A fence lets its reader act, so only its holder is shown it: never in what others read.
+_FENCES = frozenset({"fence", "current_fence"})
+
+
+def without_fences(facts: dict[str, Any]) -> dict[str, Any]:
+    """Facts as the audit, the events and the webhooks tell them."""
+    return {name: fact for name, fact in facts.items() if name not in _FENCES}
+
+
+def note(world: World, noted: Note) -> None:
+    """Write an audit entry with the batch's clock."""
+    entry = AuditEntry(
+        tenant=noted.tenant,
+        id=world.new_id("aud"),
+        version=1,
+        at=world.now,
+        actor=noted.actor,
+        action=noted.action,
+        subject=noted.subject,
+        outcome=noted.outcome,
+        subject_version=noted.subject_version,
+        rule=noted.rule,
+        hash=noted.hash,
+        request_id=noted.request_id,
+        details=without_fences(noted.details),
+    )
+    world.add(AUDIT, entry)
+
+
+_ID = "state"
+
+
+class NoteStoreState(Command[StoreState], frozen=True, kw_only=True):
+    """What the store says of itself, audited up to now. `actor` is who did it, if somebody did."""
+
+    tenant: str
+    actor: str = "system"
+    ahead_seconds: float | None = None
+    records: int | None = None
+
+    def reads(self) -> Reads:
+        return Reads(own=(STORE_NOTES.key(self.tenant, _ID),))
+
+    def decide(self, world: World) -> StoreState:
+        state = world.state
+        noted = world.get(STORE_NOTES, self.tenant, _ID) or StoreNote(tenant=self.tenant, id=_ID)
+        if (noted.epoch, noted.clock_repairs) == (state.epoch, state.clock_repairs):
+            return state
+        if noted.epoch != state.epoch:
+            facts = {"epoch": state.epoch, "fence_floor": state.fence_floor, "why": state.raised_why}
+            self._note(world, "fences_raise", facts)
+        if noted.clock_repairs != state.clock_repairs:
+            facts = {
+                "repairs": state.clock_repairs,
+                "ahead_seconds": self.ahead_seconds,
+                "records": self.records,
+            }
+            self._note(world, "clock_repair", facts)
+        after = StoreNote(tenant=self.tenant, id=_ID, epoch=state.epoch, clock_repairs=state.clock_repairs)
+        world.put(STORE_NOTES, after)
+        return state
+
+    def _note(self, world: World, action: str, facts: Mapping[str, object]) -> None:
+        given = {name: value for name, value in facts.items() if value is not None}
+        noted = Note(tenant=self.tenant, actor=self.actor, action=action, subject="store", details=given)
+        note(world, noted)

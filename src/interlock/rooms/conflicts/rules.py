@@ -14,7 +14,7 @@ from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
-from interlock.rooms.audit.rules import Note, note
+from interlock.rooms.audit.model import Note, note
 from interlock.rooms.conflicts.model import (
     CONFLICTS,
     GROUPS,
@@ -30,7 +30,7 @@ from interlock.rooms.conflicts.model import (
     Resolution,
 )
 from interlock.rooms.conflicts.refusals import AlreadyResolved
-from interlock.rooms.events.rules import announce
+from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.identity.rules import caller_reads, require

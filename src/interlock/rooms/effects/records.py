@@ -9,7 +9,7 @@ import msgspec
 
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.world import World
-from interlock.rooms.audit.rules import Note, note
+from interlock.rooms.audit.model import Note, note
 from interlock.rooms.conflicts.model import Affected, Competing, ConflictKind, Repeat
 from interlock.rooms.conflicts.rules import conflict_of_repeat, record_repeat, repeat_reads
 from interlock.rooms.effects.model import (
@@ -23,7 +23,7 @@ from interlock.rooms.effects.model import (
     EffectResult,
     StoredResult,
 )
-from interlock.rooms.events.rules import announce
+from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.leases.model import LEASES, Lease, LeaseState

@@ -12,7 +12,7 @@ from interlock.kernel.command import Command
 from interlock.kernel.record import Kind, Pick, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
-from interlock.rooms.audit.rules import Note, note
+from interlock.rooms.audit.model import Note, note
 from interlock.rooms.events.model import (
     DELIVERIES,
     RELAYS,

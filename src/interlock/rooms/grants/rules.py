@@ -10,7 +10,7 @@ from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
-from interlock.rooms.events.rules import announce
+from interlock.rooms.events.model import announce
 from interlock.rooms.grants.matches import OverdueGrants, misfit_of_signature, needs_signature
 from interlock.rooms.grants.model import (
     GRANT_TERMS,

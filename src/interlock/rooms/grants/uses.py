@@ -11,8 +11,8 @@ import msgspec
 from interlock.kernel.codec.canonical import digest
 from interlock.kernel.record import Reads
 from interlock.kernel.world import World
-from interlock.rooms.audit.rules import Note, note
-from interlock.rooms.events.rules import announce
+from interlock.rooms.audit.model import Note, note
+from interlock.rooms.events.model import announce
 from interlock.rooms.grants.matches import added, misfit_of_args, misfit_of_signature, value_at
 from interlock.rooms.grants.model import (
     GRANT_TERMS,

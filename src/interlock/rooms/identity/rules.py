@@ -13,7 +13,7 @@ from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
-from interlock.rooms.audit.rules import Note, note
+from interlock.rooms.audit.model import Note, note
 from interlock.rooms.identity.model import (
     API_KEYS,
     EVERY_ROLE,

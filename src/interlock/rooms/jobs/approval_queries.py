@@ -15,7 +15,6 @@ from interlock.kernel.storage import Store
 from interlock.kernel.world import World
 from interlock.rooms.identity.model import PRINCIPALS
 from interlock.rooms.identity.queries import list_people
-from interlock.rooms.jobs.approval import Approval, ApprovalState
 from interlock.rooms.jobs.approvals import (
     eligibility_reads,
     is_whole,
@@ -25,7 +24,7 @@ from interlock.rooms.jobs.approvals import (
 )
 from interlock.rooms.jobs.discussion import Remark, remarks
 from interlock.rooms.jobs.drift import moved_target, target_reads
-from interlock.rooms.jobs.model import DISCUSSIONS, JOBS, Job, JobState
+from interlock.rooms.jobs.model import DISCUSSIONS, JOBS, Approval, ApprovalState, Job, JobState
 from interlock.rooms.policy.model import HEAD_ID, HEADS
 from interlock.rooms.policy.refusals import PolicyUnavailable
 

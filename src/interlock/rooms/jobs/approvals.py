@@ -29,9 +29,17 @@ from interlock.rooms.identity.model import (
 )
 from interlock.rooms.identity.refusals import PeopleOnly
 from interlock.rooms.identity.rules import caller_reads, check_roles, identify
-from interlock.rooms.jobs.approval import Approval, ApprovalState, Vote
 from interlock.rooms.jobs.drift import check_target, drift_reads, race_reads, record_collision
-from interlock.rooms.jobs.model import GRANTED_LABEL, JOBS, TRANSITIONS, Job, JobState
+from interlock.rooms.jobs.model import (
+    GRANTED_LABEL,
+    JOBS,
+    TRANSITIONS,
+    Approval,
+    ApprovalState,
+    Job,
+    JobState,
+    Vote,
+)
 from interlock.rooms.jobs.placement import Proposal, judged_requirement
 from interlock.rooms.jobs.records import (
     DECISION_REFUSALS,

@@ -13,7 +13,6 @@ from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import caller_reads
-from interlock.rooms.jobs.approval import ApprovalState
 from interlock.rooms.jobs.calls import (
     Done,
     InDoubt,
@@ -24,7 +23,15 @@ from interlock.rooms.jobs.calls import (
     end_call,
 )
 from interlock.rooms.jobs.holds import Backoff, HolderCommand, end_lease, give_up, requeue
-from interlock.rooms.jobs.model import JOBS, TRANSITIONS, Job, JobLease, JobState, LeaseEnd
+from interlock.rooms.jobs.model import (
+    JOBS,
+    TRANSITIONS,
+    ApprovalState,
+    Job,
+    JobLease,
+    JobState,
+    LeaseEnd,
+)
 from interlock.rooms.jobs.records import announce_job, find_own_job, record_change, record_refusal
 from interlock.rooms.jobs.refusals import FenceStale, NotActionable, PermissionMissing
 

@@ -7,7 +7,7 @@ import msgspec
 from interlock.kernel.record import NOTHING, Key, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
-from interlock.rooms.audit.rules import Note, note
+from interlock.rooms.audit.model import Note, note
 from interlock.rooms.conflicts.model import Affected, Competing, ConflictKind, Repeat
 from interlock.rooms.conflicts.rules import conflict_of_repeat, record_repeat, repeat_reads
 from interlock.rooms.effects.model import EffectTarget, LeaseRef, PermitClaims

@@ -14,9 +14,18 @@ import msgspec
 
 from interlock.kernel.world import World
 from interlock.rooms.identity.model import PRINCIPALS, Caller
-from interlock.rooms.jobs.approval import Approval, ApprovalState, Requirement
 from interlock.rooms.jobs.drift import moved_target, record_drift, why_drifted
-from interlock.rooms.jobs.model import GRANTED_LABEL, JOBS, TRANSITIONS, GrantRef, Job, Verdict
+from interlock.rooms.jobs.model import (
+    GRANTED_LABEL,
+    JOBS,
+    TRANSITIONS,
+    Approval,
+    ApprovalState,
+    GrantRef,
+    Job,
+    Requirement,
+    Verdict,
+)
 from interlock.rooms.jobs.placement import request_people, requirement_of
 from interlock.rooms.jobs.records import announce_job, record_change
 from interlock.rooms.jobs.revisions import revised

@@ -23,8 +23,7 @@ from interlock.rooms.grants.uses import (
     record_refused,
 )
 from interlock.rooms.identity.model import PRINCIPALS, Caller, Principal, PrincipalKind, Role, all_folded
-from interlock.rooms.jobs.approval import Approval, ApprovalState, Requirement, Step
-from interlock.rooms.jobs.model import GrantRef, JobState, Verdict
+from interlock.rooms.jobs.model import Approval, ApprovalState, GrantRef, JobState, Requirement, Step, Verdict
 from interlock.rooms.policy.action import Action, Priority
 from interlock.rooms.policy.evaluation import Evaluation
 from interlock.rooms.policy.language import UNAVAILABLE, ApprovalRequirement, Decision

@@ -7,10 +7,10 @@ from typing import Any
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal, Unreadable
 from interlock.kernel.world import World
-from interlock.rooms.audit.rules import Note, note
+from interlock.rooms.audit.model import Note, note
 from interlock.rooms.conflicts.model import Affected, Competing, ConflictKind, Repeat
 from interlock.rooms.conflicts.rules import record_repeat, repeat_reads
-from interlock.rooms.events.rules import announce
+from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.refusals import Forbidden, NotFound, PeopleOnly
 from interlock.rooms.identity.rules import identify

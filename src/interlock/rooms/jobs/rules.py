@@ -8,7 +8,7 @@ from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
-from interlock.rooms.audit.rules import Note, note
+from interlock.rooms.audit.model import Note, note
 from interlock.rooms.identity.model import Caller, Principal, Role
 from interlock.rooms.identity.rules import caller_reads, require
 from interlock.rooms.jobs.completion import cancel

@@ -11,9 +11,16 @@ import msgspec
 from interlock.kernel.command import Command
 from interlock.kernel.record import Kind, Params, Pick, Reads, micros
 from interlock.kernel.world import World
-from interlock.rooms.jobs.approval import Approval, ApprovalState
 from interlock.rooms.jobs.holds import is_lost, lose
-from interlock.rooms.jobs.model import JOBS, TRANSITIONS, Job, JobState, claims_topic
+from interlock.rooms.jobs.model import (
+    JOBS,
+    TRANSITIONS,
+    Approval,
+    ApprovalState,
+    Job,
+    JobState,
+    claims_topic,
+)
 from interlock.rooms.jobs.records import announce_job, record_change
 
 

@@ -16,7 +16,7 @@ import msgspec
 from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Key, Kind, Params, Pick, Reads
 from interlock.kernel.world import Deferred, World
-from interlock.rooms.audit.rules import Note, note
+from interlock.rooms.audit.model import Note, note
 from interlock.rooms.conflicts.model import (
     AFFECTED_MAX,
     CONFLICTS,
@@ -27,7 +27,7 @@ from interlock.rooms.conflicts.model import (
     affecting,
 )
 from interlock.rooms.conflicts.rules import add_to_conflict, record_conflict
-from interlock.rooms.events.rules import announce
+from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Principal, PrincipalKind, Role
 from interlock.rooms.identity.rules import caller_reads, require
 from interlock.rooms.jobs.model import JOBS, Job, JobState

@@ -13,7 +13,6 @@ from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 from interlock.rooms.identity.model import Caller, Principal, all_folded
 from interlock.rooms.identity.rules import caller_reads
-from interlock.rooms.jobs.approval import Approval, Vote
 from interlock.rooms.jobs.approvals import (
     Decided,
     Outcome,
@@ -22,7 +21,7 @@ from interlock.rooms.jobs.approvals import (
     people_who_agree,
     require_person,
 )
-from interlock.rooms.jobs.model import GRANTED_LABEL, JOBS, TRANSITIONS, Job, JobState
+from interlock.rooms.jobs.model import GRANTED_LABEL, JOBS, TRANSITIONS, Approval, Job, JobState, Vote
 from interlock.rooms.jobs.records import (
     DECISION_REFUSALS,
     announce_job,

@@ -19,7 +19,7 @@ from interlock.kernel.record import Key, Reads, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.store_state import clock_fence
 from interlock.kernel.world import World
-from interlock.rooms.events.rules import announce
+from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.rules import caller_reads, require
 from interlock.rooms.leases.endings import end_lease, node_at, stand_in_line

@@ -6,7 +6,7 @@ from typing import Any
 
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.world import World
-from interlock.rooms.audit.rules import Note, note
+from interlock.rooms.audit.model import Note, note
 from interlock.rooms.conflicts.model import Affected, Competing, ConflictKind, Repeat
 from interlock.rooms.conflicts.rules import record_repeat, repeat_reads
 from interlock.rooms.identity.model import Caller

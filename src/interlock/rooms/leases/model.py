@@ -21,7 +21,7 @@ import msgspec
 from interlock.kernel.command import Command
 from interlock.kernel.record import Kind, Reads, Record, micros
 from interlock.kernel.world import World
-from interlock.rooms.audit.rules import Note, note
+from interlock.rooms.audit.model import Note, note
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.rules import caller_reads, require
 

@@ -10,7 +10,7 @@ import msgspec
 from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Key, Reads
 from interlock.kernel.world import World
-from interlock.rooms.events.rules import announce
+from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import PRINCIPALS
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.identity.rules import caller_reads, require

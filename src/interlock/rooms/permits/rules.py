@@ -10,7 +10,7 @@ from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
-from interlock.rooms.audit.rules import Note, note
+from interlock.rooms.audit.model import Note, note
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import caller_reads, record_people_only, require_administrator
 from interlock.rooms.permits.model import DEPLOYMENT, KEY_RINGS, RING_ID, KeyRing, SigningKey

@@ -20,8 +20,8 @@ from interlock.kernel.codec.located import (
     Sequence,
     Source,
     kind_of,
+    read_json,
 )
-from interlock.kernel.codec.located_json import read_json
 from interlock.rooms.policy.language import duration_text
 
 TEXT_MAX = 200

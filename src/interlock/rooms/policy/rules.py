@@ -16,8 +16,8 @@ from interlock.kernel.computation import Compute, compute_here
 from interlock.kernel.record import Key, Kind, Params, Pick, Reads, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
-from interlock.rooms.audit.rules import Note, note
-from interlock.rooms.events.rules import announce
+from interlock.rooms.audit.model import Note, note
+from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Principal
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.identity.rules import caller_reads, record_people_only, require_administrator

@@ -15,10 +15,9 @@ from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.world import World
 from interlock.rooms.admission.endings import end_run, lose_run
 from interlock.rooms.admission.model import GATES, RUNS, TENANT_SCOPE, Run, RunState, workflow_scope
-from interlock.rooms.audit.rules import Note, note
+from interlock.rooms.audit.model import Note, note
 from interlock.rooms.identity.model import PRINCIPALS, Principal
-from interlock.rooms.jobs.approval import Approval, Requirement
-from interlock.rooms.jobs.model import JOBS, Job, JobState, Verdict
+from interlock.rooms.jobs.model import JOBS, Approval, Job, JobState, Requirement, Verdict
 from interlock.rooms.jobs.placement import Proposal, place
 from interlock.rooms.jobs.records import announce_job, record_change
 from interlock.rooms.policy.action import Action, Priority

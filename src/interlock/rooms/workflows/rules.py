@@ -13,13 +13,12 @@ from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import World
 from interlock.rooms.admission.model import RUNS, Run, RunState
 from interlock.rooms.admission.rules import EndRun, StartRun
-from interlock.rooms.audit.rules import Note, note
+from interlock.rooms.audit.model import Note, note
 from interlock.rooms.identity.model import Caller, Principal, Role
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.identity.rules import caller_reads, require
-from interlock.rooms.jobs.approval import ApprovalState
 from interlock.rooms.jobs.completion import cancel
-from interlock.rooms.jobs.model import ADVANCE_TOPIC, JOBS, Job, JobState
+from interlock.rooms.jobs.model import ADVANCE_TOPIC, JOBS, ApprovalState, Job, JobState
 from interlock.rooms.jobs.model import TRANSITIONS as JOB_TRANSITIONS
 from interlock.rooms.jobs.records import announce_job, record_change
 from interlock.rooms.workflows.model import (

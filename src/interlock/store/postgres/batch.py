@@ -29,11 +29,10 @@ from interlock.kernel.storage import (
 from interlock.kernel.store_state import FRESH
 from interlock.kernel.world import Changes
 from interlock.store.catalogue import named_sql
-from interlock.store.immutable import KeptImmutables
 from interlock.store.postgres import statements as sql
 from interlock.store.postgres.connections import BEGIN, Deadline, Writer
 from interlock.store.postgres.driver import LOCKED, Session
-from interlock.store.state import state_in
+from interlock.store.statements import KeptImmutables, state_in
 
 # `lock_timeout` bounds the wait for each row; this bounds the wait for all of them.
 _LOCKS_SECONDS = 0.5

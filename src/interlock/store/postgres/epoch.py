@@ -12,7 +12,7 @@ from interlock.kernel.store_state import StoreState, raised_floor
 from interlock.store.clock import utc_now
 from interlock.store.postgres import statements as sql
 from interlock.store.postgres.driver import SERVER_SAID_NO, Session
-from interlock.store.state import READ, state_of
+from interlock.store.statements import READ_STATE, state_of
 
 _ORIGIN = (
     "SELECT format('system %s, timeline %s, database %s', (SELECT system_identifier FROM pg_control_system()), "
@@ -51,9 +51,9 @@ async def notice_another_origin(session: Session) -> None:
 
 
 async def _raise(session: Session, why: str) -> StoreState:
-    rows = await session.fetch(f"{READ} FOR UPDATE")
+    rows = await session.fetch(f"{READ_STATE} FOR UPDATE")
     clock = int(await session.fetchval(f"SELECT {sql.CLOCK}") or micros(utc_now()))
     floor = raised_floor(state_of(tuple(rows[0])).fence_floor, clock)
     await session.execute(_RAISE, floor, clock, why)
-    rows = await session.fetch(READ)
+    rows = await session.fetch(READ_STATE)
     return state_of(tuple(rows[0]))

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from interlock.kernel.record import Key, Kind, Record
 from interlock.kernel.world import Changes, Update
 from interlock.store import statements
-from interlock.store.state import READ_AS_TEXT
+from interlock.store.statements import READ_STATE_AS_TEXT
 
 # How many shapes of batch a server remembers the statement of.
 _SHAPES_KEPT: Final = 256
@@ -174,7 +174,7 @@ def _load_sql(shape: tuple[tuple[Kind[Any], Lock], ...]) -> str:
         for n, (kind, lock) in enumerate(shape)
     ]
     unions = [f"SELECT count(*), '[' || string_agg(body, ',') || ']' FROM p{n}" for n in range(len(shape))]
-    unions.append(f"SELECT {CLOCK}, {READ_AS_TEXT}")
+    unions.append(f"SELECT {CLOCK}, {READ_STATE_AS_TEXT}")
     head = f"WITH {', '.join(parts)} " if parts else ""
     return head + " UNION ALL ".join(unions)
 

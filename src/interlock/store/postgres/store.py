@@ -18,7 +18,7 @@ from interlock.kernel.record import Kind, Params, Record, micros
 from interlock.kernel.refusal import LockBusy
 from interlock.kernel.storage import LockTimeout, Row, StoreDown, Transaction
 from interlock.kernel.store_state import StoreState
-from interlock.store import state
+from interlock.store import statements
 from interlock.store.catalogue import named_sql
 from interlock.store.clock import utc_now
 from interlock.store.migrations import pending
@@ -108,11 +108,11 @@ class PostgresStore:
     async def ping(self, within_seconds: float) -> None:
         await self._connections.ping(within_seconds)
 
-    async def prune(self, *, rows_max: int = state.ROWS_MAX) -> int:
+    async def prune(self, *, rows_max: int = statements.PRUNED_MAX) -> int:
         rows = await self._connections.read(f"SELECT {sql.CLOCK}", ())
-        values = state.params(rows[0][0], rows_max)
+        values = statements.prune_params(rows[0][0], rows_max)
         gone = 0
-        for name in state.BLOCKS:
+        for name in statements.PRUNE_BLOCKS:
             block = named_sql(name)
             arguments = block.arguments(values)
             try:

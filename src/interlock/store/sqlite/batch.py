@@ -13,16 +13,17 @@ from interlock.kernel.refusal import Unreadable
 from interlock.kernel.storage import Loaded, Row, Transaction, WriteConflict, bytes_of
 from interlock.kernel.store_state import FRESH, Repaired, StoreState, raised_floor
 from interlock.kernel.world import Changes, Update
-from interlock.store import clock_repair, state, statements
+from interlock.store import statements
 from interlock.store.catalogue import NamedSql, named_sql
 from interlock.store.clock import TOLERANCE, Clock, OnwardClock
-from interlock.store.high_water import HighWater
-from interlock.store.immutable import KeptImmutables
+from interlock.store.sqlite import clock_repair
 from interlock.store.sqlite.driver import Cursor, Database
+from interlock.store.sqlite.high_water import HighWater
+from interlock.store.statements import KeptImmutables
 
 # The state, from when on times are wrong, and the newest batch.
 _STATE = (
-    f"SELECT {state.COLUMNS}, ahead_from, origin, seq, at FROM store_state "
+    f"SELECT {statements.STATE_COLUMNS}, ahead_from, origin, seq, at FROM store_state "
     "LEFT JOIN (SELECT seq, at FROM batches ORDER BY seq DESC LIMIT 1) WHERE store_state.id = 1"
 )
 _RAISE = (
@@ -107,7 +108,7 @@ class SqliteBatches:
         """Later than any batch before, in whichever process it ran; and time always passes."""
         row: tuple[Any, ...] = self._cursor.execute(_STATE).get
         *columns, self._ahead_from, noted, self._newest, at = row
-        found = state.state_of(columns)
+        found = statements.state_of(columns)
         if found.clock_repairs != self._state.clock_repairs:
             self._clock.forget()
         self._state, self._written, self._was_noted = found, None, noted is not None
@@ -116,7 +117,7 @@ class SqliteBatches:
     def _raise_epoch(self, why: str, now: datetime) -> None:
         floor = raised_floor(self._state.fence_floor, micros(now))
         self._cursor.execute(_RAISE, (floor, micros(now), why))
-        self._state = state.state_of(self._cursor.execute(state.READ).get)
+        self._state = statements.state_of(self._cursor.execute(statements.READ_STATE).get)
 
     def _begin_batch(self, batch_id: str, now: datetime) -> None:
         self._written = self._cursor.execute(_BATCH, (batch_id, micros(now), 0)).get

@@ -24,7 +24,6 @@ Bindings = Sequence[ColumnValue] | Mapping[str, ColumnValue]
 OK = apsw.SQLITE_OK
 BUSY = apsw.BusyError
 FULL = apsw.FullError
-CLOSED = apsw.ConnectionClosedError
 FAILED = apsw.Error
 NOT_A_DATABASE = apsw.NotADBError
 READ_ONLY = (apsw.ReadOnlyError, apsw.PermissionsError)
@@ -192,7 +191,7 @@ def reading(path: Path | str) -> Generator[None]:
 
 
 def _down(error: BaseException, path: Path | str) -> StoreDown:
-    from interlock.store.sqlite.causes import down  # Here: it is needed only where something is wrong.
+    from interlock.store.sqlite.place import down  # Here: it is needed only where something is wrong.
 
     return down(error, path)
 

@@ -2,7 +2,7 @@
 
 A server, the SDK in a program and `interlock exec` all use this one path to the file (decision 0042). One connection
 writes. Its statements are short and run on the event loop; only COMMIT, which waits for the disk, runs on a thread
-(0003). A process that finds the write lock taken tries again until its time is up (write_lock.py). Another thread
+(0003). A process that finds the write lock taken tries again until its time is up (`WriteLock`). Another thread
 copies the log back into the file while commits go on (0034).
 """
 
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import random
 import time
 from collections.abc import Callable
 from functools import partial
@@ -20,14 +22,15 @@ from interlock.kernel.ids import new_id
 from interlock.kernel.record import Kind, Params, Record, micros
 from interlock.kernel.storage import CommitUnknown, LockTimeout, Row, StoreDown, Transaction
 from interlock.kernel.store_state import Repaired, StoreState
-from interlock.store import state
+from interlock.store import statements
 from interlock.store.catalogue import named_sql
 from interlock.store.clock import Clock, SteadyClock
 from interlock.store.migrations import pending
 from interlock.store.sqlite import fork_guard
 from interlock.store.sqlite.batch import SqliteBatches, rows_of, select
-from interlock.store.sqlite.causes import down
 from interlock.store.sqlite.driver import (
+    BROKEN,
+    BUSY,
     FAILED,
     FULL,
     OPENING_SECONDS,
@@ -37,11 +40,19 @@ from interlock.store.sqlite.driver import (
     reading,
     roll_back,
     schema_of,
+    try_to_begin,
 )
-from interlock.store.sqlite.place import expect_store, make_private
-from interlock.store.sqlite.threads import QueryThreads, WorkerThreads
-from interlock.store.sqlite.wal_checkpoint import WalCheckpoint
-from interlock.store.sqlite.write_lock import WriteLock, file_at
+from interlock.store.sqlite.place import down, expect_store, make_private
+from interlock.store.sqlite.threads import QueryThreads, WalCheckpoint, WorkerThreads
+
+FileIdentity = tuple[int, int]
+
+# Short pauses take the processor from the process that has the lock, long ones leave the lock unused. So they are
+# short only for a process that has waited for a while.
+_PAUSE_SECONDS = (0.001, 0.008)
+_PAUSE_SECONDS_LATER = (0.0005, 0.002)
+_LATER_SECONDS = 0.02
+
 
 R = TypeVar("R", bound=Record)
 Heard = Callable[[frozenset[str] | None], None]
@@ -190,15 +201,15 @@ class SqliteStore:
         with reading(self._path):
             self._reading().execute("SELECT 1 FROM batches LIMIT 1").fetchall()
 
-    async def prune(self, *, rows_max: int = state.ROWS_MAX) -> int:
+    async def prune(self, *, rows_max: int = statements.PRUNED_MAX) -> int:
         async with self.turn:
             writer, batches, lock = self._opened()
             await lock.acquire(_PRUNE_SECONDS)
             with all_or_nothing(writer):
                 now = micros(batches.now())
                 gone = 0
-                for name in state.BLOCKS:
-                    rows_of(writer, named_sql(name), state.params(now, rows_max))
+                for name in statements.PRUNE_BLOCKS:
+                    rows_of(writer, named_sql(name), statements.prune_params(now, rows_max))
                     gone += writer.changes()
             await self._commit(writer)
             return gone
@@ -279,3 +290,66 @@ class SqliteStore:
         if self._heard is not None and self._seen_version is not None and version != self._seen_version:
             self._heard(None)
         self._seen_version = version
+
+
+class WriteLock:
+    """The file's one write lock, which the processes that share the file take in turns.
+
+    A connection has it from the end of `acquire` to COMMIT or ROLLBACK. SQLite lets a process try to take the lock,
+    but not sleep until it is free. So a process that finds it taken tries again after a short random pause, until its
+    time is up. SQLite's own busy handler does the same with pauses of up to 100 ms, and would block the event loop
+    during them.
+
+    There is no queue: chance decides which process finds the lock free. A process that has waited for a while tries
+    more often, so that none loses for long (decision 0042 has the figures).
+    """
+
+    def __init__(self, database: Database, path: Path, file: FileIdentity | None = None) -> None:
+        """`file` is what was at the path before it was opened: afterwards another one may be."""
+        self._database = database
+        self._path = str(path)
+        self._file = file or file_at(path)
+
+    async def acquire(self, within_seconds: float) -> None:
+        """Begin a transaction that may write.
+
+        Raises `LockTimeout` when the time is up, and `StoreDown` if the file is bad or is not there any more.
+        """
+        began = time.monotonic()
+        while not self._has_begun():
+            waited = time.monotonic() - began
+            if waited >= within_seconds:
+                raise LockTimeout("another process holds the database's write lock")
+            pause = _PAUSE_SECONDS if waited < _LATER_SECONDS else _PAUSE_SECONDS_LATER
+            await asyncio.sleep(random.uniform(*pause))
+
+    def expect_same_file(self) -> None:
+        """Raise `StoreDown` if the file at the path is not the one that was opened: what is written is lost."""
+        if file_at(self._path) != self._file:
+            raise StoreDown(
+                "the database file was removed or replaced while in use; start this process again"
+            )
+
+    def _has_begun(self) -> bool:
+        try:
+            roll_back(self._database)
+            try_to_begin(self._database)
+        except BUSY:
+            return False
+        except BROKEN as error:
+            raise down(error, self._path) from error
+        try:
+            self.expect_same_file()
+        except StoreDown:
+            roll_back(self._database)
+            raise
+        return True
+
+
+def file_at(path: str | Path) -> FileIdentity | None:
+    """Which file is there, whatever its name."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - it is asked before every transaction
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -1,12 +1,16 @@
-"""Threads for work that waits: COMMIT, and reads that may take a while.
+"""The threads of a SQLite store: for COMMIT, for reads that may take a while, and for copying the log into the file.
 
 They are daemon threads. Those of `concurrent.futures` accept no more work once the main thread has ended, but other
 threads of the program may still call; these run until the program ends.
+
+By default SQLite copies its log inside one COMMIT every so many pages, and every commit behind it waits. Here a
+thread copies it while others commit (decision 0034).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -19,7 +23,15 @@ from interlock.kernel.record import Params
 from interlock.kernel.storage import Row
 from interlock.store.catalogue import NamedSql
 from interlock.store.sqlite.batch import rows_of
-from interlock.store.sqlite.driver import Database, connect_durably
+from interlock.store.sqlite.driver import (
+    FAILED,
+    OK,
+    WAL_PAGES_MAX,
+    Database,
+    connect_durably,
+    copy_back,
+    pages_to_copy,
+)
 
 T = TypeVar("T")
 
@@ -103,3 +115,61 @@ class QueryThreads:
             database = self._own.database = connect_durably(self._path)
             self._opened.append(database)
         return rows_of(database, block, params, bytes_max)
+
+
+# From so many pages on, what is new is copied while others commit. Only a log that nobody writes to for a moment can be
+# copied whole, and begun again: in one that has become too long a COMMIT copies what is left.
+_PAGES_MIN = WAL_PAGES_MAX // 4
+# A copy syncs both files, however little there is to copy, and takes the processor from whoever commits meanwhile.
+_PAGES_STEP = 500
+
+
+class WalCheckpoint:
+    """A thread with a connection of its own, both made when first needed. Only the log's length depends on it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._thread = WorkerThreads("sqlite-checkpoint")
+        self._database: Database | None = None
+        self._is_copying = False
+        self._asked_at = 0
+
+    def watch(self, writer: Database) -> None:
+        """Look after the log that this connection writes."""
+        writer.set_wal_hook(self._committed)
+
+    def close(self) -> None:
+        """Stop, once what is being copied is copied."""
+        self._thread.stop()
+        database, self._database = self._database, None
+        if database is not None:
+            database.close()
+
+    def _committed(self, writer: Database, _: str, pages: int, /) -> int:
+        """Called by each COMMIT, which is done by then: whatever goes wrong here must not look like its failure."""
+        if pages < self._asked_at:
+            self._asked_at = 0  # The log has begun again.
+        if pages >= WAL_PAGES_MAX and not self._is_copying:
+            copy_back(writer)
+        elif pages >= max(_PAGES_MIN, self._asked_at + _PAGES_STEP) and not self._is_copying:
+            self._asked_at = pages
+            # Each of the processes that share a log sees it grow; one that copies does it for all.
+            if pages_to_copy(writer) >= _PAGES_STEP:
+                self._ask_for_copy()
+        return OK
+
+    def _ask_for_copy(self) -> None:
+        self._is_copying = True
+        try:
+            self._thread.submit(self._copy)
+        except RuntimeError:
+            self._is_copying = False  # There is no room for another thread: a COMMIT copies later.
+
+    def _copy(self) -> None:
+        try:
+            with contextlib.suppress(FAILED):
+                if self._database is None:
+                    self._database = connect_durably(self._path)
+                copy_back(self._database)
+        finally:
+            self._is_copying = False
