@@ -12,7 +12,7 @@ import msgspec
 from interlock.api.calls import JOB_ID, Asked, caller_of, decide
 from interlock.api.decoder import Spelled
 from interlock.api.fields import GivenReason, Reason, Said
-from interlock.api.jobs import approval_view, decidable_until, evidence_view, job_fields, whole_view
+from interlock.api.jobs import approval_view, evidence_view, job_fields, whole_view
 from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.pages import PageQuery, id_cursor
 from interlock.api.problem import invalid
@@ -191,7 +191,7 @@ async def _said(call: Asked[None, CommentBody], kind: CommentKind) -> Answer:
 async def refresh(call: Asked[None, None]) -> Answer:
     submitter = await _submitter(call.services, call.caller.tenant, call.path["job_id"])
     command = RefreshApproval(caller=caller_of(call), job_id=call.path["job_id"], submitter=submitter)
-    return await decide(call, command, lambda job: Reply(200, whole_view(job)), keep_until=decidable_until)
+    return await _decided(call, command)
 
 
 async def edit(call: Asked[None, EditBody]) -> Answer:
@@ -203,7 +203,14 @@ async def edit(call: Asked[None, EditBody]) -> Answer:
         payload=msgspec.Raw(canonical(call.body.payload)),
         reason=call.body.reason,
     )
-    return await decide(call, command, lambda job: Reply(200, whole_view(job)), keep_until=decidable_until)
+    return await _decided(call, command)
+
+
+async def _decided(call: Asked[None, Any], command: RefreshApproval | EditJob) -> Answer:
+    def render(job: Job) -> Reply:
+        return Reply(200, whole_view(job))
+
+    return await decide(call, command, render, keep_until=lambda job: job.decidable_until)
 
 
 async def _counted(
@@ -217,7 +224,7 @@ async def _counted(
             command,
             lambda decided: Reply(200, _decided_view(decided)),
             count=lambda decided: count(verb, decided.outcome.value),
-            keep_until=lambda decided: decidable_until(decided.job),
+            keep_until=lambda decided: decided.job.decidable_until,
         )
     except (Refusal, Fault) as no:
         count(verb, code_of(no) or "failed")

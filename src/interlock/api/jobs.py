@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -57,7 +57,6 @@ from interlock.wire.pages import Page
 
 _WAIT_SECONDS_MAX = 60
 _POLL_SECONDS = 5.0
-_FOR_EVER = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 class TargetBody(Body, frozen=True, kw_only=True):
@@ -207,21 +206,11 @@ async def submit(call: Asked[None, SubmitBody]) -> Answer:
             command,
             submitted,
             count=lambda job: count(job.verdict.observed or job.verdict.decision),
-            keep_until=decidable_until,
+            keep_until=lambda job: job.decidable_until,
         )
     except PolicyThrottled:
         count(Decision.THROTTLE.value)
         raise
-
-
-def decidable_until(job: Job) -> datetime | None:
-    """How long a repeat of the request must find this job rather than ask people again.
-
-    The key of a gated call names its intent, which must not be carried out twice however much later.
-    """
-    if job.is_call:
-        return _FOR_EVER
-    return job.approval.ends_at if job.approval else None
 
 
 def submitted(job: Job) -> Reply | Answer:

@@ -40,8 +40,6 @@ from interlock.wire import events as wire
 from interlock.wire.marks import OMITTED
 from interlock.wire.pages import Page
 
-TypePattern = Annotated[str, msgspec.Meta(max_length=100)]
-
 _SECRET_BYTES = 32
 
 

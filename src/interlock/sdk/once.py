@@ -214,11 +214,6 @@ def _left(session: Session, effect: Effect) -> Flow[None]:
         yield from told_of_failure(session, effect, NotDone("cancelled before anything was done"))
 
 
-def hash_of_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-    """Name a call by its function and arguments, the same in every process."""
-    return hash_of_request(_name_of_call(function, args, kwargs))
-
-
 def _name_of_call(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:

@@ -10,7 +10,7 @@ job's record, so that a job's state and its approval can never disagree.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -18,6 +18,8 @@ import msgspec
 
 from interlock.kernel.record import ColumnValue, Kind, Record, micros
 from interlock.rooms.policy.action import RANKS, Action, Failure, Priority
+
+_FOR_EVER = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 class ApprovalState(StrEnum):
@@ -332,6 +334,16 @@ class Job(Record, frozen=True, kw_only=True):
     def conflict_target(self) -> str:
         """What collisions over this job are about: its target, or else the job among those of its topic."""
         return self.action.target.key if self.action.target else f"job:{self.action.topic}/{self.id}"
+
+    @property
+    def decidable_until(self) -> datetime | None:
+        """How long a repeat of its request must find this job rather than ask people again.
+
+        The key of a gated call names its intent, which must not be carried out twice however much later.
+        """
+        if self.is_call:
+            return _FOR_EVER
+        return self.approval.ends_at if self.approval else None
 
     def is_over_at(self, now: datetime) -> bool:
         """Whether the job's own time is up, swept or not."""
