@@ -79,14 +79,14 @@ async def _serve(
     app = InterlockApp(settings)
     asked.listen()
     with taking_standard_logs(app.log, cast("Level", settings.log_level)):
-        async with app.opened() as admin:
+        # Whoever finds the server listening finds its figures, too: their address comes first and goes last.
+        async with app.opened() as admin, _watched(app, watched):
             server = granian(app, settings)
             serving = asyncio.create_task(server.serve())
             await _until_listening(settings, serving)
             announce(_address(settings), admin)
             settle_memory()
-            async with _watched(app, watched):
-                await _first_of(serving, asyncio.create_task(asked.to_stop.wait()))
+            await _first_of(serving, asyncio.create_task(asked.to_stop.wait()))
             app.stop_waiting()
             server.stop()
             await asked.unless_hurried(serving, settings.drain_seconds)
