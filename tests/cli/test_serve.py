@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import urlsplit
 from urllib.request import urlopen
@@ -127,6 +128,9 @@ def test_a_server_that_waits_for_a_client_stops_at_once_when_told_again(
         deaf.connect((address.hostname, address.port))
         deaf.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: test\r\n\r\n" * 100)
         deaf.recv(1)
+        time.sleep(
+            1
+        )  # until every buffer between the two is full; an answer that fits would end the connection
         server.process.send_signal(signal.SIGTERM)
         while True:  # until it accepts nobody any more
             try:
