@@ -204,10 +204,13 @@ class _Open:
         incoming = _Incoming(self._bodies, receive)
         try:
             request, response = await self._answer(asked, scope, incoming)
+            headers = response.headers
+            if incoming.is_withheld and scope["http_version"] != "2":
+                headers = (*headers, ("connection", "close"))
             start = {
                 "type": "http.response.start",
                 "status": response.status,
-                "headers": encoded_headers(response.headers),
+                "headers": encoded_headers(headers),
             }
             await send(start)
             if response.stream is not None:
@@ -328,6 +331,11 @@ class _Incoming:
     def is_unread(self) -> bool:
         """Whether a client may still be sending a body that nobody wants."""
         return self.has_body and not self._is_read and not self._is_held_back
+
+    @property
+    def is_withheld(self) -> bool:
+        """Whether a client asked before it sent a body, and was not told to: what it sends next would be misread."""
+        return self.has_body and not self._is_read and self._is_held_back
 
 
 class _Bodies:
