@@ -79,5 +79,4 @@ $(DEV): $(LOCKS) requirements/dev.txt pyproject.toml | $(BIN)/python
 	@echo "== installing the locked development environment"
 	@$(PIP) install --quiet --require-hashes --no-deps $(LOCKS:%=-r %) -r requirements/dev.txt
 	@$(PIP) install --quiet --no-deps --no-build-isolation -e .
-	@tools/debian.sh $(VENV)/debian pgbouncer libevent libc-ares
 	@touch $(RUNTIME) $@

@@ -1,29 +1,22 @@
-"""A real pgbouncer before a PostgreSQL, with the settings that it is shipped with and the pool mode that a test wants.
-
-`make test` unpacks it from Debian's packages if it is not installed; where that cannot be done its tests are skipped.
-"""
+"""A real pgbouncer before a PostgreSQL, with the settings that it ships with and the pool mode that a test wants."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-import pytest
-
+from tests.harness.debian_programs import FETCHED, Installed, installed
 from tests.harness.postgres_binaries import unprivileged_user
 from tests.harness.processes import kill_tree, pick_port
 from tests.harness.reaper import reaper
 
 START_SECONDS = 30
-UNPACKED = Path(sys.prefix) / "debian"  # see tools/debian.sh
 
 SETTINGS = """
 [databases]
@@ -49,7 +42,7 @@ class Pgbouncer:
         self._process: subprocess.Popen[bytes] | None = None
         reaper().remove(self._folder)
         self._folder.chmod(0o755)
-        self._program, self._libraries = _program(self._folder)
+        self._pgbouncer = _program(self._folder)
         (self._folder / "users").write_text(f'"{parts.username}" ""\n')
         (self._folder / "ini").write_text(
             SETTINGS.format(
@@ -61,12 +54,12 @@ class Pgbouncer:
         """Start it, and return once it accepts connections."""
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [self._program, self._folder / "ini"],
+                [self._pgbouncer.program, self._folder / "ini"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd="/",
-                env={**os.environ, "LD_LIBRARY_PATH": self._libraries},
+                env=self._pgbouncer.env(),
                 start_new_session=True,
                 **unprivileged_user(),
             )
@@ -92,19 +85,12 @@ class Pgbouncer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _program(scratch: Path) -> tuple[str, str]:
-    """The program, and where its libraries are if they are not installed.
-
-    What was unpacked is copied to where the user can read it that the pooler runs as.
-    """
-    installed = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-    if installed is not None:
-        return installed, ""
-    if not (UNPACKED / "usr/sbin/pgbouncer").exists():
-        pytest.skip(
-            "pgbouncer is neither installed nor unpacked; install Debian's package pgbouncer, or run `make test`"
-        )
-    home = scratch / "debian"
-    shutil.copytree(UNPACKED, home, symlinks=True)
-    libraries = sorted({str(path.parent) for path in home.rglob("*.so.*")})
-    return str(home / "usr/sbin/pgbouncer"), ":".join(libraries)
+def _program(scratch: Path) -> Installed:
+    """The program; one that was unpacked is copied to where the user can read it that the pooler runs as."""
+    found = installed("pgbouncer")
+    if not found.program.is_relative_to(FETCHED):
+        return found
+    home, unpacked = scratch / "debian", found.program.parents[2]
+    shutil.copytree(unpacked, home, symlinks=True)
+    libraries = tuple(str(home / Path(each).relative_to(unpacked)) for each in found.libraries)
+    return Installed(home / found.program.relative_to(unpacked), libraries)

@@ -1,34 +1,24 @@
-"""nginx and haproxy from Debian before a server, each with the configuration that `deploy/` ships.
-
-A machine that lacks one gets Debian's package unpacked beside its other test tools, as root or not. Where that fails,
-the tests that need it fail.
-"""
+"""nginx and haproxy from Debian before a server, each with the configuration that `deploy/` ships."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import os
 import re
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from tests.harness.debian_programs import installed
 from tests.harness.processes import kill_tree, pick_port
 from tests.harness.reaper import reaper
 
 Kind = Literal["nginx", "haproxy"]
 DEPLOY = Path(__file__).parents[2] / "deploy"
 START_SECONDS = 30
-FETCH_SECONDS = 300
-# Beside the other tools that tests use, and gone with them.
-FETCHED = Path(sys.prefix) / "proxies"
-_ADVICE = "tests run behind it: apt-get install nginx haproxy"
 # What a test cannot wait for is shortened; everything else is as shipped.
 SHORTER = {
     "client_header_timeout 10s": "client_header_timeout 2s",
@@ -37,19 +27,6 @@ SHORTER = {
     "timeout client 30s": "timeout client 4s",
     "check inter 2s": "",
 }
-
-
-class Installed(NamedTuple):
-    """A program, and where libraries are that came with it."""
-
-    program: Path
-    libraries: tuple[str, ...]
-
-    def env(self) -> dict[str, str]:
-        """The environment to run it in."""
-        if not self.libraries:
-            return dict(os.environ)
-        return os.environ | {"LD_LIBRARY_PATH": ":".join(self.libraries)}
 
 
 class ReverseProxy:
@@ -105,52 +82,3 @@ class ReverseProxy:
     def log(self) -> str:
         """The end of what it wrote."""
         return "\n".join((self._folder / "log").read_text(errors="replace").splitlines()[-40:])
-
-
-@functools.cache
-def installed(kind: Kind) -> Installed:
-    """The program, as the machine has it or as Debian has it; raises if it is in neither place."""
-    found = shutil.which(kind, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
-    if found is not None:
-        return Installed(Path(found), ())
-    folder = FETCHED / kind
-    if not folder.exists():
-        _fetch(kind, folder)
-    libraries = sorted({path.parent for path in folder.rglob("*.so*")})
-    return Installed(folder / "usr/sbin" / kind, tuple(map(str, libraries)))
-
-
-def _fetch(kind: Kind, folder: Path) -> None:
-    """Unpack Debian's package, and those it needs that are missing, without installing any: that asks for no root."""
-    FETCHED.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="fetching-", dir=FETCHED) as scratch:
-        unpacked = _unpacked(kind, Path(scratch))
-        if not (unpacked / "usr/sbin" / kind).exists():
-            raise RuntimeError(f"Debian's {kind} has no /usr/sbin/{kind}; {_ADVICE}")
-        with contextlib.suppress(OSError):  # Another process that tests may have been first.
-            unpacked.rename(folder)
-
-
-def _unpacked(kind: Kind, scratch: Path) -> Path:
-    """The packages in one folder. Lists and downloads are its own; what is installed, the machine says."""
-    (scratch / "lists/partial").mkdir(parents=True)
-    (scratch / "cache/archives/partial").mkdir(parents=True)
-    options = [
-        *("-o", f"Dir::State::Lists={scratch}/lists", "-o", f"Dir::Cache={scratch}/cache"),
-        *("-o", "Debug::NoLocking=1", "-o", "APT::Sandbox::User=", "-o", "APT::Install-Recommends=0"),
-    ]
-    _run(kind, "apt-get", *options, "update")
-    _run(kind, "apt-get", *options, "install", "--yes", "--download-only", kind)
-    for package in (scratch / "cache/archives").glob("*.deb"):
-        _run(kind, "dpkg-deb", "-x", str(package), str(scratch / "unpacked"))
-    return scratch / "unpacked"
-
-
-def _run(kind: Kind, *command: str) -> None:
-    try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise RuntimeError(f"{kind} is not installed and cannot be fetched: {error}; {_ADVICE}") from None
-    if said.returncode:
-        told = (said.stderr or said.stdout).strip()[-500:]
-        raise RuntimeError(f"{kind} is not installed and cannot be fetched: {told}; {_ADVICE}")
