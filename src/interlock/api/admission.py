@@ -17,7 +17,6 @@ from interlock.api.authentication import presented_key
 from interlock.api.calls import REPLAYED, Asked, caller_of, decide, refuse
 from interlock.api.decoder import Spelled
 from interlock.api.fields import Reason
-from interlock.api.http import Request
 from interlock.api.jobs import READERS
 from interlock.api.operations import Answer, Body, Operation, Query, Reply
 from interlock.api.pages import PageQuery, id_cursor
@@ -47,6 +46,7 @@ from interlock.rooms.workflows.rules import EndWorkflowRun, StartWorkflowRun
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import admission as wire
+from interlock.wire.http import Request
 from interlock.wire.marks import OMITTED
 from interlock.wire.pages import Page
 

@@ -24,14 +24,15 @@ from interlock.api.decoder import (
     is_large,
     spell_body,
 )
-from interlock.api.http import Headers, Request, Response
 from interlock.api.operations import Answer, Answered, C, Call, Operation, Reply, S
 from interlock.api.problem import MEDIA_TYPE as PROBLEM_JSON
-from interlock.api.problem import Problem, ProblemError, problem, problem_response, retry_after
-from interlock.api.router import Router
+from interlock.api.problem import Problem, ProblemError, invalid, problem, problem_response, retry_after
+from interlock.kernel.codec.strict import Fault
 from interlock.kernel.ids import new_id
 from interlock.service.logs import Log
 from interlock.service.metrics import Registry
+from interlock.service.router import MethodNotAllowed, NoRoute, Router
+from interlock.wire.http import Headers, NotDecodable, Request, Response
 
 PATH_BYTES_MAX = 8192
 UNROUTED = "none"
@@ -145,7 +146,7 @@ class App(Generic[C, S]):
         _check_length(request)
         if request.method == "OPTIONS":
             return self._options(request)
-        operation, path = self._router.find(request.method, request.path)
+        operation, path = self._found(request)
         trace.operation = operation
         if operation.public:
             check_unsent(operation, request)  # Whoever asks is nobody known, so no body of theirs is read.
@@ -169,6 +170,12 @@ class App(Generic[C, S]):
         )
         return _encoded(await operation.answer(call))
 
+    def _found(self, request: Request) -> tuple[Operation[C, S, Any, Any], Mapping[str, str]]:
+        try:
+            return self._router.find(request.method, request.path)
+        except (NoRoute, MethodNotAllowed, NotDecodable) as error:
+            raise _unrouted(error) from None
+
     async def _decoded(
         self, operation: Operation[C, S, Any, Any], request: Request, caller: C | None
     ) -> tuple[Any, Any]:
@@ -181,7 +188,10 @@ class App(Generic[C, S]):
         return decode_spelled(operation, spelled)
 
     def _options(self, request: Request) -> Response:
-        methods = sorted(_METHODS) if request.path == "*" else self._router.methods(request.path)
+        try:
+            methods = sorted(_METHODS) if request.path == "*" else self._router.methods(request.path)
+        except (NoRoute, NotDecodable) as error:
+            raise _unrouted(error) from None
         return Response(status=204, headers=(("allow", ", ".join(methods)),))
 
     def _problem(self, error: Exception, trace: _Trace[C, S]) -> Problem:
@@ -247,6 +257,19 @@ def _check_ids(operations: tuple[Operation[Any, Any, Any, Any], ...]) -> None:
         if operation.id in seen:
             raise ValueError(f"two operations are called {operation.id}; rename one of them")
         seen.add(operation.id)
+
+
+def _unrouted(error: NoRoute | MethodNotAllowed | NotDecodable) -> ProblemError:
+    if isinstance(error, NotDecodable):
+        return invalid(Fault("path", str(error)))
+    if isinstance(error, MethodNotAllowed):
+        return ProblemError(problem("method_not_allowed", str(error), headers=(("allow", error.allowed),)))
+    hint = (
+        "leave out the slash at its end"
+        if error.without_slash
+        else "GET /openapi.json lists every one there is"
+    )
+    return ProblemError(problem("not_found", f"{error}; {hint}"))
 
 
 def _check_length(request: Request) -> None:

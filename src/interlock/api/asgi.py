@@ -35,7 +35,6 @@ from interlock.api.heads import (
     read_target,
     too_large,
 )
-from interlock.api.http import Request, Response
 from interlock.api.problem import ProblemError, invalid, problem
 from interlock.kernel.codec.strict import Fault
 from interlock.rooms.events.addresses import Allowed, read_networks
@@ -45,6 +44,7 @@ from interlock.service.metrics import Counter, Registry
 from interlock.service.operator import IssuedKey, activate_policy_file, bootstrap
 from interlock.service.service import Service, open_service
 from interlock.service.settings import UNIX_PEER, Settings, settings_from
+from interlock.wire.http import Request, Response
 
 Message: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]

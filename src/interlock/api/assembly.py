@@ -28,7 +28,6 @@ from interlock.api import (
 from interlock.api.app import App
 from interlock.api.authentication import authenticate
 from interlock.api.descriptions import describing
-from interlock.api.http import Request
 from interlock.api.operations import Operation
 from interlock.api.problems import translator
 from interlock.service.keyring import Known
@@ -36,6 +35,7 @@ from interlock.service.logs import Log
 from interlock.service.metrics import Registry
 from interlock.service.service import Service
 from interlock.wire.codes import codes_with
+from interlock.wire.http import Request
 
 OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     *policy.OPERATIONS,

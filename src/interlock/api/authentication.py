@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from interlock.api.heads import announced_bytes
-from interlock.api.http import Request
 from interlock.rooms.identity.refusals import Unauthenticated
 from interlock.service.keyring import Known
 from interlock.service.service import Service
+from interlock.wire.http import Request
 
 # These are asked by POST, but nothing is decided, so no transaction checks the key again.
 _ONLY_ASKING = frozenset({"/api/v1/policy/evaluate", "/api/v1/policy/simulate"})

@@ -12,7 +12,6 @@ from typing import Any, Generic, Never, TypeAlias, TypeVar
 import msgspec
 
 from interlock.api.app import encode
-from interlock.api.http import Request
 from interlock.api.operations import Answer, Call, Reply
 from interlock.kernel.command import Command
 from interlock.kernel.idempotency import Once, Rendered
@@ -24,6 +23,7 @@ from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import caller_reads, identify
 from interlock.service.keyring import Known
 from interlock.service.service import Service
+from interlock.wire.http import Request
 
 T = TypeVar("T")
 Q = TypeVar("Q")

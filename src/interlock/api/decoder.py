@@ -9,12 +9,12 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import inspect
 
-from interlock.api.http import NotDecodable, Request, percent_decoded
 from interlock.api.operations import Operation, RawBody
 from interlock.api.problem import ProblemError, invalid, problem
 from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.codec.shapes import shape_faults
 from interlock.kernel.codec.strict import Fault, JsonRefused, JsonValue, parse, pointer
+from interlock.wire.http import NotDecodable, Request, percent_decoded
 
 JSON = "application/json"
 IDEMPOTENCY_KEY_MAX = 255

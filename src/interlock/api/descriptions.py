@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from interlock.api.http import Headers, Response
 from interlock.api.operations import C, Call, Media, Operation, S
 from interlock.api.problem import ProblemError, problem
 from interlock.wire.codes import CODES, CodeInfo, Codes
+from interlock.wire.http import Headers, Response
 
 HTML = "text/html; charset=utf-8"
 _TAG = "Description"

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import msgspec
 
 from interlock.api.calls import Asked
-from interlock.api.http import Request, Response
 from interlock.api.jobs import READERS
 from interlock.api.operations import Media, Operation, Query, Reply
 from interlock.api.problem import invalid
@@ -32,6 +31,7 @@ from interlock.service.event_feed import Reader
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import events as wire
+from interlock.wire.http import Request, Response
 
 EVENT_STREAM = "text/event-stream"
 HEARTBEAT_SECONDS = 15.0

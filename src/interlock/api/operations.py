@@ -18,10 +18,10 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from interlock.api.http import Headers, Request, Response
 from interlock.kernel.codec.canonical import digest
 from interlock.kernel.codec.strict import JsonValue
 from interlock.wire.codes import CODES
+from interlock.wire.http import Headers, Request, Response
 
 Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 

@@ -11,11 +11,11 @@ from types import MappingProxyType
 
 import msgspec
 
-from interlock.api.http import Headers, Response
 from interlock.api.next_steps import routed
 from interlock.kernel.codec.strict import Fault
 from interlock.kernel.refusal import Next
 from interlock.wire.codes import CODES
+from interlock.wire.http import Headers, Response
 from interlock.wire.next_step import NextStep
 
 MEDIA_TYPE = "application/problem+json"
