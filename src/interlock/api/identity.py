@@ -150,7 +150,8 @@ def _sealing_secret(call: Asked[None, IssueBody]) -> str:
 
     Whoever owns the file of an embedded store has no key; then it is the server's secret, if there is one.
     """
-    has_key = call.caller.caller.key_id is not None
+    caller = call.caller.caller
+    has_key = caller.key_id is not None or caller.session_id is not None
     secret = presented_key(call.request) if has_key else call.services.settings.secret
     return f"{secret}\n{call.idempotency_key}" if secret and call.idempotency_key else ""
 
