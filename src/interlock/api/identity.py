@@ -125,7 +125,7 @@ async def who_am_i(call: Asked[None, None]) -> Reply:
 
 
 def _kept_key(call: Asked[None, IssueBody], stored: Principal, key: NewKey) -> KeptKey:
-    secret = _sealing_secret(call)
+    secret = sealing_secret(call)
     sealed = seal(key.text.encode(), secret, purpose=_PURPOSE, about=key.id) if secret else None
     return KeptKey(principal=stored.id, tenant=stored.tenant, key_id=key.id, sealed=sealed)
 
@@ -134,7 +134,7 @@ def _unsealed(call: Asked[None, IssueBody], kept: KeptKey) -> str:
     try:
         if kept.sealed is None:
             raise CannotUnseal("there was no secret to seal it with")
-        return unseal(kept.sealed, _sealing_secret(call), purpose=_PURPOSE, about=kept.key_id).decode()
+        return unseal(kept.sealed, sealing_secret(call), purpose=_PURPOSE, about=kept.key_id).decode()
     except CannotUnseal:
         detail = (
             f"this request issued key {kept.key_id} of {kept.principal} before, and only the key that asked for "
@@ -145,12 +145,13 @@ def _unsealed(call: Asked[None, IssueBody], kept: KeptKey) -> str:
         raise ProblemError(problem("key_already_issued", detail, then=then, members=members)) from None
 
 
-def _sealing_secret(call: Asked[None, IssueBody]) -> str:
-    """What a repeat brings along and the store has only a digest of: the admin's own key and the key of the request.
+def sealing_secret(call: Asked[Any, Any]) -> str:
+    """What a repeat brings along and the store has only a digest of: the caller's own credential and the request's key.
 
     Whoever owns the file of an embedded store has no key; then it is the server's secret, if there is one.
     """
-    has_key = call.caller.caller.key_id is not None
+    caller = call.caller.caller
+    has_key = caller.key_id is not None or caller.session_id is not None
     secret = presented_key(call.request) if has_key else call.services.settings.secret
     return f"{secret}\n{call.idempotency_key}" if secret and call.idempotency_key else ""
 

@@ -37,6 +37,9 @@ from interlock.service.permits import SigningUnavailable
 
 CODES_OF: Mapping[type[Exception], str] = {
     identity.Unauthenticated: "unauthenticated",
+    identity.SessionOver: "unauthenticated",
+    identity.LinkOver: "unauthenticated",
+    identity.SignInRefused: "forbidden",
     identity.Forbidden: "forbidden",
     identity.PeopleOnly: "people_only",
     identity.NotFound: "not_found",

@@ -55,7 +55,7 @@ class Service:
             computing=self.judgements,
         )
         measure_store(self.registry, self._store_time)
-        self.keyring = Keyring(store)
+        self.keyring = Keyring(store, now=self.now)
         self.permits = PermitSigner(self.kernel, store, settings.secret)
         self.admission_stats = AdmissionStats(self.registry, now=self.now)
         self.is_stopping = False

@@ -24,6 +24,7 @@ from interlock.rooms.admission.tallies import ForgetTallies
 from interlock.rooms.audit.model import NoteStoreState
 from interlock.rooms.effects.settlement import SweepOverdueEffects
 from interlock.rooms.grants.rules import SweepOverdueGrants
+from interlock.rooms.identity.sessions import ForgetSessions
 from interlock.rooms.jobs.queries import count_dead
 from interlock.rooms.jobs.sweeps import OfferUnclaimed, SweepDueJobs, SweepLostLeases
 from interlock.rooms.leases.transfers import SweepOverdueLeases
@@ -90,7 +91,8 @@ class Sweeps:
 
     async def forget_once(self) -> None:
         """One pass over what nobody needs any more."""
-        for forget in (self._prune, self._forget_full_buckets, self._forget_tallies):
+        forgets = (self._prune, self._forget_full_buckets, self._forget_tallies, self._forget_sessions)
+        for forget in forgets:
             await self._surely(forget)
 
     async def _surely(self, sweep: Callable[[], Awaitable[None]]) -> None:
@@ -140,6 +142,9 @@ class Sweeps:
 
     async def _forget_tallies(self) -> None:
         await self._until_few("old_tallies", ForgetTallies(most=_PASS_MAX))
+
+    async def _forget_sessions(self) -> None:
+        await self._until_few("old_sessions", ForgetSessions(most=_PASS_MAX))
 
     async def _count_dead_letters(self) -> None:
         self._measures.work.dead_letters = await count_dead(self._store)
