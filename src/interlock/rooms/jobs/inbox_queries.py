@@ -1,8 +1,8 @@
 """What waits for somebody: the requests that they may decide now, in the order in which they should look at them.
 
-The store passes over requests of other groups and topics; whether a request waits for somebody is decided by the rule that
-`ApproveJob` decides by. One page goes through a window of requests and reads a part of them, however many wait: it may
-have fewer items than were asked for, or none, and still say where to go on.
+The store passes over requests of other groups and topics; whether a request waits for somebody is told by the rule that
+`ApproveJob` decides by. One page goes through a few windows of requests and reads a part of them, however many wait: it
+may have fewer items than were asked for, or none, and still say where to go on.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ async def count_blocked(store: Store, jobs: Sequence[Job]) -> dict[str, int]:
 
 
 class _Walk:
-    """Goes through the requests that wait, look by look, within one window from where it began.
+    """Goes through the requests that wait, look by look, until a window has no more of what is wanted.
 
     `after` is how far it came. `is_over`: there is nothing behind that. `is_full`: the last look ended because of the
     size of what it found.

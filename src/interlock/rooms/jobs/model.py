@@ -429,7 +429,8 @@ def _values(job: Job) -> tuple[ColumnValue, ...]:
         _micros(job.due_at()), job.verdict.observed, RANKS[job.priority],
         _micros(job.runnable_at), _micros(job.lease_until), _micros(job.offer_again_at),
         target.key if target else None, target.version if target else None,
-        _micros(decide_by(job.ends_at, job.priority, job.run_id)), marked(asked.groups_at(_FOR_EVER)) if asked else None,
+        _micros(decide_by(job.ends_at, job.priority, job.run_id)),
+        marked(asked.groups_at(_FOR_EVER)) if asked else None,
     )  # fmt: skip
 
 

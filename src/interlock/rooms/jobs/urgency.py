@@ -1,7 +1,7 @@
 """The order in which requests are put before people, and how those that a reviewer may decide are found.
 
-Requests are ordered by when they end, as if what is critical ended 24 hours sooner, what is high 4 hours sooner, and what
-a run waits for 1 hour sooner.
+Requests are ordered by when they end, as if what is critical ended 24 hours sooner, what is high 4 hours sooner, and
+what a run waits for 1 hour sooner.
 """
 
 from __future__ import annotations
