@@ -108,11 +108,9 @@ async def test_what_is_decided_or_over_waits_for_nobody(stage: Stage, end: str) 
     ada, bob = await stage.person("ada"), await stage.person("bob")
     job = await stage.submit(await stage.agent())
     if end == "expire":
-        stage.clock.advance(86_400)  # and no sweep
-        await stage.submit(
-            bob_key := await stage.agent("other"), topic="pay"
-        )  # a batch, which reads the clock
-        assert bob_key
+        stage.clock.advance(86_400)
+        # No sweep, but a decision: lists go by the clock of the last one.
+        await stage.submit(await stage.agent("other"))
     elif end == "cancel":
         await stage.call("POST", f"jobs/{job}/cancel", stage.admin, {})
     else:
@@ -244,3 +242,21 @@ async def test_what_is_decided_under_an_open_list_hides_nothing(stage: Stage) ->
     rest = await stage.get(f"inbox?limit=200&cursor={page['next_cursor']}", ada)
 
     assert [item["job_id"] for item in (*page["items"], *rest["items"])] == jobs
+
+
+async def test_what_waits_behind_many_others_is_found(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One page goes through so many windows, and the next goes on behind them."""
+    monkeypatch.setattr("interlock.rooms.jobs.inbox_queries.WINDOW", 2)
+    await stage.policy(POLICY)
+    ada, bot = await stage.person("ada"), await stage.agent()
+    for _ in range(16):
+        await stage.submit(bot, topic="money")
+    jobs = [await stage.submit(bot) for _ in range(3)]
+
+    first = await stage.get("inbox", ada)
+
+    assert (first["items"], first["next_cursor"] is None) == ([], False)
+    assert await inbox(stage, ada) == jobs
+    assert await inbox(stage, ada, "&order=newest") == jobs[::-1]
+    assert first["counts"]["waiting_for_me"] == 3
+    assert first["counts"]["at_least"] == []

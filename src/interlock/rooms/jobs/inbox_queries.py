@@ -32,7 +32,7 @@ BLOCKED_MAX = 100
 SOON = timedelta(hours=1)
 SEARCHED_BYTES_MAX = 16 * 1024
 
-_WINDOW = 10_000
+WINDOW = 10_000
 _ROWS_A_LOOK = 200
 _LOOKS_A_PAGE = 8
 _LOOKS_A_COUNT = 10
@@ -156,7 +156,7 @@ async def count_blocked(store: Store, jobs: Sequence[Job]) -> dict[str, int]:
 
 
 class _Walk:
-    """Goes through the requests that wait, look by look, until a window has no more of what is wanted.
+    """Goes through the requests that wait, look by look, each within a window.
 
     `after` is how far it came. `is_over`: there is nothing behind that. `is_full`: the last look ended because of the
     size of what it found.
@@ -167,20 +167,16 @@ class _Walk:
     ) -> None:
         self.after: Place = after or ((-(2**62), "") if order == "urgency" else (0, NEWEST))
         self.is_over = self.is_full = False
-        self._is_window_over = False
         self._store = store
         self._who = who
         self._by = "urgency" if order == "urgency" else "age"
         self._world = World(now, new_id)
         self._is_wanted = _test_of(wanted)
         self._mine = wanted.mine
-        self._window = _WINDOW
         self._params = _params_of(who, wanted)
 
     async def look(self, rows_max: int) -> list[Waiting]:
         """What is wanted of the next so many requests, as far as they fit a page."""
-        if self._is_window_over or self.is_over:
-            return []
         params = {**self._params, **self._from(), "limit": rows_max}
         rows, self.is_full = await rows_for_page(self._store, f"jobs.list_requests_by_{self._by}", params)
         found = await self._judge(rows)
@@ -194,15 +190,14 @@ class _Walk:
         at, job_id = self.after
         return {
             "after_id": job_id,
-            "window": self._window,
+            "window": WINDOW,
             **({"after_at": at} if self._by == "urgency" else {}),
         }
 
     async def _end_window(self) -> None:
-        """Everything in the window was found: go on behind it some other time, if there is anything."""
-        last = {**self._from(), "window": self._window - 1, "tenant": self._who.tenant}
+        """Everything in the window was found: go on behind it, if there is anything."""
+        last = {**self._from(), "window": WINDOW - 1, "tenant": self._who.tenant}
         rows = await self._store.query(f"jobs.end_of_window_by_{self._by}", last)
-        self._is_window_over = True
         self.is_over = not rows
         if rows:
             self.after = (int(rows[0][0]), str(rows[0][1]))
