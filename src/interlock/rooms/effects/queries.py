@@ -33,3 +33,9 @@ async def list_effects(
     rows = await store.query(f"effects.{name}", {**params, "before": before or NEWEST, "limit": limit + 1})
     found = readable(EFFECTS, (row[0] for row in rows))
     return Records(*cut(found, limit, lambda effect: effect.uid, rows=len(rows)))
+
+
+async def count_ambiguous(store: Store, tenant: str, *, now: datetime, limit: int) -> int:
+    """How many effects have an unknown outcome as of `now`, counted up to `limit`."""
+    params = {"tenant": tenant, "now": micros(now), "limit": limit}
+    return min(limit, int((await store.query("effects.count_ambiguous_effects", params))[0][0]))

@@ -143,13 +143,38 @@ def require_person(world: World, caller: Caller) -> Principal:
     return principal
 
 
+class WhyNot(StrEnum):
+    """Why a request does not wait for somebody."""
+
+    NOT_A_REVIEWER = "not_a_reviewer"
+    NOT_IN_GROUPS = "not_in_groups"
+    OWN_REQUEST = "own_request"
+    VOTED = "voted"
+
+
+def why_not(world: World, job: Job, approval: Approval, who: Principal) -> WhyNot | None:
+    """What keeps a yes of theirs from counting for a request that waits; None if it waits for them.
+
+    The world must know `eligibility_reads` of the job.
+    """
+    if not is_reviewer(who):
+        return WhyNot.NOT_A_REVIEWER
+    if (reason := _ineligible(world, job, approval, who, all_folded(who.people))) is not None:
+        return reason
+    return WhyNot.VOTED if _has_agreed(world, job, approval, who) else None
+
+
+def is_reviewer(who: Principal) -> bool:
+    """Whether they may decide requests at all: a person with the role."""
+    return who.kind is PrincipalKind.PERSON and Role.REVIEW in who.roles
+
+
 def check_eligible(world: World, job: Job, approval: Approval, reviewer: Principal) -> None:
     """Raise `NotEligible` or `SelfApproval` if this person may not decide this request."""
-    groups = approval.groups_at(world.now)
-    if groups and not set(groups) & set(reviewer.groups):
-        raise NotEligible(job.id, groups)
-    names = all_folded(reviewer.people)
-    if not approval.requirement.self_approval and _is_own_request(world, job, names):
+    reason = _ineligible(world, job, approval, reviewer, all_folded(reviewer.people))
+    if reason is WhyNot.NOT_IN_GROUPS:
+        raise NotEligible(job.id, approval.groups_at(world.now))
+    if reason is WhyNot.OWN_REQUEST:
         raise SelfApproval(job.id, reviewer.id)
 
 
@@ -207,14 +232,25 @@ def _distinct(named: Sequence[frozenset[str]]) -> tuple[frozenset[str], ...]:
 
 
 def _counts(world: World, job: Job, approval: Approval, voter: Principal, names: frozenset[str]) -> bool:
+    return voter.can_act and is_reviewer(voter) and _ineligible(world, job, approval, voter, names) is None
+
+
+def _ineligible(
+    world: World, job: Job, approval: Approval, who: Principal, names: frozenset[str]
+) -> WhyNot | None:
+    """Why a reviewer may not decide this request now; `names` are all that are theirs, folded."""
     groups = approval.groups_at(world.now)
-    return (
-        voter.can_act
-        and voter.kind is PrincipalKind.PERSON
-        and Role.REVIEW in voter.roles
-        and (not groups or bool(set(groups) & set(voter.groups)))
-        and (approval.requirement.self_approval or not _is_own_request(world, job, names))
-    )
+    if groups and set(groups).isdisjoint(who.groups):
+        return WhyNot.NOT_IN_GROUPS
+    if not approval.requirement.self_approval and _is_own_request(world, job, names):
+        return WhyNot.OWN_REQUEST
+    return None
+
+
+def _has_agreed(world: World, job: Job, approval: Approval, reviewer: Principal) -> bool:
+    """Whether a yes of this person counts already."""
+    theirs = all_folded(reviewer.people)
+    return any(theirs & person for person in people_who_agree(world, job, approval))
 
 
 def _is_own_request(world: World, job: Job, names: frozenset[str]) -> bool:
@@ -287,9 +323,9 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
 
     def _vote(self, world: World, job: Job, approval: Approval, reviewer: Principal) -> Approval:
         """The request with this person's vote; voting again changes nothing while the first vote counts."""
-        theirs = all_folded(reviewer.people)
-        if any(theirs & person for person in people_who_agree(world, job, approval)):
+        if _has_agreed(world, job, approval, reviewer):
             return approval
+        theirs = all_folded(reviewer.people)
         others = (each for each in approval.votes if not theirs & all_folded((each.principal, each.person)))
         vote = Vote(
             principal=reviewer.id,

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from interlock.kernel.record import ColumnValue, Kind, Record, micros
+from interlock.rooms.jobs.urgency import decide_by, marked
 from interlock.rooms.policy.action import RANKS, Action, Failure, Priority
 
 _FOR_EVER = datetime(9999, 12, 31, tzinfo=UTC)
@@ -374,6 +375,13 @@ class Job(Record, frozen=True, kw_only=True):
         return min(waiting, self.expires_at)
 
     @property
+    def ends_at(self) -> datetime | None:
+        """When a request that waits for people is over, because it or its job expires; None if none waits."""
+        if self.state is not JobState.APPROVAL or self.approval is None:
+            return None
+        return min(self.approval.ends_at, self.expires_at or _FOR_EVER)
+
+    @property
     def released_at(self) -> datetime:
         """When it could first run: when people said yes or, if nobody was asked, when it was submitted."""
         decided = self.approval.decided_at if self.approval else None
@@ -415,11 +423,14 @@ def _micros(moment: datetime | None) -> int | None:
 
 def _values(job: Job) -> tuple[ColumnValue, ...]:
     target = job.action.target
+    asked = job.approval if job.state is JobState.APPROVAL else None
     return (
         job.state, job.action.topic, _approval_state(job),
         _micros(job.due_at()), job.verdict.observed, RANKS[job.priority],
         _micros(job.runnable_at), _micros(job.lease_until), _micros(job.offer_again_at),
         target.key if target else None, target.version if target else None,
+        _micros(decide_by(job.ends_at, job.priority, job.run_id)),
+        marked(asked.groups_at(_FOR_EVER)) if asked else None,
     )  # fmt: skip
 
 
@@ -428,6 +439,7 @@ _COLUMNS = (
     "due_at", "observed", "rank",
     "runnable_at", "lease_until", "offer_again_at",
     "target", "target_version",
+    "decide_by", "deciders",
 )  # fmt: skip
 JOBS = Kind("job", Job, table="jobs", columns=_COLUMNS, values=_values)
 

@@ -83,3 +83,8 @@ async def topics_to_claim(
 async def count_dead(store: Store) -> int:
     """How many dead letters there are, counted up to a bound."""
     return int((await store.query("jobs.count_dead", {"limit": DEAD_COUNTED_MAX}))[0][0])
+
+
+async def count_dead_of(store: Store, tenant: str, *, limit: int) -> int:
+    """How many dead letters a tenant has, counted up to `limit`."""
+    return int((await store.query("jobs.count_dead_of_tenant", {"tenant": tenant, "limit": limit}))[0][0])
