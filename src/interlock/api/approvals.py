@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from interlock.api.approval_facts import ASKERS, Facts, read_facts, viewers_view
 from interlock.api.calls import JOB_ID, Asked, caller_of, decide
 from interlock.api.decoder import Spelled
 from interlock.api.fields import GivenReason, Reason, Said
@@ -28,6 +29,7 @@ from interlock.rooms.jobs.approval_queries import Foreseen, foresee
 from interlock.rooms.jobs.approvals import ApproveJob, Decided, RejectJob, is_whole
 from interlock.rooms.jobs.discussion import AddComment, Commented, Remark
 from interlock.rooms.jobs.drift import moved_target
+from interlock.rooms.jobs.looks import LookAtRequest
 from interlock.rooms.jobs.model import (
     COMMENT_BYTES_MAX,
     Approval,
@@ -114,9 +116,9 @@ async def read(call: Asked[None, None]) -> Reply:
     target = await read_target(store, job.tenant, named.key) if named else None
     drift = drift_view(world, job, approval, target)
     foreseen = await judgements.answered(lambda: foresee(world, job, approval))
-    able = await approval_queries.count_people_able(store, world, job, approval)
+    facts = await read_facts(call, world, job, approval)
     said = await approval_queries.read_comments(store, job)
-    return Reply(200, request_view(job, approval, foreseen, drift, target, able, said, now))
+    return Reply(200, request_view(job, approval, foreseen, drift, target, facts, said, now))
 
 
 async def approve(call: Asked[None, ApproveBody]) -> Answer:
@@ -171,6 +173,11 @@ async def comments(call: Asked[PageQuery, None]) -> Reply:
     page, rest = newest_first[: call.query.limit], newest_first[call.query.limit :]
     cursor = page[-1].comment.id if rest else None
     return Reply(200, Page(items=tuple(_remark_view(each) for each in page), next_cursor=cursor))
+
+
+async def look(call: Asked[None, None]) -> Answer:
+    command = LookAtRequest(caller=caller_of(call), job_id=call.path["job_id"])
+    return await decide(call, command, lambda seen: Reply(200, viewers_view(seen, call.services.now())))
 
 
 async def _said(call: Asked[None, CommentBody], kind: CommentKind) -> Answer:
@@ -271,7 +278,7 @@ def request_view(
     foreseen: Foreseen,
     drift: wire.Drift,
     target: Target | None,
-    people_able: int | None,
+    facts: Facts,
     said: Sequence[Remark],
     now: datetime,
 ) -> wire.ApprovalRequest:
@@ -290,11 +297,19 @@ def request_view(
         drift=drift,
         touches=touch_views(target),
         votes_needed=foreseen.votes_needed,
-        people_able=people_able,
+        people_able=None if facts.able is None else len(facts.able),
         on_approve=_on_approve(job, approval, foreseen),
         comments=tuple(_remark_view(each) for each in said[-_COMMENTS_SHOWN:]),
         comments_total=len(said),
         grace_until=approval.grace_until,
+        viewers=facts.viewers,
+        eligible=facts.eligible,
+        you=facts.you,
+        escalations=facts.escalations,
+        next_escalation_at=facts.next_escalation.at if facts.next_escalation else None,
+        next_escalation_groups=facts.next_escalation.groups if facts.next_escalation else (),
+        takers=facts.takers,
+        rules=facts.rules,
     )
 
 
@@ -356,7 +371,6 @@ _RENEWALS = (
     "people_only",
 )
 _READERS = ("submit", "review", "operate", "audit", "admin")
-_ASKERS = ("submit", "review", "operate", "admin")
 
 OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
@@ -367,6 +381,14 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="get_approval", method="GET", path="/api/v1/approvals/{job_id}", tag=_TAG, roles=_READERS,
         parameters=JOB_ID, summary="Everything the reviewer needs", answers={200: wire.ApprovalRequest}, answer=read,
+    ),
+    Operation(
+        id="look_at_approval", method="POST", path="/api/v1/approvals/{job_id}/look", tag=_TAG, roles=_READERS,
+        parameters=JOB_ID, summary="Say that you have this request open, and see who else has",
+        description="People only. Ask again every 20 s or so while it is open: whoever was seen within 45 s is `here`. "
+        "It decides nothing, is not audited, and is written at most once in 15 s for each person. The first look of a "
+        "person in each round is the event `approval.opened`.",
+        answers={200: wire.Viewers}, answer=look, problems=("people_only", "lock_busy"),
     ),
     Operation(
         id="approve_job", method="POST", path="/api/v1/approvals/{job_id}/approve", tag=_TAG,
@@ -394,7 +416,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="comment_on_approval", method="POST", path="/api/v1/approvals/{job_id}/comment", tag=_TAG,
-        parameters=JOB_ID, summary="Say something about a request; its submitter answers so", roles=_ASKERS,
+        parameters=JOB_ID, summary="Say something about a request; its submitter answers so", roles=ASKERS,
         body=CommentBody, answers={201: wire.Comment}, answer=comment,
         problems=("not_actionable", "people_only", "lock_busy"),
     ),
@@ -407,12 +429,12 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="refresh_approval", method="POST", path="/api/v1/approvals/{job_id}/refresh", tag=_TAG,
-        parameters=JOB_ID, summary="Put a drifted request back on the current policy and hash", roles=_ASKERS,
+        parameters=JOB_ID, summary="Put a drifted request back on the current policy and hash", roles=ASKERS,
         answers={200: wire_jobs.Job}, answer=refresh, problems=_RENEWALS,
     ),
     Operation(
         id="edit_job", method="POST", path="/api/v1/approvals/{job_id}/edit", tag=_TAG,
-        parameters=JOB_ID, summary="Change the request; votes are cleared", roles=_ASKERS,
+        parameters=JOB_ID, summary="Change the request; votes are cleared", roles=ASKERS,
         body=EditBody, answers={200: wire_jobs.Job}, answer=edit,
         problems=_RENEWALS,
     ),

@@ -21,8 +21,8 @@ ADMINISTRATION = {
     "set_grant_terms", "set_principal",
 }  # fmt: skip
 DECISIONS = {
-    "approve_job", "approve_step", "ask_back", "comment_on_approval", "edit_job", "issue_grant", "reject_job",
-    "withdraw_vote",
+    "approve_job", "approve_step", "ask_back", "comment_on_approval", "edit_job", "issue_grant", "look_at_approval",
+    "reject_job", "withdraw_vote",
 }  # fmt: skip
 # Besides people, a service may that knows what the other side says.
 RECONCILING = {"resolve_effect"}

@@ -303,12 +303,11 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
         return eligibility_reads(job) | drift_reads(job) | race_reads(job)
 
     def decide(self, world: World) -> Decided:
-        reviewer, job, approval = _open_request(world, self.caller, self.job_id, "approve")
+        reviewer, job, approval = open_request(world, self.caller, self.job_id, "approve")
         if approval.state is ApprovalState.APPROVED:
             check_seen(job, self.job_hash)
             return _already(job, approval, Outcome.ALREADY_APPROVED)
-        if approval.state is ApprovalState.REJECTED:
-            raise AlreadyRejected(job.id, job.state.value, *_winner(approval))
+        check_undecided(job, approval)
         check_binding(world, job, approval, self.job_hash)
         voted = self._vote(world, job, approval, reviewer)
         count = len(people_who_agree(world, job, voted))
@@ -393,12 +392,11 @@ class RejectJob(Command[Decided], frozen=True, kw_only=True):
         return eligibility_reads(job) | race_reads(job)
 
     def decide(self, world: World) -> Decided:
-        _, job, approval = _open_request(world, self.caller, self.job_id, "reject")
+        _, job, approval = open_request(world, self.caller, self.job_id, "reject")
         check_seen(job, self.job_hash)
         if approval.state is ApprovalState.REJECTED:
             return _already(job, approval, Outcome.ALREADY_REJECTED)
-        if approval.state is ApprovalState.APPROVED:
-            raise AlreadyApproved(job.id, job.state.value, *_winner(approval))
+        check_undecided(job, approval)
         settled = _settled(world, approval, "reject", self.caller, self.reason, self.note)
         votes = votes_that_count(world, job, approval)
         settled = msgspec.structs.replace(settled, code=self.code, votes=votes)
@@ -425,7 +423,7 @@ class RejectJob(Command[Decided], frozen=True, kw_only=True):
             _record_collision(world, self.caller, self.job_id, refusal)
 
 
-def _open_request(world: World, caller: Caller, job_id: str, verb: str) -> tuple[Principal, Job, Approval]:
+def open_request(world: World, caller: Caller, job_id: str, verb: str) -> tuple[Principal, Job, Approval]:
     """The reviewer, the job and its request, if this person may decide it and it is not over by the clock."""
     reviewer = require_person(world, caller)
     job = find_job(world, caller.tenant, job_id)
@@ -437,6 +435,14 @@ def _open_request(world: World, caller: Caller, job_id: str, verb: str) -> tuple
     if approval.state is ApprovalState.PENDING and job.state is not JobState.APPROVAL:
         raise NotActionable(job.id, job.state.value, verb)
     return reviewer, job, approval
+
+
+def check_undecided(job: Job, approval: Approval) -> None:
+    """Raise `AlreadyApproved` or `AlreadyRejected`, naming who did it, if the request was decided."""
+    if approval.state is ApprovalState.APPROVED:
+        raise AlreadyApproved(job.id, job.state.value, *_winner(approval))
+    if approval.state is ApprovalState.REJECTED:
+        raise AlreadyRejected(job.id, job.state.value, *_winner(approval))
 
 
 def _record_collision(world: World, caller: Caller, job_id: str, refusal: Refusal) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from interlock.kernel.record import ColumnValue, Kind, Record, micros
+from interlock.rooms.jobs import viewers
 from interlock.rooms.jobs.urgency import decide_by, marked
 from interlock.rooms.policy.action import RANKS, Action, Failure, Priority
 
@@ -143,12 +144,12 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.state is not ApprovalState.PENDING:
             return None
         steps = self.requirement.escalate[self.steps_announced :]
-        return min([*map(self._opens_at, steps), self.ends_at]) if steps else self.ends_at
+        return min([*map(self.opens_at, steps), self.ends_at]) if steps else self.ends_at
 
     def _is_open(self, step: Step, now: datetime) -> bool:
-        return now >= self._opens_at(step)
+        return now >= self.opens_at(step)
 
-    def _opens_at(self, step: Step) -> datetime:
+    def opens_at(self, step: Step) -> datetime:
         """A step opens when its time has come, and at the latest when the request would expire."""
         return min(self.requested_at + timedelta(seconds=step.after_seconds), self.expires_at)
 
@@ -476,6 +477,7 @@ class Discussion(Record, frozen=True, kw_only=True):
 
 
 DISCUSSIONS = Kind("discussion", Discussion, table="discussions")
+AUDIENCES = viewers.AUDIENCES  # A room's kinds are found in its model.
 
 # What the loop that advances workflow runs listens on.
 ADVANCE_TOPIC = "workflow-runs"
