@@ -15,6 +15,7 @@ from playwright.sync_api import Error, Page
 from tests.harness.browser import PHONE, Chromium, OpenPage
 from tests.harness.console_site import Company, ConsoleSite, found_company
 
+SHOWN_MAX = 6_000
 _opened: list[Page] = []
 
 
@@ -96,5 +97,6 @@ def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, py
     if report.failed and call.when == "call":
         for page in _opened:
             with contextlib.suppress(Error):
-                report.sections.append((f"page {page.url}", page.locator("body").aria_snapshot(timeout=2_000)))
+                shown = page.locator("body").aria_snapshot(timeout=2_000)[:SHOWN_MAX]
+                report.sections.append((f"page {page.url}", shown))
     return report

@@ -42,6 +42,7 @@ ARGUMENTS = (
     # A container's /dev/shm may be too small for it.
     "--disable-dev-shm-usage",
 )
+NODES_SHOWN = 5
 SERIOUS = frozenset({"serious", "critical"})
 # Chromium names the policy, or Trusted Types, in each console message about a violation.
 _POLICY_WORDS = re.compile(r"Content[ -]Security[ -]Policy|Trusted ?(Type|HTML|Script)", re.IGNORECASE)
@@ -199,7 +200,9 @@ def _url_of(page: Page | None) -> str:
 def _readable(finding: dict[str, Any]) -> str:
     """What is wrong, where, and how to put it right."""
     lines = [f"- {finding['impact']}: {finding['help']} ({finding['id']})"]
-    for node in finding["nodes"]:
+    for node in finding["nodes"][:NODES_SHOWN]:
         why = " ".join(node["failureSummary"].split())
         lines += [f"    {' '.join(map(str, node['target']))}: {node['html'][:200]}", f"        {why}"]
+    if (more := len(finding["nodes"]) - NODES_SHOWN) > 0:
+        lines.append(f"    and {more} more")
     return "\n".join(lines)
