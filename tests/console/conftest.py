@@ -1,6 +1,7 @@
 """A browser for every test of a page, and a company whose server it visits.
 
-Each page below has a profile of its own; the test fails if it breaks the rules of `tests.harness.browser`.
+Each page below has a profile of its own; the test fails if it breaks the rules of `tests.harness.browser`. Tests that
+use one are plain functions, and wait with `expect(…)`: a strict policy refuses `page.wait_for_function("text")`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def open_page(chromium: Chromium) -> Iterator[OpenPage]:
 
 @pytest.fixture
 def page(open_page: OpenPage) -> Page:
-    """A page on a desk: 1280 × 800, light."""
+    """A page on a desk: 1280 by 800, light."""
     return open_page()
 
 
@@ -91,7 +92,9 @@ def console(company: Company, tmp_path: Path) -> Iterator[ConsoleSite]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show beside a failure what was on each open page, as a screen reader has it."""
     report = yield
     if report.failed and call.when == "call":

@@ -26,7 +26,7 @@ def static_site(body: str, *, script: str = "", policy: str = STRICT) -> Iterato
             self.end_headers()
             self.wfile.write(content)
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, *_: object) -> None:
             """Nobody reads it."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Pages) as server:

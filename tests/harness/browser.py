@@ -109,7 +109,9 @@ class Chromium:
     @contextlib.contextmanager
     def attached(self) -> Iterator[OpenPage]:
         """Gives `open_page(**options of a context)`; at the end it fails if a page did what none may do."""
-        assert asyncio._get_running_loop() is None, "a test that uses the browser is a plain function, not async"
+        assert asyncio._get_running_loop() is None, (
+            "a test that uses the browser is a plain function, not async"
+        )
         asyncio._set_running_loop(self._loop)
         watched: list[WatchedContext] = []
 
@@ -135,7 +137,9 @@ class WatchedContext:
         self._offences: list[str] = []
         context.set_default_timeout(PATIENCE_MS)
         # Violations are told twice: the event names the place; the console also works without JavaScript.
-        context.expose_binding(_REPORT, lambda source, text: self._note("CSP violation", source["page"].url, text))
+        context.expose_binding(
+            _REPORT, lambda source, text: self._note("CSP violation", source["page"].url, text)
+        )
         context.add_init_script(_LISTEN)
         context.on("console", self._heard)
         context.on("weberror", lambda error: self._note("page error", _url_of(error.page), str(error.error)))
@@ -160,7 +164,7 @@ class WatchedContext:
         self._check_host(request.url, request.resource_type)
 
     def _opened(self, page: Page) -> None:
-        page.on("crash", lambda: self._note("crash", page.url, "the page's process ended"))
+        page.on("crash", lambda _: self._note("crash", page.url, "the page's process ended"))
         page.on("websocket", self._connected)
 
     def _connected(self, socket: WebSocket) -> None:
@@ -172,9 +176,12 @@ class WatchedContext:
             self._offences.append(f"- request to another host ({what}): {url}")
 
 
-def audit_accessibility(page: Page) -> None:
-    """Fail if axe finds anything serious or critical on the page as it is now."""
-    found = Axe().run(page).response["violations"]
+def audit_accessibility(page: Page, *, within: str | None = None) -> None:
+    """Fail if axe finds anything serious or critical on the page as it is now, or in the part that `within` selects.
+
+    Axe looks at every element: a page of 10,000 rows takes it many seconds, and a few rows say the same.
+    """
+    found = Axe().run(page, context=within).response["violations"]
     serious = [finding for finding in found if finding["impact"] in SERIOUS]
     assert not serious, f"axe finds on {page.url}:\n" + "\n".join(map(_readable, serious))
 
