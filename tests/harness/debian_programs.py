@@ -18,7 +18,9 @@ from typing import NamedTuple
 FETCH_SECONDS = 300
 # Beside the other tools that tests use, and gone with them.
 FETCHED = Path(sys.prefix) / "debian"
-_ADVICE = "tests run it: apt-get install nginx haproxy pgbouncer"
+_ADVICE = "tests run it: apt-get install nginx haproxy pgbouncer chromium"
+# Where a package keeps its program, if not in /usr/sbin. Chromium's /usr/bin has a script that wants it installed.
+_PLACES = {"chromium": "usr/lib/chromium/chromium"}
 
 
 class Installed(NamedTuple):
@@ -43,8 +45,12 @@ def installed(name: str) -> Installed:
     folder = FETCHED / name
     if not folder.exists():
         _fetch(name, folder)
-    libraries = sorted({path.parent for path in folder.rglob("*.so.*")})
-    return Installed(folder / "usr/sbin" / name, tuple(map(str, libraries)))
+    libraries = sorted({path.parent for path in folder.rglob("*.so*")})
+    return Installed(folder / _place(name), tuple(map(str, libraries)))
+
+
+def _place(name: str) -> str:
+    return _PLACES.get(name, f"usr/sbin/{name}")
 
 
 def _fetch(name: str, folder: Path) -> None:
@@ -52,8 +58,8 @@ def _fetch(name: str, folder: Path) -> None:
     FETCHED.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="fetching-", dir=FETCHED) as scratch:
         unpacked = _unpacked(name, Path(scratch))
-        if not (unpacked / "usr/sbin" / name).exists():
-            raise RuntimeError(f"Debian's {name} has no /usr/sbin/{name}; {_ADVICE}")
+        if not (unpacked / _place(name)).exists():
+            raise RuntimeError(f"Debian's {name} has no /{_place(name)}; {_ADVICE}")
         with contextlib.suppress(OSError):  # Another process that tests may have been first.
             unpacked.rename(folder)
 
