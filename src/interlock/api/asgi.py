@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from urllib.parse import quote
 
 from interlock.api.app import App
-from interlock.api.assembly import assemble, assemble_metrics
+from interlock.api.assembly import assemble, assemble_metrics, facts_of
 from interlock.api.heads import (
     check_framing,
     check_length,
@@ -36,6 +36,7 @@ from interlock.api.heads import (
     too_large,
 )
 from interlock.api.problem import ProblemError, invalid, problem
+from interlock.console.app import Console
 from interlock.kernel.codec.strict import Fault
 from interlock.rooms.events.addresses import Allowed, read_networks
 from interlock.service.keyring import Known
@@ -187,6 +188,7 @@ class _Open:
         self.service = service
         settings, registry = service.settings, service.registry
         self._app: App[Known, Service] = assemble(service, log)
+        self._console = Console(service, self._app.respond, facts_of(self._app.operations), log)
         self._bodies = _Bodies(settings, registry)
         self._stalled_seconds = settings.stalled_seconds
         self._in_flight = 0
@@ -231,6 +233,8 @@ class _Open:
             incoming.expect({name.decode("latin-1").lower(): "1" for name, _ in scope["headers"]})
             request = Request(method=scope["method"], path="", root=asked.root, client=asked.client)
             return request, self._app.refuse(request, refused.problem)
+        if Console.serves(request.path):
+            return request, await self._console.respond(request)
         return request, await self._app.respond(request)
 
     def _read_head(self, asked: _Asked, scope: Scope, incoming: _Incoming) -> Request:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from interlock.api import (
@@ -32,6 +32,7 @@ from interlock.api.authentication import authenticate
 from interlock.api.descriptions import describing
 from interlock.api.operations import Operation
 from interlock.api.problems import translator
+from interlock.console.client import OperationFacts
 from interlock.service.keyring import Known
 from interlock.service.logs import Log
 from interlock.service.metrics import Registry
@@ -89,3 +90,11 @@ def assemble_metrics(service: Service, log: Log) -> App[Known, Service]:
         log=log,
         metrics=Registry(),
     )
+
+
+def facts_of(operations: Iterable[Operation[Known, Service, Any, Any]]) -> dict[str, OperationFacts]:
+    """What pages of the console know of the operations that they call."""
+    return {
+        each.id: OperationFacts(id=each.id, method=each.method, path=each.path, roles=each.roles)
+        for each in operations
+    }

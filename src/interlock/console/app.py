@@ -177,7 +177,9 @@ class Console:
             case Refused():
                 return error.refusal
             case NoRoute() | NotDecodable():
-                return Refusal(code="not_found", status=404, title="No such page", detail="There is no such page.")
+                return Refusal(
+                    code="not_found", status=404, title="No such page", detail="There is no such page."
+                )
             case MethodNotAllowed():
                 return Refusal(code="method_not_allowed", status=405, title="Not possible", detail=str(error))
             case StoreUnavailable() | StoreDown():
@@ -200,7 +202,10 @@ class Console:
         if data is None:
             raise NoRoute(without_slash=False)
         kind = _TYPES.get(name[name.rfind(".") :], "application/octet-stream")
-        headers = (("content-type", f"{kind}; charset=utf-8"), ("cache-control", "public, max-age=31536000, immutable"))
+        headers = (
+            ("content-type", f"{kind}; charset=utf-8"),
+            ("cache-control", "public, max-age=31536000, immutable"),
+        )
         return Response(status=200, headers=headers, body=data)
 
 
@@ -228,7 +233,9 @@ def _front(request: Request) -> Response:
         to = "/console/inbox" if request.path != "/" else "/console/"
         return Response(status=303, headers=(("location", request.root + to),))
     links = {name: request.root + path for name, path in _LINKS.items()}
-    return Response(status=200, headers=(("content-type", "application/json"),), body=msgspec.json.encode(links))
+    return Response(
+        status=200, headers=(("content-type", "application/json"),), body=msgspec.json.encode(links)
+    )
 
 
 _LINKS = {
@@ -249,7 +256,10 @@ def _check_same_origin(request: Request) -> None:
         is_ours = site == "same-origin"
     else:
         origin = urlsplit(request.headers.get("origin", ""))
-        is_ours = bool(origin.netloc) and (origin.scheme, origin.netloc) == (request.scheme, request.headers.get("host"))
+        is_ours = bool(origin.netloc) and (origin.scheme, origin.netloc) == (
+            request.scheme,
+            request.headers.get("host"),
+        )
     if not is_ours:
         detail = "This came from another site, so nothing was done. Open the console itself and do it there."
         raise Refused(Refusal(code="cross_site", status=403, title="From another site", detail=detail))
@@ -261,15 +271,21 @@ async def _form(request: Request, *, is_public: bool) -> Fields:
         return Fields("")
     announced = request.headers.get("content-length", "0")
     if is_public and (not announced.isdigit() or int(announced) > _PUBLIC_FORM_BYTES_MAX):
-        raise Refused(Refusal(code="too_large", status=413, title="Too large", detail="That is too large to sign in."))
+        raise Refused(
+            Refusal(code="too_large", status=413, title="Too large", detail="That is too large to sign in.")
+        )
     if request.headers.get("content-type", _FORM).partition(";")[0].strip().lower() != _FORM:
-        raise Refused(Refusal(code="unsupported_media_type", status=415, title="Not a form", detail="Send a form."))
+        raise Refused(
+            Refusal(code="unsupported_media_type", status=415, title="Not a form", detail="Send a form.")
+        )
     body = (await request.whole()).body
     try:
         return Fields(body.decode())
     except ValueError:
         raise Refused(
-            Refusal(code="invalid_request", status=400, title="Not readable", detail="The form is not readable.")
+            Refusal(
+                code="invalid_request", status=400, title="Not readable", detail="The form is not readable."
+            )
         ) from None
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from interlock.console.client import Refused
+from interlock.console.client import Refusal, Refused
+from interlock.console.evidence import evidence_body
 from interlock.console.route import PageRoute
 from interlock.console.sentence import on_approve, title_of
-from interlock.console.shown import exactly, spelled
+from interlock.console.timeline import timeline_of
 from interlock.console.visit import HTML, Notice, Visit, notice_of
 from interlock.wire.approvals import ApprovalRequest, Comment, Review, Viewers
 from interlock.wire.audit import AuditEntry
@@ -23,7 +23,9 @@ from interlock.wire.policy import Evaluation
 from interlock.wire.shared import TargetState
 
 _DIFF_LINES_MAX = 5000
-_EVIDENCE_POLICY = "sandbox; default-src 'none'; img-src 'self' data:; style-src 'self'; frame-ancestors 'self'"
+_EVIDENCE_POLICY = (
+    "sandbox; default-src 'none'; img-src 'self' data:; style-src 'self'; frame-ancestors 'self'"
+)
 # What a person did, as the page says it after the browser was sent back to it.
 _OUTCOMES = {
     "approved": "You approved it.",
@@ -52,17 +54,23 @@ async def approve(visit: Visit) -> Response:
 async def reject(visit: Visit) -> Response:
     reason = visit.form.one("reason")
     if not reason:
-        return await _page(visit, status=400, notice=Notice(text="Rejecting needs a reason.", is_problem=True))
+        return await _page(
+            visit, status=400, notice=Notice(text="Rejecting needs a reason.", is_problem=True)
+        )
     body = {"reason": reason, "job_hash": visit.form.one("job_hash") or None}
     return await _done(visit, "reject_job", Review, body)
 
 
 async def withdraw(visit: Visit) -> Response:
-    return await _done(visit, "withdraw_vote", Review, {"reason": visit.form.one("reason") or "undone in the console"})
+    return await _done(
+        visit, "withdraw_vote", Review, {"reason": visit.form.one("reason") or "undone in the console"}
+    )
 
 
 async def comment(visit: Visit) -> Response:
-    return await _done(visit, "comment_on_approval", Comment, {"text": visit.form.text("text")}, outcome="commented")
+    return await _done(
+        visit, "comment_on_approval", Comment, {"text": visit.form.text("text")}, outcome="commented"
+    )
 
 
 async def ask(visit: Visit) -> Response:
@@ -90,11 +98,21 @@ async def edit(visit: Visit) -> Response:
             foreseen = await _foreseen(visit, payload)
             return await _edit_page(visit, text=text, foreseen=foreseen)
         # The text as it was written: what it says is read strictly there, duplicate keys included.
-        body = b'{"payload":' + text.encode() + b',"reason":' + msgspec.json.encode(visit.form.one("reason")) + b"}"
+        body = (
+            b'{"payload":'
+            + text.encode()
+            + b',"reason":'
+            + msgspec.json.encode(visit.form.one("reason"))
+            + b"}"
+        )
         response = await visit.api.ask("edit_job", Job, path=visit.path, body=body)
     except Refused as refused:
-        return await _edit_page(visit, text=text, status=refused.refusal.status, notice=notice_of(refused.refusal))
-    return visit.redirect(_here(visit) if response.approval else f"/console/jobs/{response.id}", outcome="edited")
+        return await _edit_page(
+            visit, text=text, status=refused.refusal.status, notice=notice_of(refused.refusal)
+        )
+    return visit.redirect(
+        _here(visit) if response.approval else f"/console/jobs/{response.id}", outcome="edited"
+    )
 
 
 async def evidence(visit: Visit) -> Response:
@@ -102,8 +120,9 @@ async def evidence(visit: Visit) -> Response:
     request = await _request(visit)
     at = visit.path["index"]
     if not at.isdigit() or int(at) >= len(request.evidence):
-        return await visit.page("problem.html", status=404, refusal=_no_evidence(), request_id="", away_since=None)
-    response = visit.render("evidence.html", item=request.evidence[int(at)])
+        detail = "This request has no such evidence."
+        raise Refused(Refusal(code="not_found", status=404, title="No such evidence", detail=detail))
+    response = visit.render("evidence.html", body=evidence_body(request.evidence[int(at)]))
     headers = (("content-security-policy", _EVIDENCE_POLICY), ("x-frame-options", "SAMEORIGIN"))
     return msgspec.structs.replace(response, headers=(*HTML, *headers))
 
@@ -111,17 +130,19 @@ async def evidence(visit: Visit) -> Response:
 async def look(visit: Visit) -> Response:
     """A page that is open says so, and learns who else has it open."""
     viewers = await visit.api.ask("look_at_approval", Viewers, path=visit.path, body={})
-    return visit.render("viewers.html", viewers=viewers.viewers)
+    return visit.render("viewers.html", request=viewers)
 
 
-async def _done(visit: Visit, operation_id: str, shape: type[Any], body: Any, *, outcome: str = "") -> Response:
+async def _done(
+    visit: Visit, operation_id: str, shape: type[Review | Comment | Job], body: Any, *, outcome: str = ""
+) -> Response:
     try:
         answer = await visit.api.ask(operation_id, shape, path=visit.path, body=body)
     except Refused as refused:
         return await _page(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
     if isinstance(answer, Job) and answer.approval is None:
         return visit.redirect(f"/console/jobs/{answer.id}", outcome=outcome)
-    return visit.redirect(_here(visit), outcome=outcome or answer.outcome)
+    return visit.redirect(_here(visit), outcome=answer.outcome if isinstance(answer, Review) else outcome)
 
 
 async def _page(visit: Visit, *, status: int = 200, notice: Notice | None = None) -> Response:
@@ -138,7 +159,7 @@ async def _page(visit: Visit, *, status: int = 200, notice: Notice | None = None
         approval=request.approval,
         title=title_of(request.job),
         sentences=on_approve(request),
-        history=history.items,
+        timeline=timeline_of(request, history.items),
         target=target,
         versions=_versions(request.job),
         notice=notice,
@@ -154,9 +175,9 @@ async def _request(visit: Visit) -> ApprovalRequest:
 
 async def _neighbours(visit: Visit, job_id: str) -> tuple[str | None, str | None, str]:
     """The requests before and after this one in the inbox."""
-    if not visit.may("inbox"):
+    if not visit.may("list_inbox"):
         return None, None, ""
-    found = await visit.api.ask("inbox", Inbox, query={"limit": 200})
+    found = await visit.api.ask("list_inbox", Inbox, query={"limit": 200})
     ids = [item.job_id for item in found.items]
     if job_id not in ids:
         return None, ids[0] if ids else None, f"{len(ids)} wait for you" if ids else ""
@@ -199,7 +220,7 @@ async def _foreseen(visit: Visit, payload: Any) -> Evaluation:
     return await visit.api.ask("evaluate_policy", Evaluation, body=action)
 
 
-def _versions(job: Job) -> list[Mapping[str, Any]]:
+def _versions(job: Job) -> list[dict[str, Any]]:
     """Each version a request had before, with what the next one changed in it; the newest first."""
     if isinstance(job.revisions, msgspec.UnsetType) or not job.revisions:
         return []

@@ -92,7 +92,9 @@ class Api:
             Request(
                 method=facts.method,
                 path=_filled(facts.path, path or {}),
-                query=urlencode({name: _spelled(value) for name, value in (query or {}).items() if value is not None}),
+                query=urlencode(
+                    {name: _spelled(value) for name, value in (query or {}).items() if value is not None}
+                ),
                 headers=sent,
                 body=data,
                 gone=self._request.gone,

@@ -25,10 +25,14 @@ async def decide(visit: Visit) -> Response:
     reason = visit.form.one("reason")
     chosen = visit.form.all("job")[:_BATCH_MAX]
     if not chosen:
-        return await _page(visit, status=400, complaint="Nothing is selected: tick a request, or press x on it.")
+        return await _page(
+            visit, status=400, complaint="Nothing is selected: tick a request, or press x on it."
+        )
     if verb == "reject" and not reason:
         return await _page(visit, status=400, complaint="Rejecting needs a reason: write one above the list.")
-    answers = [await _decided(visit, verb, job_id, visit.form.one(f"hash.{job_id}"), reason) for job_id in chosen]
+    answers = [
+        await _decided(visit, verb, job_id, visit.form.one(f"hash.{job_id}"), reason) for job_id in chosen
+    ]
     return await _page(visit, answers=answers)
 
 
@@ -47,7 +51,7 @@ async def _page(
     filters = visit.query.given(*_FILTERS)
     is_all = visit.query.one("show") == "all"
     found = await visit.api.ask(
-        "inbox",
+        "list_inbox",
         Inbox,
         query={**filters, "mine": not is_all, "limit": _PAGE, "cursor": visit.query.one("cursor") or None},
     )

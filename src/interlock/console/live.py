@@ -16,7 +16,9 @@ async def events(visit: Visit) -> Response:
     """The stream of events. Browsers hear unnamed events without a list of names; the type is in the data."""
     last = visit.request.headers.get("last-event-id", "")
     headers = {"last-event-id": last} if last else {}
-    response = await visit.api.respond("stream_events", query={"after": visit.query.one("after") or None}, headers=headers)
+    response = await visit.api.respond(
+        "stream_events", query={"after": visit.query.one("after") or None}, headers=headers
+    )
     if response.status >= 400 or response.stream is None:
         raise Refused(read_refusal(response))
     return msgspec.structs.replace(response, stream=_unnamed(response.stream))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from interlock.console.shown import duration, listed, money_in
 from interlock.kernel.codec.visible import spelled_out
@@ -23,14 +23,38 @@ _VERBS = (
     (("update", "edit", "write", "change"), "Changes"),
     (("read", "query", "export"), "Reads"),
 )
-_TO = ("payee", "to", "recipient", "recipients", "beneficiary", "customer", "vendor", "supplier", "account", "destination")
-_WHAT = ("service", "what", "name", "title", "subject", "resource", "file", "path", "repository", "table", "invoice", "order")
+_TO = (
+    "payee",
+    "to",
+    "recipient",
+    "recipients",
+    "beneficiary",
+    "customer",
+    "vendor",
+    "supplier",
+    "account",
+    "destination",
+)
+_WHAT = (
+    "service",
+    "what",
+    "name",
+    "title",
+    "subject",
+    "resource",
+    "file",
+    "path",
+    "repository",
+    "table",
+    "invoice",
+    "order",
+)
 _VERSION = ("version", "revision", "commit", "tag", "ref")
 
 
 def title_of(job: Job) -> str:
     """What a job does, in one short sentence without a full stop: `Pays 250.00 EUR to Acme in production`."""
-    fields: Mapping[str, Any] = job.payload if isinstance(job.payload, Mapping) else {}
+    fields = _fields(job.payload)
     verb = _verb(job.topic)
     words = [verb or f"Runs {job.topic}"]
     money = money_in(fields)
@@ -76,11 +100,13 @@ def on_approve(request: ApprovalRequest) -> list[str]:
 def _taker(request: ApprovalRequest) -> str:
     when = "then" if request.approval.grace_seconds else "at once"
     if request.job.executor == "caller":
-        return f"Its caller, {spelled_out(request.job.submitted_by or '')}, may {when} run it with exactly this payload."
+        caller = spelled_out(request.job.submitted_by or "")
+        return f"Its caller, {caller}, may {when} run it with exactly this payload."
     if request.takers:
         names = listed(request.takers, "or")
         return f"The worker {names} may {when} take it, with exactly this payload."
-    return f"A worker may {when} take it, with exactly this payload. None has taken {spelled_out(request.job.topic)} lately."
+    topic = spelled_out(request.job.topic)
+    return f"A worker may {when} take it, with exactly this payload. None has taken {topic} lately."
 
 
 def _verb(topic: str) -> str:
@@ -88,14 +114,20 @@ def _verb(topic: str) -> str:
     return next((verb for names, verb in _VERBS if any(name in words for name in names)), "")
 
 
+def _fields(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
 def _first(fields: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    """The first of these fields that says something in a few words."""
     for name in names:
         value = fields.get(name)
+        if isinstance(value, Mapping):
+            value = _fields(value).get("name")
+        if isinstance(value, list) and value:
+            count = len(cast("list[Any]", value))
+            return f"{count} {'recipients' if name in ('to', 'recipients') else 'items'}"
         if isinstance(value, str | int) and not isinstance(value, bool) and str(value):
             text = str(value)
             return text if len(text) <= _BRIEF else f"{text[: _BRIEF - 1]}…"
-        if isinstance(value, list) and value:
-            return f"{len(value)} recipients" if name.startswith("recipient") or name == "to" else f"{len(value)} items"
-        if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-            return str(value["name"])[:_BRIEF]
     return ""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -78,13 +78,15 @@ def _money(name: str, value: Any, fields: Mapping[str, Any]) -> str | None:
 
 def _value(value: Any, depth: int, beside: str | None) -> Markup:
     if isinstance(value, Mapping):
-        return _object(value, depth)
+        return _object(cast("Mapping[str, Any]", value), depth)
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return _list(value, depth)
+        return _list(cast("Sequence[Any]", value), depth)
     if isinstance(value, str):
         return _text(value)
     if value is None or isinstance(value, bool):
-        return Markup('<span class="word">{}</span>').format({None: "null", True: "true", False: "false"}[value])
+        return Markup('<span class="word">{}</span>').format(
+            {None: "null", True: "true", False: "false"}[value]
+        )
     hint = Markup(' <span class="hint">{}</span>').format(beside) if beside else Markup("")
     return Markup('<span class="number">{}</span>').format(str(value)) + hint
 
@@ -135,7 +137,9 @@ def _rows(items: Sequence[Mapping[str, Any]], names: list[str], depth: int) -> M
         )
         for item in items
     )
-    return Markup('<table class="rows"><thead><tr>{}</tr></thead><tbody>{}</tbody></table>').format(head, body)
+    return Markup('<table class="rows"><thead><tr>{}</tr></thead><tbody>{}</tbody></table>').format(
+        head, body
+    )
 
 
 def _text(text: str) -> Markup:
@@ -144,7 +148,11 @@ def _text(text: str) -> Markup:
     if _TIME.fullmatch(text):
         return Markup('<span class="text">{}</span> {}').format(text, _recognised_time(text))
     if "\n" in text or len(text) > _LONG:
-        size = Markup('<p class="hint">{} characters</p>').format(f"{len(text):,}") if len(text) > _LONG else Markup("")
+        size = (
+            Markup('<p class="hint">{} characters</p>').format(f"{len(text):,}")
+            if len(text) > _LONG
+            else Markup("")
+        )
         return size + Markup('<pre class="long" tabindex="0">{}</pre>').format(text_of(text, lines=True))
     return Markup('<span class="text">{}</span>').format(_linked(text))
 
@@ -188,17 +196,29 @@ def _recognised_time(text: str) -> Markup:
 def relative(at: datetime | None) -> Markup:
     """A moment, as how long ago or ahead it is; the exact one on hover, and without JavaScript as it is."""
     if at is None:
-        return Markup('<span class="none">–</span>')
+        return Markup('<span class="none">-</span>')
     exact = exactly(at)
-    return Markup('<relative-time datetime="{}" title="{}">{}</relative-time>').format(_iso(at), exact, exact)
+    return Markup('<relative-time hx-morph-skip-children datetime="{}" title="{}">{}</relative-time>').format(
+        _iso(at), exact, exact
+    )
 
 
 def countdown(at: datetime | None) -> Markup:
     """How long until a moment."""
     if at is None:
-        return Markup('<span class="none">–</span>')
+        return Markup('<span class="none">-</span>')
     exact = exactly(at)
-    return Markup('<count-down datetime="{}" title="{}">until {}</count-down>').format(_iso(at), exact, exact)
+    return Markup('<count-down hx-morph-skip-children datetime="{}" title="{}">until {}</count-down>').format(
+        _iso(at), exact, exact
+    )
+
+
+def _timed(element: str, at: datetime, text: str) -> Markup:
+    """An element that counts by itself, so a morph leaves what it says alone."""
+    opened = Markup('<{} hx-morph-skip-children datetime="{}" title="{}">').format(
+        element, _iso(at), exactly(at)
+    )
+    return opened + Markup("{}</{}>").format(text, element)
 
 
 def exactly(at: datetime) -> str:
@@ -212,7 +232,7 @@ def _iso(at: datetime) -> str:
 def ident(value: str | None) -> Markup:
     """An id, shortened; the whole one on hover, and what is copied."""
     if not value:
-        return Markup('<span class="none">–</span>')
+        return Markup('<span class="none">-</span>')
     kind, mark, rest = value.partition("_") if not value.startswith("sha256:") else value.partition(":")
     brief = f"{kind}{mark}…{rest[-6:]}" if len(rest) > 10 else value
     return Markup('<code class="id" title="{}" data-copy="{}">{}</code>').format(value, value, text_of(brief))
@@ -221,7 +241,7 @@ def ident(value: str | None) -> Markup:
 def duration(seconds: float | None) -> str:
     """Seconds in the largest units that say it: `4 h`, `1 h 30 min`, `45 s`."""
     if seconds is None:
-        return "–"
+        return "-"
     left = round(seconds)
     parts: list[str] = []
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):

@@ -11,8 +11,12 @@ from interlock.wire.http import Response
 
 _DAY = 12 * 60 * 60
 
-_NOT_KNOWN = "This key is not known, or was revoked. Check that all of it was pasted, or ask an admin for another."
-_NOT_A_PERSON = "This key belongs to an agent, a worker or a service. Only people sign in: use a key of your own."
+_NOT_KNOWN = (
+    "This key is not known, or was revoked. Check that all of it was pasted, or ask an admin for another."
+)
+_NOT_A_PERSON = (
+    "This key belongs to an agent, a worker or a service. Only people sign in: use a key of your own."
+)
 _LINK_OVER = "This link was used already, or is too old. Make another one with the command interlock open."
 
 
@@ -44,8 +48,8 @@ async def sign_in(visit: Visit) -> Response:
     if visit.known is not None:
         await sessions.end(visit.service, cookie_of(visit.request))
     response = visit.redirect(_local(back))
-    cookie = ("set-cookie", cookie(visit, opened.token, _DAY))
-    return Response(status=303, headers=(*response.headers, cookie))
+    kept = ("set-cookie", cookie(visit, opened.token, _DAY))
+    return Response(status=303, headers=(*response.headers, kept))
 
 
 async def sign_out(visit: Visit) -> Response:
@@ -64,8 +68,12 @@ def cookie(visit: Visit, token: str, seconds: int) -> str:
     return f"{cookie_name(visit.request)}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}"
 
 
-def _form(visit: Visit, *, back: str, link: str = "", status: int = 200, notice: Notice | None = None) -> Response:
-    return visit.render("sign_in.html", status=status, back=_local(back), link=link, notice=notice, providers=())
+def _form(
+    visit: Visit, *, back: str, link: str = "", status: int = 200, notice: Notice | None = None
+) -> Response:
+    return visit.render(
+        "sign_in.html", status=status, back=_local(back), link=link, notice=notice, providers=()
+    )
 
 
 def _check_attempts(visit: Visit, client: str | None) -> None:
@@ -75,7 +83,12 @@ def _check_attempts(visit: Visit, client: str | None) -> None:
         ms = round(seconds * 1000)
         raise Refused(
             Refusal(
-                code="rate_limited", status=429, title="Too many attempts", detail=detail, retryable=True, retry_after_ms=ms
+                code="rate_limited",
+                status=429,
+                title="Too many attempts",
+                detail=detail,
+                retryable=True,
+                retry_after_ms=ms,
             )
         )
 

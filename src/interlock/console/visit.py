@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode
 
 import jinja2
@@ -18,7 +18,7 @@ from interlock.console.client import Api, OperationFacts, Refusal
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire.http import Headers, Request, Response
-from interlock.wire.inbox import Counts
+from interlock.wire.inbox import InboxCounts
 
 HTML: Headers = (("content-type", "text/html; charset=utf-8"),)
 FORM_FIELDS_MAX = 2000
@@ -129,6 +129,8 @@ class Visit:
         """Whether the roles of who is signed in allow an operation. It is refused all the same if they do not."""
         if self.known is None:
             return False
+        if operation_id not in self._operations:
+            return False
         roles = _DECIDED_INSIDE.get(operation_id) or self._operations[operation_id].roles
         return not roles or any(role in self.known.roles for role in roles)
 
@@ -166,10 +168,10 @@ class Visit:
         )
         return Response(status=status, headers=HTML, body=text.encode())
 
-    async def _counts(self) -> Counts | None:
-        if self.known is None or not self.may("inbox_counts"):
+    async def _counts(self) -> InboxCounts | None:
+        if self.known is None or not self.may("count_inbox"):
             return None
-        return await self.api.ask("inbox_counts", Counts)
+        return await self.api.ask("count_inbox", InboxCounts)
 
 
 class Assets:
@@ -189,9 +191,8 @@ class Assets:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._env.globals["static"] = self.address
-        self._env.filters.update(shown.FILTERS)
-        self._env.globals["payload"] = shown.payload
+        cast("dict[str, Any]", self._env.filters).update(shown.FILTERS)
+        cast("dict[str, Any]", self._env.globals).update(static=self.address, payload=shown.payload)
         self._versions = {name: _digest(data) for name, data in self.files.items()}
 
     def address(self, name: str) -> str:

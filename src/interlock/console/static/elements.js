@@ -17,7 +17,6 @@ export function spoken(seconds) {
 class Timed extends HTMLElement {
   static observedAttributes = ["datetime"];
   connectedCallback() {
-    this.setAttribute("hx-morph-skip-children", "");
     this.tell();
     this.timer = setInterval(() => this.tell(), 1000);
   }
