@@ -53,7 +53,7 @@ addEventListener('securitypolicyviolation', event => {_REPORT}(
     `${{event.effectiveDirective}} refused ${{event.blockedURI}} ${{event.sample}} at ` +
     `${{event.sourceFile}}:${{event.lineNumber}}`), true);
 """
-# Real clicks, at one moment of the machine's clock.
+# All pages read one clock, this machine's.
 _CLICK_AT = "(element, moment) => { setTimeout(() => element.click(), moment - Date.now()); }"
 CLICK_LEAD_MS = 500
 
@@ -186,13 +186,14 @@ def audit_accessibility(page: Page, *, within: str | None = None) -> None:
     assert not serious, f"axe finds on {page.url}:\n" + "\n".join(map(_readable, serious))
 
 
-def click_together(*buttons: Locator) -> None:
-    """Click each of them, on whichever page, at the same moment; returns before that moment."""
+def click_together(*buttons: Locator) -> int:
+    """Have each of them clicked, on whichever page, at one moment soon; returns the moment (Unix, milliseconds)."""
     for button in buttons:
         button.wait_for(state="visible")
     moment = max(int(button.page.evaluate("Date.now()")) for button in buttons) + CLICK_LEAD_MS
     for button in buttons:
         button.evaluate(_CLICK_AT, moment)
+    return moment
 
 
 def _usual(options: dict[str, Any]) -> dict[str, Any]:
