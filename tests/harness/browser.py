@@ -10,7 +10,10 @@ import asyncio
 import contextlib
 import os
 import re
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -72,7 +75,10 @@ class Chromium:
         reaper()  # Started now, it is not among the processes counted below.
         before = set(descendants(os.getpid()))
         chromium = installed("chromium")
-        self._playwright = sync_playwright().start()
+        self.folder = Path(tempfile.mkdtemp(prefix="interlock-browser-"))
+        reaper().remove(self.folder)
+        with _temporary_files_in(self.folder):
+            self._playwright = sync_playwright().start()
         self._loop = asyncio._get_running_loop()
         try:
             self._browser = self._playwright.chromium.launch(
@@ -100,6 +106,7 @@ class Chromium:
         asyncio._set_running_loop(None)
         for pid in self._pids:
             reaper().forget(pid)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     @property
     def pids(self) -> Sequence[int]:
@@ -194,6 +201,19 @@ def click_together(*buttons: Locator) -> int:
     for button in buttons:
         button.evaluate(_CLICK_AT, moment)
     return moment
+
+
+@contextlib.contextmanager
+def _temporary_files_in(folder: Path) -> Iterator[None]:
+    """A process started meanwhile keeps its temporary files there: a driver that is killed leaves profiles behind."""
+    usual = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = str(folder)
+    try:
+        yield
+    finally:
+        del os.environ["TMPDIR"]
+        if usual is not None:
+            os.environ["TMPDIR"] = usual
 
 
 def _usual(options: dict[str, Any]) -> dict[str, Any]:
