@@ -7,6 +7,7 @@ use one are plain functions, and wait with `expect(…)`: a strict policy refuse
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -29,8 +30,10 @@ def chromium() -> Iterator[Chromium]:
 
 
 @pytest.fixture
-def open_page(chromium: Chromium) -> Iterator[OpenPage]:
+def open_page(request: pytest.FixtureRequest, chromium: Chromium) -> Iterator[OpenPage]:
     """`open_page(color_scheme="dark", …)`: a page in a new profile, with Playwright's options of a context."""
+    if inspect.iscoroutinefunction(request.function):
+        pytest.fail("a test that uses the browser is a plain function, not async: Playwright's own loop runs")
     with chromium.attached() as open_one:
 
         def opened(**options: object) -> Page:

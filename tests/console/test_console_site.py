@@ -44,6 +44,8 @@ def test_the_page_of_the_api_is_accessible_and_breaks_no_rule(
     # All operations look alike; axe would take as long for them all as the rest of this folder takes.
     for operation in ("#get_policy", "#submit_job"):
         audit_accessibility(page_in_each_scheme, within=operation)
+    page_in_each_scheme.goto(f"{console.url}/problems")
+    audit_accessibility(page_in_each_scheme, within="article:first-of-type")
 
 
 def test_signing_in_fills_the_field_and_presses_the_button(console: ConsoleSite, page: Page) -> None:

@@ -10,7 +10,10 @@ import asyncio
 import contextlib
 import os
 import re
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -53,7 +56,7 @@ addEventListener('securitypolicyviolation', event => {_REPORT}(
     `${{event.effectiveDirective}} refused ${{event.blockedURI}} ${{event.sample}} at ` +
     `${{event.sourceFile}}:${{event.lineNumber}}`), true);
 """
-# Real clicks, at one moment of the machine's clock.
+# All pages read one clock, this machine's.
 _CLICK_AT = "(element, moment) => { setTimeout(() => element.click(), moment - Date.now()); }"
 CLICK_LEAD_MS = 500
 
@@ -72,7 +75,10 @@ class Chromium:
         reaper()  # Started now, it is not among the processes counted below.
         before = set(descendants(os.getpid()))
         chromium = installed("chromium")
-        self._playwright = sync_playwright().start()
+        self.folder = Path(tempfile.mkdtemp(prefix="interlock-browser-"))
+        reaper().remove(self.folder)
+        with _temporary_files_in(self.folder):
+            self._playwright = sync_playwright().start()
         self._loop = asyncio._get_running_loop()
         try:
             self._browser = self._playwright.chromium.launch(
@@ -100,6 +106,7 @@ class Chromium:
         asyncio._set_running_loop(None)
         for pid in self._pids:
             reaper().forget(pid)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     @property
     def pids(self) -> Sequence[int]:
@@ -186,13 +193,27 @@ def audit_accessibility(page: Page, *, within: str | None = None) -> None:
     assert not serious, f"axe finds on {page.url}:\n" + "\n".join(map(_readable, serious))
 
 
-def click_together(*buttons: Locator) -> None:
-    """Click each of them, on whichever page, at the same moment; returns before that moment."""
+def click_together(*buttons: Locator) -> int:
+    """Have each of them clicked, on whichever page, at one moment soon; returns the moment (Unix, milliseconds)."""
     for button in buttons:
         button.wait_for(state="visible")
     moment = max(int(button.page.evaluate("Date.now()")) for button in buttons) + CLICK_LEAD_MS
     for button in buttons:
         button.evaluate(_CLICK_AT, moment)
+    return moment
+
+
+@contextlib.contextmanager
+def _temporary_files_in(folder: Path) -> Iterator[None]:
+    """A process started meanwhile keeps its temporary files there: a driver that is killed leaves profiles behind."""
+    usual = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = str(folder)
+    try:
+        yield
+    finally:
+        del os.environ["TMPDIR"]
+        if usual is not None:
+            os.environ["TMPDIR"] = usual
 
 
 def _usual(options: dict[str, Any]) -> dict[str, Any]:
