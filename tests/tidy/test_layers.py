@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from interlock.store.catalogue import ROOMS  # A room uses the rules of those before it.
 from tests.tidy.source import Import, Module, package
 
-SHELLS = {"api", "channels", "cli", "sdk", "service", "drills", "demo"}
+SHELLS = {"api", "channels", "cli", "console", "sdk", "service", "drills", "demo"}
 FOUNDATIONS = {"kernel", "store", "wire", "rooms"}
 # What a room has beside its rules: it reads lists, makes keys, or meets the outside for the loops that ask it to.
 NOT_RULES = {
@@ -124,6 +124,20 @@ def test_the_store_knows_no_rule_and_no_shell() -> None:
 
 def test_shells_reach_a_store_only_through_its_contract() -> None:
     assert not list(_offences(_shell_touches_store))
+
+
+def test_the_console_holds_no_rule() -> None:
+    """It signs people in, and does everything else through the API, as any client."""
+    allowed = {"interlock.rooms.identity.refusals", "interlock.rooms.identity.model"}
+    found = [
+        f"{module.place}: {each.name}"
+        for module in package()
+        if module.part == "console"
+        for each in module.imports
+        if each.name.startswith(("interlock.rooms", "interlock.store", "interlock.api"))
+        and each.name not in allowed
+    ]
+    assert not found
 
 
 def test_only_the_table_knows_the_channels() -> None:
