@@ -87,6 +87,14 @@ ROUTES: list[tuple[str, tuple[Any, ...], dict[str, Any], Response, tuple[str, st
     ),
     ("approvals", (), {"state": "pending"}, PAGE, ("GET", "/api/v1/approvals", "state=pending", None)),
     (
+        "inbox",
+        (),
+        {"mine": False, "topic": "pay.*", "q": "a b"},
+        PAGE,
+        ("GET", "/api/v1/inbox", "mine=false&topic=pay.%2A&q=a+b", None),
+    ),
+    ("inbox_counts", (), {}, success(waiting_for_me=3), ("GET", "/api/v1/inbox/counts", "", None)),
+    (
         "approve",
         ("job_1",),
         {"job_hash": "sha256:0"},

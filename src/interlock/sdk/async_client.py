@@ -52,6 +52,8 @@ class AsyncInterlock(ClientBase):
     permit_keys = awaited(on_work.permit_keys)
     rotate_permit_keys = awaited(on_work.rotate_permit_keys)
     approvals = awaited(on_approvals.approvals)
+    inbox = awaited(on_approvals.inbox)
+    inbox_counts = awaited(on_approvals.inbox_counts)
     approval = awaited(on_approvals.approval)
     approve = awaited(on_approvals.approve)
     reject = awaited(on_approvals.reject)

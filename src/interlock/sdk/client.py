@@ -55,6 +55,8 @@ class Interlock(ClientBase):
     permit_keys = blocking(on_work.permit_keys)
     rotate_permit_keys = blocking(on_work.rotate_permit_keys)
     approvals = blocking(on_approvals.approvals)
+    inbox = blocking(on_approvals.inbox)
+    inbox_counts = blocking(on_approvals.inbox_counts)
     approval = blocking(on_approvals.approval)
     approve = blocking(on_approvals.approve)
     reject = blocking(on_approvals.reject)

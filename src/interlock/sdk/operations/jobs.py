@@ -14,6 +14,7 @@ from interlock.sdk.outcomes import Busy, Full, InterlockError, InvalidRequest, S
 from interlock.sdk.session import Session
 from interlock.wire.approvals import ApprovalItem, ApprovalRequest, Comment, Review
 from interlock.wire.audit import AuditEntry
+from interlock.wire.inbox import Inbox, InboxCounts
 from interlock.wire.jobs import Evidence, Job, Target
 from interlock.wire.pages import Page
 
@@ -145,6 +146,40 @@ def approvals(
     """List the jobs that people were asked about, newest first."""
     query = {"state": state, "limit": limit, "cursor": cursor}
     return (yield from fetch(session, path("approvals"), Page[ApprovalItem], query))
+
+
+def inbox(
+    session: Session,
+    *,
+    mine: bool | None = None,
+    topic: str | None = None,
+    env: str | None = None,
+    by: str | None = None,
+    q: str | None = None,
+    order: Literal["urgency", "newest"] | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Flow[Inbox]:
+    """List what waits for the caller's decision, the most urgent first; with `mine=False`, for anybody's.
+
+    A page may be short, or empty, although there are more: go on while it has a `next_cursor`.
+    """
+    query = {
+        "mine": None if mine is None else str(mine).lower(),
+        "topic": topic,
+        "env": env,
+        "by": by,
+        "q": q,
+        "order": order,
+        "limit": limit,
+        "cursor": cursor,
+    }
+    return (yield from fetch(session, path("inbox"), Inbox, query))
+
+
+def inbox_counts(session: Session) -> Flow[InboxCounts]:
+    """Count what needs attention: requests that wait, conflicts, effects in doubt and dead letters."""
+    return (yield from fetch(session, path("inbox", "counts"), InboxCounts))
 
 
 def approval(session: Session, job_id: str) -> Flow[ApprovalRequest]:
