@@ -16,6 +16,7 @@ from urllib.request import urlopen
 import apsw
 import pytest
 
+from interlock.service.local_kernel import local_user
 from interlock.service.settings import Settings
 from tests.cli.terminal import HANG_SECONDS, Terminal
 from tests.harness.server import InterlockServer, clean_env
@@ -106,6 +107,33 @@ def test_a_later_start_announces_no_key(terminal: Terminal, started: Callable[..
     assert json.loads(first.line())["admin_key"].startswith("il_")
     assert first.end(signal.SIGTERM) == 0
     assert json.loads(started("--port", "0", "--json").line())["admin_key"] is None
+
+
+def test_a_local_server_prints_a_link_that_signs_its_person_in(
+    terminal: Terminal, started: Callable[..., Started]
+) -> None:
+    """With several workers, too: one link is made, whoever of them is asked later."""
+    for workers in ("1", "2"):
+        server = started("--port", "0", "--workers", workers)
+        address, _, line = server.line().split()[-1], server.line(), server.line()
+        said, _, link = line.partition(": ")
+        assert said == "sign in once, within 12 hours"
+        assert link.startswith(f"{address}/console/sign-in?link=sil_")
+        assert server.end(signal.SIGTERM) == 0
+        made = terminal("audit", "--json", "--limit", "1000").json["items"]
+        assert [each["actor"] for each in made if each["action"] == "sign_in_link.made"] == [
+            f"local:{local_user()}"
+        ] * int(workers)
+
+
+@pytest.mark.parametrize(
+    "options", [("--host", "0.0.0.0"), ("--trusted-proxies", "127.0.0.1/32"), ("--root-path", "/interlock")]
+)
+def test_a_server_that_others_reach_prints_no_sign_in_link(
+    started: Callable[..., Started], options: tuple[str, str]
+) -> None:
+    server = started("--port", "0", "--json", *options)
+    assert json.loads(server.line())["sign_in"] is None
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
