@@ -57,6 +57,28 @@ QUESTIONS = {"policy_evaluate", "policy_simulate", "check_lease"}
 ROUTES: list[tuple[str, tuple[Any, ...], dict[str, Any], Response, tuple[str, str, str, Any]]] = [
     ("job", ("job_1",), {}, JOB, ("GET", "/api/v1/jobs/job_1", "", None)),
     (
+        "sessions",
+        (),
+        {"principal": "ada", "limit": 2},
+        PAGE,
+        ("GET", "/api/v1/sessions", "principal=ada&limit=2", None),
+    ),
+    ("sessions", (), {"everybody": True}, PAGE, ("GET", "/api/v1/sessions", "all=true", None)),
+    (
+        "end_session",
+        ("ses_1",),
+        {},
+        success(session_id="ses_1", principal="ada"),
+        ("POST", "/api/v1/sessions/ses_1/end", "", None),
+    ),
+    (
+        "make_sign_in_link",
+        (),
+        {},
+        success(link_id="sil_1", token="sil_1_x", path="/c", expires_at="2026-01-01T00:00:00Z"),
+        ("POST", "/api/v1/sign-in-links", "", None),
+    ),
+    (
         "set_grant_terms",
         (["deploy", "pay*"],),
         {},

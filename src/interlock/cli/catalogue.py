@@ -78,6 +78,8 @@ SECTIONS: tuple[Section, ...] = (
             Entry("events", "events", "show what happens, as it happens"),
             Entry("webhooks", "webhooks", "send events to an address, signed"),
             Entry("key", "keys", "create, list and revoke keys"),
+            Entry("sessions", "sessions", "list who is signed in to the console"),
+            Entry("session", "sessions", "end a session"),
             Entry("signer", "signers", "register the keys that people sign grants with"),
             Entry("keys", "worker", "show or rotate the keys that sign permits"),
         ),
@@ -87,6 +89,7 @@ SECTIONS: tuple[Section, ...] = (
         (
             Entry("init", "init", "make a store in this folder"),
             Entry("serve", "serve", "run the server"),
+            Entry("open", "sessions", "open the console in the browser, signed in"),
             Entry("exec", "exec", "run a command once, under a grant or an approval"),
             Entry("claim", "claims", "take one use of a grant, for what you do yourself"),
             Entry("worker", "worker", "run a command for each job that may run"),

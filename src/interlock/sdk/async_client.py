@@ -21,6 +21,7 @@ from interlock.sdk.operations import jobs as on_jobs
 from interlock.sdk.operations import jobs as on_waiting
 from interlock.sdk.operations import leases as on_leases
 from interlock.sdk.operations import policy as on_policy
+from interlock.sdk.operations import sessions as on_sessions
 from interlock.sdk.operations import shared as on_conflicts
 from interlock.sdk.operations import shared as on_effects
 from interlock.sdk.operations import shared as on_targets
@@ -73,6 +74,9 @@ class AsyncInterlock(ClientBase):
     signers = awaited(on_grants.signers)
     signer_add = awaited(on_grants.signer_add)
     signer_revoke = awaited(on_grants.signer_revoke)
+    sessions = awaited(on_sessions.sessions)
+    end_session = awaited(on_sessions.end_session)
+    make_sign_in_link = awaited(on_sessions.make_sign_in_link)
     policy_put = awaited(on_policy.policy_put)
     policy_get = awaited(on_policy.policy_get)
     policy_snapshots = awaited(on_policy.policy_snapshots)

@@ -24,6 +24,7 @@ from interlock.sdk.operations import jobs as on_jobs
 from interlock.sdk.operations import jobs as on_waiting
 from interlock.sdk.operations import leases as on_leases
 from interlock.sdk.operations import policy as on_policy
+from interlock.sdk.operations import sessions as on_sessions
 from interlock.sdk.operations import shared as on_conflicts
 from interlock.sdk.operations import shared as on_effects
 from interlock.sdk.operations import shared as on_targets
@@ -76,6 +77,9 @@ class Interlock(ClientBase):
     signers = blocking(on_grants.signers)
     signer_add = blocking(on_grants.signer_add)
     signer_revoke = blocking(on_grants.signer_revoke)
+    sessions = blocking(on_sessions.sessions)
+    end_session = blocking(on_sessions.end_session)
+    make_sign_in_link = blocking(on_sessions.make_sign_in_link)
     policy_put = blocking(on_policy.policy_put)
     policy_get = blocking(on_policy.policy_get)
     policy_snapshots = blocking(on_policy.policy_snapshots)
