@@ -19,6 +19,7 @@ from interlock.api import (
     leases,
     permits,
     policy,
+    settings,
     signers,
     targets,
     webhooks,
@@ -55,6 +56,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     *audit.OPERATIONS,
     *events.OPERATIONS,
     *webhooks.OPERATIONS,
+    *settings.OPERATIONS,
     *health.OPERATIONS,
 )
 

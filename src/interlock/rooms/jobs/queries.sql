@@ -23,7 +23,7 @@ SELECT (SELECT j.body FROM jobs j WHERE j.tenant = :tenant AND j.id = taken.id) 
   SELECT id FROM (
     SELECT id, state FROM jobs WHERE tenant = :tenant AND topic = :topic ORDER BY id DESC LIMIT :among
   ) AS latest WHERE state IN ('RUNNING', 'SUCCEEDED', 'FAILED') ORDER BY id DESC LIMIT :limit
-) AS taken;
+) AS taken ORDER BY id DESC LIMIT :limit;
 
 -- name: list_expired_jobs
 -- A tenant's expired jobs and those that are due, which may be expired by now, newest first. Few are due at any time.
