@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import asyncpg
 import pytest
 
-from tests.harness.in_process_api import ASK, Seen, Stage
+from interlock.store.urls import store_for
+from tests.harness.in_process_api import ASK, Seen, Stage, open_stage
+from tests.harness.postgres import PostgresServer
 
 
 async def look(stage: Stage, job: str, key: str) -> Seen:
@@ -97,6 +100,23 @@ async def test_the_newest_fifty_people_are_kept(stage: Stage, keys: dict[str, st
         await look(stage, job, await stage.person(f"person-{number:02}"))
     names = [each["principal"] for each in (await stage.get(f"approvals/{job}"))["viewers"]]
     assert names == [f"person-{number:02}" for number in range(51, 1, -1)]
+
+
+async def test_a_look_takes_no_lock_of_the_job(postgres: PostgresServer) -> None:
+    """While another transaction has the job to itself, a decision waits and a look does not."""
+    url = postgres.create_database()
+    async with open_stage(store_for(url), acquire_seconds=0.2) as stage:
+        await stage.policy(ASK)
+        ada = await stage.person("ada")
+        job = await stage.submit(await stage.agent())
+        other = await asyncpg.connect(url)
+        async with other.transaction():
+            await other.fetch("SELECT 1 FROM jobs WHERE id = $1 FOR UPDATE", job)
+
+            assert (await look(stage, job, ada)).status == 200
+            assert (await stage.approve(job, ada)).word == "lock_busy"
+        await other.close()
+    postgres.drop(url)
 
 
 async def test_looks_at_the_same_moment_neither_hold_up_nor_outdate_a_decision(durable: Stage) -> None:

@@ -80,6 +80,16 @@ async def test_you_may_what_the_commands_would_let_you(stage: Stage) -> None:
     assert await you(stage, job, ada) == {**decided, "may_withdraw": False}
 
 
+async def test_you_may_not_what_the_route_does_not_let_your_roles_do(stage: Stage) -> None:
+    await stage.policy(TWO)
+    job = await stage.submit(await stage.person("sam", "submit"))
+    sam = await stage.person("sam", "audit")
+
+    assert await you(stage, job, sam) == NOTHING
+    for verb, body in (("edit", {"payload": {}, "reason": "x"}), ("refresh", None)):
+        assert (await stage.call("POST", f"approvals/{job}/{verb}", sam, body)).word == "forbidden"
+
+
 @pytest.mark.parametrize("who", ["ada", "bob", "bot", "eye", "fin"])
 @pytest.mark.parametrize("state", ["waiting", "voted", "rejected", "expired", "cancelled", "grace"])
 async def test_what_you_may_do_is_what_happens_when_you_do_it(stage: Stage, who: str, state: str) -> None:

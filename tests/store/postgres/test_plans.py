@@ -139,6 +139,7 @@ async def test_what_is_late_or_rare_is_not_looked_for_in_everything(
         "grants.list_grants_by_state": "grants_overdue",
         "grants.list_grants_by_task_and_state": "grants_overdue",
         "identity.list_keys": "principals_pkey",
+        "jobs.latest_taken": "jobs_by_topic",
         "jobs.list_expired_jobs": "jobs_by_due",
         "jobs.list_expired_jobs_by_topic": "jobs_by_due",
         "leases.list_live_leases_by_resource": "leases_live",
