@@ -52,10 +52,12 @@ PAGE = success(items=[], next_cursor=None)
 POLICY = success(snapshot="sha256:1")
 KEYS = success(keys=[])
 # Asked by POST, for they have a body; nothing comes of them.
-QUESTIONS = {"policy_evaluate", "policy_simulate", "check_lease"}
+QUESTIONS = {"policy_evaluate", "policy_simulate", "check_lease", "look"}
 
 ROUTES: list[tuple[str, tuple[Any, ...], dict[str, Any], Response, tuple[str, str, str, Any]]] = [
     ("job", ("job_1",), {}, JOB, ("GET", "/api/v1/jobs/job_1", "", None)),
+    ("settings", (), {}, success(version="1"), ("GET", "/api/v1/settings", "", None)),
+    ("look", ("job_1",), {}, success(viewers=[]), ("POST", "/api/v1/approvals/job_1/look", "", None)),
     (
         "sessions",
         (),

@@ -21,6 +21,7 @@ from interlock.api import (
     permits,
     policy,
     sessions,
+    settings,
     signers,
     targets,
     webhooks,
@@ -60,6 +61,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     *audit.OPERATIONS,
     *events.OPERATIONS,
     *webhooks.OPERATIONS,
+    *settings.OPERATIONS,
     *health.OPERATIONS,
 )
 

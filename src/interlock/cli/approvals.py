@@ -70,6 +70,10 @@ def say_approval(request: ApprovalRequest) -> None:
             ("why asked", decision_text(job.decision)),
             ("who decides", _who(approval)),
             ("ends", f"{when(approval.expires_at)} ({exactly(approval.expires_at)})"),
+            ("escalates", _escalates(request)),
+            ("who can", _eligible(request)),
+            ("looking now", listed([each.principal for each in request.viewers if each.here], "")),
+            ("taken by", listed(request.takers, "")),
             ("grace", _grace(approval)),
             ("on approve", request.on_approve or ""),
             ("edited", _edited(edit)),
@@ -84,6 +88,20 @@ def say_approval(request: ApprovalRequest) -> None:
     _say_drift(request)
     _say_people(request)
     _say_next(request)
+
+
+def _escalates(request: ApprovalRequest) -> str:
+    """When others may decide, too, and who."""
+    if request.next_escalation_at is None:
+        return ""
+    return f"{when(request.next_escalation_at)}, to {listed(request.next_escalation_groups)}"
+
+
+def _eligible(request: ApprovalRequest) -> str:
+    """The names of those who may decide, as far as they are told."""
+    more = (request.people_able or 0) - len(request.eligible)
+    names = listed(request.eligible, "")
+    return f"{names} and {more} more" if names and more > 0 else names
 
 
 def too_few_people(approval: Approval, people_able: int | None) -> str | None:

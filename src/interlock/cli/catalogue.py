@@ -94,6 +94,7 @@ SECTIONS: tuple[Section, ...] = (
             Entry("claim", "claims", "take one use of a grant, for what you do yourself"),
             Entry("worker", "worker", "run a command for each job that may run"),
             Entry("doctor", "doctor", "look for trouble, and say what to do about it"),
+            Entry("settings", "settings", "show what a server runs with"),
             Entry("runs", "runs", "list runs; take a slot, keep it, give it back"),
             Entry("run", "runs", "show one run"),
             Entry("limits", "limits", "show and set how many runs may be active at once"),

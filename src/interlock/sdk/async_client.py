@@ -22,6 +22,7 @@ from interlock.sdk.operations import jobs as on_waiting
 from interlock.sdk.operations import leases as on_leases
 from interlock.sdk.operations import policy as on_policy
 from interlock.sdk.operations import sessions as on_sessions
+from interlock.sdk.operations import server as on_server
 from interlock.sdk.operations import shared as on_conflicts
 from interlock.sdk.operations import shared as on_effects
 from interlock.sdk.operations import shared as on_targets
@@ -64,6 +65,8 @@ class AsyncInterlock(ClientBase):
     comment = awaited(on_approvals.comment)
     comments = awaited(on_approvals.comments)
     ask = awaited(on_approvals.ask)
+    look = awaited(on_approvals.look)
+    settings = awaited(on_server.settings)
     grant = awaited(on_grants.grant)
     grants = awaited(on_grants.grants)
     grant_get = awaited(on_grants.grant_get)

@@ -25,6 +25,7 @@ from interlock.sdk.operations import jobs as on_waiting
 from interlock.sdk.operations import leases as on_leases
 from interlock.sdk.operations import policy as on_policy
 from interlock.sdk.operations import sessions as on_sessions
+from interlock.sdk.operations import server as on_server
 from interlock.sdk.operations import shared as on_conflicts
 from interlock.sdk.operations import shared as on_effects
 from interlock.sdk.operations import shared as on_targets
@@ -67,6 +68,8 @@ class Interlock(ClientBase):
     comment = blocking(on_approvals.comment)
     comments = blocking(on_approvals.comments)
     ask = blocking(on_approvals.ask)
+    look = blocking(on_approvals.look)
+    settings = blocking(on_server.settings)
     grant = blocking(on_grants.grant)
     grants = blocking(on_grants.grants)
     grant_get = blocking(on_grants.grant_get)

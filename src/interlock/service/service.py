@@ -56,6 +56,7 @@ class Service:
         )
         measure_store(self.registry, self._store_time)
         self.keyring = Keyring(store, now=self.now)
+        self.started_at = self.now()
         self.permits = PermitSigner(self.kernel, store, settings.secret)
         self.admission_stats = AdmissionStats(self.registry, now=self.now)
         self.is_stopping = False

@@ -145,6 +145,7 @@ LATE_OR_RARE = {
     "jobs.list_requests_by_age": "jobs_by_state",
     "jobs.list_requests_by_urgency": "jobs_to_decide",
     "targets.count_jobs_waiting_on": "jobs_waiting_on_target",
+    "jobs.latest_taken": "jobs_by_topic",
     "jobs.list_expired_jobs": "jobs_by_due",
     "jobs.list_expired_jobs_by_topic": "jobs_by_due",
     "leases.list_live_leases_by_resource": "leases_live",

@@ -18,12 +18,13 @@ SELECT body FROM jobs WHERE tenant = :tenant AND state = (:state || '') AND topi
 ORDER BY id DESC LIMIT :limit;
 
 -- name: latest_taken
--- Jobs of one topic that somebody has claimed, newest first, among the newest so many of the topic.
+-- Claimed jobs of one topic, newest first, among its newest; as a range, or PostgreSQL may walk through every topic.
 SELECT (SELECT j.body FROM jobs j WHERE j.tenant = :tenant AND j.id = taken.id) FROM (
   SELECT id FROM (
-    SELECT id, state FROM jobs WHERE tenant = :tenant AND topic = :topic ORDER BY id DESC LIMIT :among
+    SELECT id, state FROM jobs WHERE tenant = :tenant AND topic >= :topic AND topic <= :topic AND id > ''
+    ORDER BY topic DESC, id DESC LIMIT :among
   ) AS latest WHERE state IN ('RUNNING', 'SUCCEEDED', 'FAILED') ORDER BY id DESC LIMIT :limit
-) AS taken;
+) AS taken ORDER BY id DESC LIMIT :limit;
 
 -- name: list_expired_jobs
 -- A tenant's expired jobs and those that are due, which may be expired by now, newest first. Few are due at any time.

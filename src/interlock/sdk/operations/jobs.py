@@ -8,11 +8,12 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from interlock.sdk.calls import ask as question
 from interlock.sdk.calls import change, change_answered, decoded, fetch, path, words
 from interlock.sdk.flow import Flow, Say, now, sleep
 from interlock.sdk.outcomes import Busy, Full, InterlockError, InvalidRequest, StillPending, Unavailable
 from interlock.sdk.session import Session
-from interlock.wire.approvals import ApprovalItem, ApprovalRequest, Comment, Review
+from interlock.wire.approvals import ApprovalItem, ApprovalRequest, Comment, Review, Viewers
 from interlock.wire.audit import AuditEntry
 from interlock.wire.inbox import Inbox, InboxCounts
 from interlock.wire.jobs import Evidence, Job, Target
@@ -262,6 +263,11 @@ def comments(
 def ask(session: Session, job_id: str, text: str, *, key: str | None = None) -> Flow[Comment]:
     """Ask the submitter of a request something. It stays open until they comment, or the request is edited."""
     return (yield from change(session, path("approvals", job_id, "ask"), Comment, {"text": text}, key=key))
+
+
+def look(session: Session, job_id: str) -> Flow[Viewers]:
+    """Say that you have a request open, and see who else has. Repeat it every 20 s or so while you do."""
+    return (yield from question(session, path("approvals", job_id, "look"), Viewers, {}))
 
 
 def _seen(job: str | Job | ApprovalRequest, job_hash: str | None) -> tuple[str, str | None]:
