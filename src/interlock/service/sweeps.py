@@ -21,6 +21,7 @@ from interlock.rooms.admission.endings import RECLAIM_MAX
 from interlock.rooms.admission.queries import tenants_with_expired_runs
 from interlock.rooms.admission.rules import ReclaimSlots
 from interlock.rooms.admission.tallies import ForgetTallies
+from interlock.rooms.admission.traffic import ForgetTraffic, RollUpTallies
 from interlock.rooms.audit.model import NoteStoreState
 from interlock.rooms.effects.settlement import SweepOverdueEffects
 from interlock.rooms.grants.rules import SweepOverdueGrants
@@ -90,8 +91,9 @@ class Sweeps:
 
     async def forget_once(self) -> None:
         """One pass over what nobody needs any more."""
-        for forget in (self._prune, self._forget_full_buckets, self._forget_tallies):
-            await self._surely(forget)
+        sweeps = (self._prune, self._forget_full_buckets, self._roll_up_tallies, self._forget_traffic)
+        for sweep in sweeps:
+            await self._surely(sweep)
 
     async def _surely(self, sweep: Callable[[], Awaitable[None]]) -> None:
         name = getattr(sweep, "__name__", "a sweep").strip("_")
@@ -138,8 +140,14 @@ class Sweeps:
     async def _forget_full_buckets(self) -> None:
         await self._until_few("full_buckets", ForgetFullBuckets(most=_PASS_MAX))
 
-    async def _forget_tallies(self) -> None:
+    async def _roll_up_tallies(self) -> None:
+        # A pass may take fewer than it is allowed to, because they are large; so go on until there are none.
+        while count := await self._kernel.run(RollUpTallies(most=_PASS_MAX)):
+            self._measures.swept.add("rolled_up_tallies", amount=count)
+
+    async def _forget_traffic(self) -> None:
         await self._until_few("old_tallies", ForgetTallies(most=_PASS_MAX))
+        await self._until_few("old_traffic", ForgetTraffic(most=_PASS_MAX))
 
     async def _count_dead_letters(self) -> None:
         self._measures.work.dead_letters = await count_dead(self._store)
