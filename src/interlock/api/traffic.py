@@ -21,6 +21,7 @@ from interlock.rooms.admission.traffic import (
     HOURS,
     MINUTES,
     NONE,
+    ROLLED_UP_AFTER,
     Span,
     Subject,
     floored,
@@ -35,6 +36,7 @@ from interlock.wire import admission as wire
 from interlock.wire.marks import OMITTED
 
 _TALLIES_MAX = 20_000
+_LOOKED_UP_MAX = 100
 _BUCKETS_MAX = 400
 # A page with series has as many workflows as keep it below this.
 _POINTS_MAX = 20_000
@@ -134,10 +136,18 @@ async def _pending(call: Asked[StatsQuery, None], asked: _Window) -> Iterable[Ta
     service, tenant = call.services, call.caller.tenant
     stored = await queries.pending_tallies(service.store, tenant, asked.first, limit=_TALLIES_MAX)
     held = {tally.id: tally for tally in service.admission_stats.held(tenant)}
-    rolled = {tally.id: tally.rolled for tally in stored if tally.id in held}
+    known = {tally.id: tally for tally in stored if tally.id in held}
+    # One that could not be handed in all the same may be stored, and by now rolled up.
+    late = [tally.id for tally in held.values() if tally.at < asked.until - ROLLED_UP_AFTER]
+    for tally_id in late[:_LOOKED_UP_MAX]:
+        if tally_id not in known and (found := await queries.read_tally(service.store, tenant, tally_id)):
+            known[tally_id] = found
     return [
         *(tally for tally in stored if tally.id not in held),
-        *(msgspec.structs.replace(tally, rolled=rolled.get(tally.id, ())) for tally in held.values()),
+        *(
+            msgspec.structs.replace(tally, rolled=known[tally.id].rolled) if tally.id in known else tally
+            for tally in held.values()
+        ),
     ]
 
 

@@ -94,10 +94,9 @@ class AdmissionStats:
         self._count(tenant, Subject.TOPIC, topic, "throttled")
 
     def held(self, tenant: str) -> list[Tally]:
-        """What this process has counted for a tenant and may not be stored yet."""
-        self._forget_stored()
+        """What this process has counted for a tenant and the store does not have."""
         return [
-            tally for grain, owner in self._counts if owner == tenant for tally in self._tallies(grain, owner)
+            tally for grain, owner in self._news if owner == tenant for tally in self._tallies(grain, owner)
         ]
 
     def unstored(self) -> list[Unstored]:

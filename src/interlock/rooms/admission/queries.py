@@ -70,6 +70,10 @@ async def tenant_gate(store: Store, tenant: str) -> tuple[Gate, int]:
     return GATES.decode(rows[0][0]), int(rows[0][1] or 0)
 
 
+async def read_tally(store: Store, tenant: str, tally_id: str) -> Tally | None:
+    return await store.get(TALLIES, tenant, tally_id)
+
+
 async def pending_tallies(store: Store, tenant: str, since: datetime, *, limit: int) -> list[Tally]:
     """What the servers of a tenant have counted since then and no sheet has yet, the newest first."""
     params = {"tenant": tenant, "since": micros(since), "limit": limit}
