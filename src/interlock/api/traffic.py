@@ -11,10 +11,11 @@ import msgspec
 from interlock.api.calls import Asked
 from interlock.api.jobs import READERS
 from interlock.api.operations import Operation, Query, Reply
-from interlock.api.pages import LIMIT_MAX
+from interlock.api.pages import LIMIT_DEFAULT, LIMIT_MAX
 from interlock.api.problem import invalid
 from interlock.kernel.codec.durations import DurationInQuery, duration_seconds
 from interlock.kernel.codec.strict import Fault as FieldFault
+from interlock.kernel.record import from_micros, micros
 from interlock.rooms.admission import queries
 from interlock.rooms.admission.model import Counts, Tally, TrafficSheet
 from interlock.rooms.admission.traffic import (
@@ -51,7 +52,7 @@ class StatsQuery(Query, frozen=True, kw_only=True):
     step: DurationInQuery | None = None
     by: Literal["workflow", "topic"] = "workflow"
     name: Name | None = None
-    limit: Annotated[int, msgspec.Meta(ge=1, le=LIMIT_MAX)] = LIMIT_MAX
+    limit: Annotated[int, msgspec.Meta(ge=1, le=LIMIT_MAX)] = LIMIT_DEFAULT
     cursor: Name | None = None
 
 
@@ -82,6 +83,10 @@ async def stats(call: Asked[StatsQuery, None]) -> Reply:
     )
 
 
+# Counts by the beginning of their bucket, in seconds since the epoch: an answer may be made of very many.
+Buckets = dict[int, Counts]
+
+
 class _Window(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked for: from `since` to `until`, in buckets of `step` seconds, if any."""
 
@@ -102,9 +107,9 @@ class _Window(msgspec.Struct, frozen=True, kw_only=True):
         """The beginning of the first slot or bucket that is part of the window."""
         return floored(self.since, self.step or self.span.slot_seconds)
 
-    def bucket(self, moment: datetime) -> datetime:
-        """The beginning of the bucket that a moment is in; without steps there is one for the whole window."""
-        return self.since if self.step is None else floored(moment, self.step)
+    def bucket(self, second: int) -> int:
+        """The beginning of the bucket that a second is in; without steps there is one for the whole window."""
+        return 0 if self.step is None else second - second % self.step
 
     @property
     def buckets(self) -> int:
@@ -116,15 +121,15 @@ class _Pending:
     """What no sheet has yet, by what it counts for, in the buckets of a window."""
 
     def __init__(self, asked: _Window, tallies: Iterable[Tally]) -> None:
-        self._found: dict[tuple[Subject, str], dict[datetime, Counts]] = {}
+        self._found: dict[tuple[Subject, str], Buckets] = {}
         for tally in tallies:
             # Tallies are of a few seconds, so a short window can be told more exactly than by minutes.
             if tally.at < (asked.since if asked.step is None else asked.first):
                 continue
             for subject, name, news in news_of(tally):
-                _add(self._found.setdefault((subject, name), {}), asked.bucket(tally.at), news)
+                _add(self._found.setdefault((subject, name), {}), asked.bucket(_second(tally.at)), news)
 
-    def of(self, subject: Subject, name: str) -> dict[datetime, Counts]:
+    def of(self, subject: Subject, name: str) -> Buckets:
         return self._found.get((subject, name), {})
 
     def names(self, subject: Subject) -> list[str]:
@@ -151,7 +156,7 @@ async def _pending(call: Asked[StatsQuery, None], asked: _Window) -> Iterable[Ta
     ]
 
 
-async def _whole(call: Asked[StatsQuery, None], asked: _Window, pending: _Pending) -> dict[datetime, Counts]:
+async def _whole(call: Asked[StatsQuery, None], asked: _Window, pending: _Pending) -> Buckets:
     """What was counted for the whole tenant, or for the one name that was asked for, by bucket."""
     subject = Subject(call.query.by) if call.query.name is not None else Subject.TENANT
     name = call.query.name or ""
@@ -160,7 +165,7 @@ async def _whole(call: Asked[StatsQuery, None], asked: _Window, pending: _Pendin
 
 async def _one(
     call: Asked[StatsQuery, None], asked: _Window, pending: _Pending, subject: Subject, name: str
-) -> dict[datetime, Counts]:
+) -> Buckets:
     store, tenant, span = call.services.store, call.caller.tenant, asked.span
     since = span.sheet_at(asked.first)
     sheets = await queries.sheets_of(store, tenant, span.shelf(subject), name, since, limit=span.sheets_max)
@@ -169,7 +174,7 @@ async def _one(
 
 async def _named(
     call: Asked[StatsQuery, None], asked: _Window, pending: _Pending, subject: Subject
-) -> tuple[dict[str, dict[datetime, Counts]], str | None]:
+) -> tuple[dict[str, Buckets], str | None]:
     """A page of names with what was counted for each, and where to go on."""
     query, span = call.query, asked.span
     if query.name is not None:
@@ -199,30 +204,37 @@ async def _named(
 
 
 def _bucketed(
-    asked: _Window, sheets: Sequence[TrafficSheet], pending: dict[str, dict[datetime, Counts]]
-) -> dict[str, dict[datetime, Counts]]:
+    asked: _Window, sheets: Sequence[TrafficSheet], pending: dict[str, Buckets]
+) -> dict[str, Buckets]:
     """What sheets and tallies have counted within the window, by name and bucket."""
     found = {name: dict(counts) for name, counts in pending.items() if counts}
-    for name, at, counts in slots_of(sheets, asked.span):
-        if asked.first <= at <= asked.until:
-            _add(found.setdefault(name, {}), asked.bucket(at), counts)
+    first, last = _second(asked.first), _second(asked.until)
+    for sheet in sheets:
+        for second, counts in slots_of(sheet, asked.span):
+            if first <= second <= last:
+                _add(found.setdefault(sheet.name, {}), asked.bucket(second), counts)
     return found
 
 
-def _add(buckets: dict[datetime, Counts], at: datetime, counts: Counts) -> None:
-    buckets[at] = plus(buckets.get(at, NONE), counts)
+def _add(buckets: Buckets, at: int, counts: Counts) -> None:
+    before = buckets.get(at)
+    buckets[at] = counts if before is None else plus(before, counts)
 
 
-def _dense(asked: _Window, found: dict[datetime, Counts]) -> tuple[wire.TrafficPoint, ...]:
+def _second(moment: datetime) -> int:
+    return micros(moment) // 1_000_000
+
+
+def _dense(asked: _Window, found: Buckets) -> tuple[wire.TrafficPoint, ...]:
     """Every bucket of the window, also those in which nothing happened."""
-    step = timedelta(seconds=asked.step or 0)
-    moments = (asked.first + number * step for number in range(asked.buckets))
-    return tuple(_point(at, found.get(at, NONE)) for at in moments)
+    first, step = _second(asked.first), asked.step or 1
+    seconds = range(first, first + asked.buckets * step, step)
+    return tuple(_point(second, found.get(second, NONE)) for second in seconds)
 
 
-def _point(at: datetime, counts: Counts) -> wire.TrafficPoint:
+def _point(second: int, counts: Counts) -> wire.TrafficPoint:
     return wire.TrafficPoint(
-        at=at,
+        at=from_micros(second * 1_000_000),
         admitted=counts[0],
         full_429=counts[1],
         unavailable_503=counts[2],
@@ -230,7 +242,7 @@ def _point(at: datetime, counts: Counts) -> wire.TrafficPoint:
     )
 
 
-def _row(asked: _Window, subject: Subject, name: str, found: dict[datetime, Counts]) -> Any:
+def _row(asked: _Window, subject: Subject, name: str, found: Buckets) -> Any:
     """One workflow or topic; its series has the buckets with something to count."""
     sums = total(found.values())
     points = (_point(at, found[at]) for at in sorted(found))

@@ -106,11 +106,11 @@ def news_of(tally: Tally) -> Iterator[tuple[Subject, str, Counts]]:
         yield Subject.TENANT, "", whole
 
 
-def slots_of(sheets: Iterable[TrafficSheet], span: Span) -> Iterator[tuple[str, datetime, Counts]]:
-    """What sheets have counted: for each slot its name, its beginning and its counts."""
-    for sheet in sheets:
-        for slot, counts in sheet.slots.items():
-            yield sheet.name, sheet.at + timedelta(seconds=slot * span.slot_seconds), counts
+def slots_of(sheet: TrafficSheet, span: Span) -> Iterator[tuple[int, Counts]]:
+    """What a sheet has counted: the beginning of each slot, in seconds since the epoch, and its counts."""
+    begin = micros(sheet.at) // 1_000_000
+    for slot, counts in sheet.slots.items():
+        yield begin + slot * span.slot_seconds, counts
 
 
 class PendingTallies(Pick[Tally], frozen=True, kw_only=True):

@@ -21,5 +21,6 @@ INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES
   ('traffic_sheets', 'traffic_sheets', '1000000 1000000 1'),
   ('admission_tallies', 'admission_tallies_pending', '1000 10 10 1'),
   ('admission_tallies', 'admission_tallies_of_tenant', '1000 1000 1'),
-  ('admission_tallies', 'admission_tallies_by_age', '1000 10 10 1');
+  ('admission_tallies', 'admission_tallies_by_age', '1000 10 10 1'),
+  ('admission_tallies', 'admission_tallies', '1000 1000 1');
 ANALYZE sqlite_schema;
