@@ -32,6 +32,7 @@ OUTCOMES = ("admitted", "full", "unavailable", "throttled")
 _ONE: dict[str, Counts] = dict(
     zip(OUTCOMES, ((1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1)), strict=True)
 )
+_STARTS = OUTCOMES[:3]
 _GRAIN_SECONDS = 5
 _ENTRIES_MAX = 100_000
 _TALLY_ROWS_MAX = 250
@@ -170,6 +171,9 @@ class AdmissionStats:
             if len(self._labelled) >= _LABELLED_MAX:
                 return (OTHER, OTHER)
             self._labelled.add(scope)
+            for outcome in _STARTS:
+                # A rate begins with a second sample: the first 429 or 503 of a workflow must not be the first one.
+                self._total.add(*scope, outcome, amount=0)
         return scope
 
 

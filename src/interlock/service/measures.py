@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 
 from interlock.kernel import pages
 from interlock.kernel.store_time import StoreTime
+from interlock.rooms.jobs.queries import Awaiting
 from interlock.service.metrics import Registry
+from interlock.store.clock import utc_now
 
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _WAITS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
@@ -28,9 +32,59 @@ class Measures:
         )
         self.swept = registry.counter("interlock_swept_total", "Records tidied up by sweeps.", ("what",))
         self.work = WorkMeasures(registry)
+        self.attention = AttentionMeasures(registry)
         self.replays = registry.counter(
             "interlock_idempotent_replays_total", "Answers given again under their idempotency key."
         )
+
+
+class AttentionMeasures:
+    """What waits for people, by tenant, as the last sweep found it; and how long ago that was.
+
+    Every server tells the same of the store, so whoever adds servers up takes the highest.
+    """
+
+    def __init__(self, registry: Registry, clock: Callable[[], float] = time.monotonic) -> None:
+        self.awaiting: Sequence[Awaiting] = ()
+        self.ambiguous: Mapping[str, int] = {}
+        self._clock = clock
+        self._now: Callable[[], datetime] = utc_now
+        self._swept_at = clock()
+        registry.gauges(
+            "interlock_approvals_waiting",
+            "Requests that wait for people.",
+            ("tenant",),
+            lambda: {(each.tenant,): each.count for each in self.awaiting},
+        )
+        registry.gauges(
+            "interlock_approvals_oldest_seconds",
+            "Age of the oldest request that waits for people.",
+            ("tenant",),
+            self._ages,
+        )
+        registry.gauges(
+            "interlock_effects_ambiguous",
+            "Effects whose outcome is unknown and that nobody has resolved.",
+            ("tenant",),
+            lambda: {(tenant,): count for tenant, count in self.ambiguous.items()},
+        )
+        registry.gauge(
+            "interlock_sweep_age_seconds",
+            "Time since this server last swept everything without trouble.",
+            lambda: self._clock() - self._swept_at,
+        )
+
+    def follow(self, now: Callable[[], datetime]) -> None:
+        """Where to ask for the time."""
+        self._now = now
+
+    def swept(self) -> None:
+        """A pass over everything ended well."""
+        self._swept_at = self._clock()
+
+    def _ages(self) -> Mapping[tuple[str, ...], float]:
+        now = self._now()
+        return {(each.tenant,): max(0.0, (now - each.since).total_seconds()) for each in self.awaiting}
 
 
 class WorkMeasures:

@@ -49,6 +49,7 @@ class Service:
             computing=self.judgements,
         )
         measure_store(self.registry, self._store_time)
+        self.measures.attention.follow(self.now)
         self.keyring = Keyring(store)
         self.permits = PermitSigner(self.kernel, store, settings.secret)
         self.admission_stats = AdmissionStats(self.registry, now=self.now)

@@ -23,9 +23,10 @@ from interlock.rooms.admission.rules import ReclaimSlots
 from interlock.rooms.admission.tallies import ForgetTallies
 from interlock.rooms.admission.traffic import ForgetTraffic, RollUpTallies
 from interlock.rooms.audit.model import NoteStoreState
+from interlock.rooms.effects.queries import count_ambiguous
 from interlock.rooms.effects.settlement import SweepOverdueEffects
 from interlock.rooms.grants.rules import SweepOverdueGrants
-from interlock.rooms.jobs.queries import count_dead
+from interlock.rooms.jobs.queries import count_awaiting, count_dead
 from interlock.rooms.jobs.sweeps import OfferUnclaimed, SweepDueJobs, SweepLostLeases
 from interlock.rooms.leases.transfers import SweepOverdueLeases
 from interlock.rooms.policy.rules import ForgetFullBuckets
@@ -86,8 +87,11 @@ class Sweeps:
             self._offer_unclaimed,
             self._note_store_state,
         )
-        await asyncio.gather(*map(self._surely, sweeps))
-        await self._surely(self._count_dead_letters)
+        ended = await asyncio.gather(*map(self._surely, sweeps))
+        counts = (self._count_dead_letters, self._count_what_waits)
+        ended += [await self._surely(count) for count in counts]
+        if all(ended):
+            self._measures.attention.swept()
 
     async def forget_once(self) -> None:
         """One pass over what nobody needs any more."""
@@ -95,14 +99,17 @@ class Sweeps:
         for sweep in sweeps:
             await self._surely(sweep)
 
-    async def _surely(self, sweep: Callable[[], Awaitable[None]]) -> None:
+    async def _surely(self, sweep: Callable[[], Awaitable[None]]) -> bool:
+        """Run one sweep; whether it ended well."""
         name = getattr(sweep, "__name__", "a sweep").strip("_")
         try:
             await sweep()
+            return True
         except (Fault, StoreDown, LockTimeout) as fault:
             log.debug("%s could not run: %s", name, fault)
         except Exception:
             log.exception("%s broke; it runs again in %.1f s", name, self._every)
+        return False
 
     async def _until_few(self, what: str, sweep: Command[int]) -> None:
         """Run a sweep again as long as it finds as much as it may take at once."""
@@ -151,6 +158,10 @@ class Sweeps:
 
     async def _count_dead_letters(self) -> None:
         self._measures.work.dead_letters = await count_dead(self._store)
+
+    async def _count_what_waits(self) -> None:
+        self._measures.attention.awaiting = await count_awaiting(self._store)
+        self._measures.attention.ambiguous = await count_ambiguous(self._store)
 
     async def _end_overdue_leases(self) -> None:
         await self._until_few("overdue_leases", SweepOverdueLeases(most=_PASS_MAX))

@@ -28,3 +28,9 @@ SELECT body FROM (
     SELECT uid, id FROM late WHERE tenant = :tenant AND uid < :before ORDER BY uid DESC LIMIT :limit
   ) AS overdue
 ) AS both_kinds ORDER BY uid DESC LIMIT :limit;
+
+-- name: count_ambiguous
+-- How many effects of each tenant are ambiguous and unresolved, counted up to a bound in all.
+SELECT tenant, count(*) FROM (
+  SELECT tenant FROM effects WHERE state = 'AMBIGUOUS' ORDER BY tenant, uid LIMIT :limit
+) AS ambiguous GROUP BY tenant LIMIT :limit;

@@ -15,3 +15,7 @@ DROP INDEX admission_tallies_by_age;
 CREATE INDEX admission_tallies_pending ON admission_tallies (at, tenant, id) WHERE rolled_at IS NULL;
 CREATE INDEX admission_tallies_of_tenant ON admission_tallies (tenant, at) WHERE rolled_at IS NULL AND at IS NOT NULL;
 CREATE INDEX admission_tallies_by_age ON admission_tallies (rolled_at, tenant, id) WHERE rolled_at IS NOT NULL;
+
+-- What waits for people, of every tenant: servers tell how much there is, and since when.
+CREATE INDEX jobs_awaiting ON jobs (tenant, id) WHERE state = 'APPROVAL';
+CREATE INDEX effects_ambiguous ON effects (tenant, uid) WHERE state = 'AMBIGUOUS';

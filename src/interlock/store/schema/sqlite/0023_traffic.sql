@@ -15,6 +15,10 @@ CREATE INDEX admission_tallies_pending ON admission_tallies (at, tenant, id) WHE
 CREATE INDEX admission_tallies_of_tenant ON admission_tallies (tenant, at) WHERE rolled_at IS NULL;
 CREATE INDEX admission_tallies_by_age ON admission_tallies (rolled_at, tenant, id) WHERE rolled_at IS NOT NULL;
 
+-- What waits for people, of every tenant: servers tell how much there is, and since when.
+CREATE INDEX jobs_awaiting ON jobs (tenant, id) WHERE state = 'APPROVAL';
+CREATE INDEX effects_ambiguous ON effects (tenant, uid) WHERE state = 'AMBIGUOUS';
+
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES
   ('traffic_sheets', 'traffic_sheets_by_name', '1000000 1000000 250000 30 1'),
   ('traffic_sheets', 'traffic_sheets_by_age', '1000000 10000 10000 1'),
@@ -22,5 +26,7 @@ INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES
   ('admission_tallies', 'admission_tallies_pending', '1000 10 10 1'),
   ('admission_tallies', 'admission_tallies_of_tenant', '1000 1000 1'),
   ('admission_tallies', 'admission_tallies_by_age', '1000 10 10 1'),
-  ('admission_tallies', 'admission_tallies', '1000 1000 1');
+  ('admission_tallies', 'admission_tallies', '1000 1000 1'),
+  ('jobs', 'jobs_awaiting', '10000 10000 1'),
+  ('effects', 'effects_ambiguous', '10000 10000 1');
 ANALYZE sqlite_schema;
