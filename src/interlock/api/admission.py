@@ -1,4 +1,4 @@
-"""Admission over HTTP: limits, runs and their slots, and counts of how starts ended."""
+"""Admission over HTTP: limits, runs and their slots."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import hashlib
 import random
 import re
 from collections.abc import AsyncGenerator, Awaitable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -18,11 +18,11 @@ from interlock.api.calls import REPLAYED, Asked, caller_of, decide, refuse
 from interlock.api.decoder import Spelled
 from interlock.api.fields import Reason
 from interlock.api.jobs import READERS
-from interlock.api.operations import Answer, Body, Operation, Query, Reply
+from interlock.api.operations import Answer, Body, Operation, Reply
 from interlock.api.pages import PageQuery, id_cursor
 from interlock.api.problem import invalid
 from interlock.kernel.codec.canonical import canonical
-from interlock.kernel.codec.durations import DurationInQuery, TtlSeconds, duration_seconds
+from interlock.kernel.codec.durations import TtlSeconds
 from interlock.kernel.codec.strict import Fault as FieldFault
 from interlock.kernel.ids import new_id
 from interlock.kernel.refusal import Fault, LockBusy, StoreUnavailable
@@ -200,9 +200,6 @@ async def _leave(call: Asked[None, StartBody], command: StartRun) -> None:
             await call.services.kernel.run(leaving)
 
 
-_WINDOW_SECONDS_MAX = 24 * 3600
-_TALLIES_MAX = 20_000
-
 Workflow = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=rf"^{NAME}$(?!\n)")]
 Fence = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -232,10 +229,6 @@ class CancelBody(FenceBody, frozen=True, kw_only=True):
 class RunsQuery(PageQuery, frozen=True, kw_only=True):
     state: RunState | None = None
     workflow: Workflow | None = None
-
-
-class StatsQuery(Query, frozen=True, kw_only=True):
-    window: DurationInQuery = "1h"
 
 
 async def set_limit(call: Asked[None, LimitBody]) -> Answer:
@@ -330,44 +323,6 @@ async def listed(call: Asked[RunsQuery, None]) -> Reply:
     return Reply(200, Page(items=tuple(items), next_cursor=found.next_cursor))
 
 
-async def stats(call: Asked[StatsQuery, None]) -> Reply:
-    rows = await _counted(call)
-    return Reply(
-        200,
-        wire.AdmissionStats(
-            tenant=call.caller.tenant,
-            window=call.query.window,
-            admitted=sum(row.admitted for row in rows),
-            full_429=sum(row.full_429 for row in rows),
-            unavailable_503=sum(row.unavailable_503 for row in rows),
-            workflows=tuple(rows),
-        ),
-    )
-
-
-async def _counted(call: Asked[StatsQuery, None]) -> list[wire.StartsOfWorkflow]:
-    """By workflow, what this server has counted, and what the others have handed in."""
-    service, tenant, seconds = call.services, call.caller.tenant, duration_seconds(call.query.window)
-    counted = service.admission_stats.of(tenant, seconds)
-    since = service.now() - timedelta(seconds=min(seconds, _WINDOW_SECONDS_MAX))
-    server = service.admission_stats.server
-    for tally in await queries.tallies_since(service.store, tenant, since, but=server, limit=_TALLIES_MAX):
-        for row in tally.rows:
-            sums = counted.setdefault(row.workflow, {"admitted": 0, "full": 0, "unavailable": 0})
-            sums["admitted"] += row.admitted
-            sums["full"] += row.full
-            sums["unavailable"] += row.unavailable
-    return [
-        wire.StartsOfWorkflow(
-            workflow=workflow,
-            admitted=row["admitted"],
-            full_429=row["full"],
-            unavailable_503=row["unavailable"],
-        )
-        for workflow, row in sorted(counted.items())
-    ]
-
-
 def _named(call: Asked[Any, Any], parameter: str) -> str:
     name = call.path[parameter]
     if not is_name(name):
@@ -458,10 +413,5 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         id="cancel_run", method="POST", path="/api/v1/workflow-runs/{run_id}/cancel", tag=_TAG,
         roles=_STARTERS, parameters=_RUN_ID, summary="Stop a run and free its slot", description=_WHOSE,
         body=CancelBody, answers={200: wire.Run}, answer=cancel, problems=_OWN,
-    ),
-    Operation(
-        id="admission_stats", method="GET", path="/api/v1/admission/stats", tag=_TAG, roles=READERS,
-        summary="How starts ended: admitted, full, could not be evaluated", query=StatsQuery,
-        answers={200: wire.AdmissionStats}, answer=stats,
     ),
 )  # fmt: skip

@@ -210,6 +210,7 @@ async def submit(call: Asked[None, SubmitBody]) -> Answer:
         )
     except PolicyThrottled:
         count(Decision.THROTTLE.value)
+        call.services.admission_stats.count_throttled(call.caller.tenant, body.topic)
         raise
 
 

@@ -24,8 +24,8 @@ from interlock.sdk.operations import jobs as on_jobs
 from interlock.sdk.operations import jobs as on_waiting
 from interlock.sdk.operations import leases as on_leases
 from interlock.sdk.operations import policy as on_policy
-from interlock.sdk.operations import sessions as on_sessions
 from interlock.sdk.operations import server as on_server
+from interlock.sdk.operations import sessions as on_sessions
 from interlock.sdk.operations import shared as on_conflicts
 from interlock.sdk.operations import shared as on_effects
 from interlock.sdk.operations import shared as on_targets

@@ -58,21 +58,51 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     next_cursor: str | None = None
 
 
+class TrafficPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """What was counted in the step that begins at `at`."""
+
+    at: datetime
+    admitted: int = 0
+    full_429: int = 0
+    unavailable_503: int = 0
+    policy_throttled_429: int = 0
+
+
 class StartsOfWorkflow(msgspec.Struct, frozen=True, kw_only=True):
-    """How starts of one workflow ended: admitted, refused as full, or not evaluated."""
+    """How starts of one workflow ended: admitted, refused as full, or not evaluated.
+
+    `series` has the steps in which there were any, if steps were asked for.
+    """
 
     workflow: str
     admitted: int
     full_429: int
     unavailable_503: int
+    series: Sometimes[tuple[TrafficPoint, ...]] = ()
+
+
+class ThrottlesOfTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """How many jobs of one topic the policy throttled (429 `policy_throttled`)."""
+
+    topic: str
+    policy_throttled_429: int
+    series: Sometimes[tuple[TrafficPoint, ...]] = ()
 
 
 class AdmissionStats(msgspec.Struct, frozen=True, kw_only=True):
-    """How starts ended within the window on all servers; of the others' last moments some may be missing."""
+    """How starts ended within the window on all servers; of the others' last moments some may be missing.
+
+    The sums and the `series`, which has every step, are of the whole tenant or of the one `name` that was asked for.
+    """
 
     tenant: str
     window: str
+    since: Given[datetime] = None
     admitted: int
     full_429: int
     unavailable_503: int
+    policy_throttled_429: int = 0
+    series: Sometimes[tuple[TrafficPoint, ...]] = ()
     workflows: tuple[StartsOfWorkflow, ...] = ()
+    topics: Sometimes[tuple[ThrottlesOfTopic, ...]] = ()
+    next_cursor: str | None = None

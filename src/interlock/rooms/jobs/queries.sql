@@ -101,6 +101,12 @@ ORDER BY offer_again_at, tenant, id LIMIT :limit;
 -- How many dead letters there are in all tenants, counted up to a bound.
 SELECT count(*) FROM (SELECT 1 FROM jobs WHERE state = 'FAILED' LIMIT :limit) AS dead;
 
+-- name: count_awaiting
+-- How many requests wait for people in each tenant, and the first of them, counted up to a bound in all.
+SELECT tenant, count(*), min(id) FROM (
+  SELECT tenant, id FROM jobs WHERE state = 'APPROVAL' ORDER BY tenant, id LIMIT :limit
+) AS awaiting GROUP BY tenant LIMIT :limit;
+
 -- name: oldest_dead
 -- Dead letters of every tenant, the oldest by id first.
 SELECT body FROM jobs WHERE state = 'FAILED' ORDER BY tenant, id LIMIT :limit;

@@ -111,9 +111,22 @@ def limits(session: Session) -> Flow[Limits]:
     return (yield from fetch(session, path("limits"), Limits))
 
 
-def admission_stats(session: Session, *, window: str = "1h") -> Flow[AdmissionStats]:
-    """How starts ended lately on all servers: admitted, full, could not be evaluated."""
-    return (yield from fetch(session, path("admission", "stats"), AdmissionStats, {"window": window}))
+def admission_stats(
+    session: Session,
+    *,
+    window: str = "1h",
+    step: str | None = None,
+    by: str | None = None,
+    name: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Flow[AdmissionStats]:
+    """How starts ended on all servers: admitted, full, could not be evaluated; with `step`, also over time.
+
+    `window` reaches back up to 30 days. `by="topic"` lists the jobs that the policy throttled instead of starts.
+    """
+    query = {"window": window, "step": step, "by": by, "name": name, "limit": limit, "cursor": cursor}
+    return (yield from fetch(session, path("admission", "stats"), AdmissionStats, query))
 
 
 def define_workflow(
