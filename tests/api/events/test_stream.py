@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from interlock.api import events as api_events
-from interlock.api.http import Request
 from interlock.kernel.wakes import Wakes
 from interlock.service.event_feed import EventFeed
 from interlock.service.metrics import Registry
 from interlock.service.operator import revoke_key
 from interlock.service.sessions import end, open_with_key
+from interlock.wire.http import Request
 from tests.api.events.api_client import client_of
 from tests.api.events.event_stream import Block, blocks
 from tests.service.relay_service import RelayService, relaying_service

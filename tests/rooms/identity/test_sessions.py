@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.api.http import Request
 from interlock.kernel.storage import Transaction
 from interlock.rooms.identity.model import API_KEYS, Caller, PrincipalKind, Role
 from interlock.rooms.identity.refusals import (
@@ -33,6 +32,7 @@ from interlock.service.sessions import (
     see,
 )
 from interlock.store.memory import MemoryStore
+from interlock.wire.http import Request
 from tests.harness.in_process_api import ASK, Stage, VirtualClock, open_stage
 
 TENANT = "default"
