@@ -143,4 +143,4 @@ def _split(path: str) -> list[str]:
 def _not_allowed(method: str, node: _Node[T]) -> ProblemError:
     allowed = ", ".join(node.methods())
     detail = f"{method} is not possible here; use {allowed}"
-    return ProblemError(problem("method_not_allowed", detail, headers=(("allow", allowed),)))
+    return ProblemError(problem("method_not_allowed", detail), (("allow", allowed),))

@@ -12,8 +12,9 @@ import msgspec
 
 from interlock.kernel.codec.canonical import NotCanonical, canonical, digest
 from interlock.sdk.flow import Flow, Request, Response, Say
-from interlock.sdk.outcomes import InvalidRequest, Problem, UnexpectedAnswer, decoder_of
+from interlock.sdk.outcomes import InvalidRequest, UnexpectedAnswer, decoder_of
 from interlock.sdk.session import IDEMPOTENCY_KEY, Session, exchange
+from interlock.wire.problem import Problem
 
 if TYPE_CHECKING:
     from interlock.kernel.codec.strict import JsonValue

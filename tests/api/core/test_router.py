@@ -105,8 +105,8 @@ def test_a_slash_too_many_is_not_found_and_the_answer_says_so(router: Router[str
 def test_another_method_is_refused_with_those_allowed(
     router: Router[str], method: str, path: str, allowed: str
 ) -> None:
-    problem = refusal(router, method, path).problem
-    assert (problem.code, dict(problem.headers)["allow"]) == ("method_not_allowed", allowed)
+    refused = refusal(router, method, path)
+    assert (refused.problem.code, dict(refused.headers)["allow"]) == ("method_not_allowed", allowed)
 
 
 @pytest.mark.parametrize("key", ["%", "%2", "%zz", "%ff", "%C3", "%00", "%ED%A0%80", "a%", "%%20"])

@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 from interlock.sdk.calls import change, change_named, fetch, fresh_name, path, words
 from interlock.sdk.flow import Flow
-from interlock.sdk.outcomes import Conflict, Denied, InterlockError, Problem
+from interlock.sdk.outcomes import Conflict, Denied, InterlockError
 from interlock.sdk.session import Session
 from interlock.wire.grants import Grant, GrantClaim, GrantTerms, Signer
 from interlock.wire.pages import Page
+from interlock.wire.problem import Problem
 
 
 def grant(
