@@ -52,15 +52,15 @@ def test_clients_of_one_store_share_one_service_until_the_last_leaves(store: str
 def test_permit_keys_are_rotated_by_either_client(store: str) -> None:
     async def rotated() -> list[str]:
         async with AsyncInterlock(store=store) as il:
-            return [each["kid"] for each in (await il.rotate_permit_keys(revoke=True))["keys"]]
+            return [each.kid for each in (await il.rotate_permit_keys(revoke=True)).keys]
 
     with Interlock(store=store) as il:
-        (first,) = (each["kid"] for each in il.permit_keys()["keys"])
-        old, new = (each["kid"] for each in il.rotate_permit_keys(lead_seconds=600)["keys"])
+        (first,) = (each.kid for each in il.permit_keys().keys)
+        old, new = (each.kid for each in il.rotate_permit_keys(lead_seconds=600).keys)
         (last,) = asyncio.run(rotated())
         assert old == first
         assert len({first, new, last}) == 3
-        assert [each["kid"] for each in il.permit_keys()["keys"]] == [last]
+        assert [each.kid for each in il.permit_keys().keys] == [last]
 
 
 def test_a_closed_client_opens_again_when_it_is_called(store: str) -> None:

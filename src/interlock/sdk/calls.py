@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import inf
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -14,12 +14,16 @@ from interlock.kernel.codec.canonical import NotCanonical, canonical, digest
 from interlock.sdk.flow import Flow, Request, Response, Say
 from interlock.sdk.outcomes import InvalidRequest, UnexpectedAnswer, decoder_of
 from interlock.sdk.session import IDEMPOTENCY_KEY, Session, exchange
+from interlock.wire.fields import Body
 from interlock.wire.problem import Problem
 
 if TYPE_CHECKING:
     from interlock.kernel.codec.strict import JsonValue
 
 T = TypeVar("T")
+
+# What a request says: a body of `wire/`, or the fields of one, as a caller gave them.
+Sent: TypeAlias = Body | Mapping[str, object]
 
 ROOT = "/api/v1"
 USER_AGENT = "interlock-python"
@@ -63,7 +67,12 @@ def fetch(
     return decoded(response, kind)
 
 
-def ask(session: Session, where: str, kind: type[T], body: Mapping[str, object]) -> Flow[T]:
+def given(kind: type[T], **fields: object) -> T:
+    """A body of what a caller said; what is None was not said."""
+    return kind(**{name: value for name, value in fields.items() if value is not None})
+
+
+def ask(session: Session, where: str, kind: type[T], body: Sent) -> Flow[T]:
     """Ask by POST what changes nothing: to repeat it is harmless without a key, and no answer is kept for it."""
     request = _written("POST", where, _headers(session), body)
     return decoded((yield from exchange(session, request, is_question=True)), kind)
@@ -73,7 +82,7 @@ def change(
     session: Session,
     where: str,
     kind: type[T],
-    body: Mapping[str, object] | None = None,
+    body: Sent | None = None,
     *,
     key: str | None,
     scope: str = "",
@@ -100,7 +109,7 @@ def change(
 def change_answered(
     session: Session,
     where: str,
-    body: Mapping[str, object] | None = None,
+    body: Sent | None = None,
     *,
     key: str | None,
     scope: str = "",
@@ -112,8 +121,8 @@ def change_answered(
     """Send a change under an idempotency key that survives its retries.
 
     `key` names the caller's intent: the same name on the same path and scope is the same request, also
-    after a restart of this process. Without one the call gets a name of its own. Fields that are None
-    are left out of the body, but for a payload, of which null is one. Times as for `exchange`.
+    after a restart of this process. Without one the call gets a name of its own. Fields that are None, or
+    as they are by default, are left out of the body, but for a payload, of which null is one. Times as for `exchange`.
     """
     name = fresh_name() if key is None else _checked_name(key)
     headers = _headers(session) | {IDEMPOTENCY_KEY: derived_key(where, scope, name)}
@@ -130,12 +139,10 @@ def change_answered(
     )
 
 
-def change_named(
-    session: Session, where: str, kind: type[T], body: Mapping[str, object], *, named_by: str
-) -> Flow[T]:
+def change_named(session: Session, where: str, kind: type[T], body: Body, *, named_by: str) -> Flow[T]:
     """Send a change that a field of its own names: the service knows a repeat by that, and keeps no answer for it."""
     request = _written("POST", where, _headers(session), body)
-    response = yield from exchange(session, request, name=str(body[named_by]), named_by=named_by)
+    response = yield from exchange(session, request, name=str(getattr(body, named_by)), named_by=named_by)
     return decoded(response, kind)
 
 
@@ -152,11 +159,33 @@ def put_document(
     return decoded((yield from exchange(session, request, name=name)), kind)
 
 
-def _written(method: str, where: str, headers: dict[str, str], body: Mapping[str, object]) -> Request:
+def _written(method: str, where: str, headers: dict[str, str], body: Sent) -> Request:
     content = b""
-    if present := {field: value for field, value in body.items() if value is not None or field == "payload"}:
+    if present := _said(body):
         headers["content-type"], content = "application/json", encoded(present)
     return Request(method=method, path=where, headers=headers, body=content)
+
+
+def _said(body: Sent) -> dict[str, object]:
+    """The fields that say something. What they hold is not converted: what is no JSON is to be refused."""
+    if not isinstance(body, Body):
+        return {name: value for name, value in body.items() if value is not None or name == "payload"}
+    fields, usual = msgspec.structs.asdict(body), _defaults(type(body))
+    return {
+        name: _said(value) if isinstance(value, Body) else value
+        for name, value in fields.items()
+        if name == "payload" or not (value is None or (name in usual and value == usual[name]))
+    }
+
+
+@cache
+def _defaults(kind: type[Body]) -> Mapping[str, object]:
+    made = ((each.name, each.default, each.default_factory) for each in msgspec.structs.fields(kind))
+    return {
+        name: default if factory is msgspec.NODEFAULT else factory()
+        for name, default, factory in made
+        if default is not msgspec.NODEFAULT or factory is not msgspec.NODEFAULT
+    }
 
 
 def fresh_name() -> str:
