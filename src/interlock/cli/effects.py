@@ -148,8 +148,7 @@ def _hash_of(request: Any) -> str:
 
 
 def _grant(args: Namespace) -> EffectGrantBody | None:
-    from msgspec.structs import replace
-
+    from interlock.sdk.calls import given
     from interlock.wire.effects import EffectGrantBody
 
     if args.grant is None:
@@ -157,8 +156,7 @@ def _grant(args: Namespace) -> EffectGrantBody | None:
             raise Failed("name the task that the grant is for with --grant TASK", Exit.USAGE)
         return None
     permitted = args.request if args.grant_args is None else args.grant_args
-    body = EffectGrantBody(task=args.grant, grant_id=args.grant_id, signed=args.signed)
-    return body if permitted is None else replace(body, args=permitted)
+    return given(EffectGrantBody, task=args.grant, grant_id=args.grant_id, signed=args.signed, args=permitted)
 
 
 def _lease(args: Namespace) -> EffectLeaseBody | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 from urllib.parse import quote, urlencode
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from interlock.kernel.codec.strict import JsonValue
 
 T = TypeVar("T")
+BodyT = TypeVar("BodyT", bound=Body)
 
 # What a request says: a body of `wire/`, or the fields of one, as a caller gave them.
 Sent: TypeAlias = Body | Mapping[str, object]
@@ -67,9 +68,9 @@ def fetch(
     return decoded(response, kind)
 
 
-def given(kind: type[T], **fields: object) -> T:
-    """A body of what a caller said; what is None was not said."""
-    return kind(**{name: value for name, value in fields.items() if value is not None})
+def given(kind: type[BodyT], **fields: object) -> BodyT:
+    """A body that says this much. What is None or not named is not said: it is as the service has it by default."""
+    return kind(**(dict.fromkeys(kind.__struct_fields__) | fields))
 
 
 def ask(session: Session, where: str, kind: type[T], body: Sent) -> Flow[T]:
@@ -121,8 +122,8 @@ def change_answered(
     """Send a change under an idempotency key that survives its retries.
 
     `key` names the caller's intent: the same name on the same path and scope is the same request, also
-    after a restart of this process. Without one the call gets a name of its own. Fields that are None, or
-    as they are by default, are left out of the body, but for a payload, of which null is one. Times as for `exchange`.
+    after a restart of this process. Without one the call gets a name of its own. Fields that are None
+    are left out of the body, but for a payload, of which null is one. Times as for `exchange`.
     """
     name = fresh_name() if key is None else _checked_name(key)
     headers = _headers(session) | {IDEMPOTENCY_KEY: derived_key(where, scope, name)}
@@ -167,24 +168,12 @@ def _written(method: str, where: str, headers: dict[str, str], body: Sent) -> Re
 
 
 def _said(body: Sent) -> dict[str, object]:
-    """The fields that say something. What they hold is not converted: what is no JSON is to be refused."""
-    if not isinstance(body, Body):
-        return {name: value for name, value in body.items() if value is not None or name == "payload"}
-    fields, usual = msgspec.structs.asdict(body), _defaults(type(body))
+    """The fields that were said. What they hold is not converted: what is no JSON is to be refused."""
+    fields = msgspec.structs.asdict(body) if isinstance(body, Body) else body
     return {
         name: _said(value) if isinstance(value, Body) else value
         for name, value in fields.items()
-        if name == "payload" or not (value is None or (name in usual and value == usual[name]))
-    }
-
-
-@cache
-def _defaults(kind: type[Body]) -> Mapping[str, object]:
-    made = ((each.name, each.default, each.default_factory) for each in msgspec.structs.fields(kind))
-    return {
-        name: default if factory is msgspec.NODEFAULT else factory()
-        for name, default, factory in made
-        if default is not msgspec.NODEFAULT or factory is not msgspec.NODEFAULT
+        if value is not None or name == "payload"
     }
 
 

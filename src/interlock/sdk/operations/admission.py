@@ -179,7 +179,7 @@ def approve_step(
 ) -> Flow[Review]:
     """Say yes to a step that asks people: to exactly what was looked at, with the `job_hash` of the step's job."""
     where = path("workflow-runs", run_id, "steps", step, "approve")
-    body = ApproveBody(reason=reason, job_hash=job_hash)
+    body = given(ApproveBody, reason=reason, job_hash=job_hash)
     return (yield from change(session, where, Review, body, key=key))
 
 

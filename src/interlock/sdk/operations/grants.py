@@ -86,7 +86,7 @@ def grant_revoke(
     session: Session, grant_id: str, *, reason: str | None = None, key: str | None = None
 ) -> Flow[Grant]:
     """End what is left of a grant. `Conflict` if nothing is: it is spent or expired, and stays so."""
-    body = RevokeGrantBody(reason=reason or "")
+    body = given(RevokeGrantBody, reason=reason)
     return (yield from change(session, path("grants", grant_id, "revoke"), Grant, body, key=key))
 
 
@@ -116,13 +116,14 @@ def claim(
     Repeating with the same `execution_id` gives the same use. Without one, this call is its own execution. `signed`
     asks for a signed grant, `groups` for one by a person in one of them.
     """
-    body = ClaimGrantBody(
+    body = given(
+        ClaimGrantBody,
         task=task,
         args={} if args is None else args,
         execution_id=fresh_name() if execution_id is None else execution_id,
         grant_id=grant_id,
-        signed=bool(signed),
-        groups=words(groups or ()),
+        signed=signed,
+        groups=None if groups is None else words(groups),
     )
     # Under the execution id alone, without a key: a "no" must not be answered from memory.
     where = path("grants", "claim")

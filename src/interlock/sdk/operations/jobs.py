@@ -57,6 +57,7 @@ def submit(
     body = given(
         SubmitBody,
         topic=topic,
+        payload={} if payload is msgspec.UNSET else payload,
         env=env,
         channel=channel,
         labels=None if labels is None else dict(labels),
@@ -70,8 +71,6 @@ def submit(
         approval=None if approval_groups is None else PeopleBody(groups=words(approval_groups)),
         executor=executor,
     )
-    if payload is not msgspec.UNSET:
-        body = msgspec.structs.replace(body, payload=payload)
     response = yield from change_answered(session, path("jobs"), body, key=key, scope=topic)
     replayed = response.headers.get("idempotency-replayed") == "true"
     return msgspec.structs.replace(decoded(response, Job), replayed=replayed)
@@ -97,7 +96,7 @@ def jobs(
 
 def cancel(session: Session, job_id: str, *, reason: str | None = None, key: str | None = None) -> Flow[Job]:
     """Stop a job that has not run."""
-    body = CancelJobBody(reason=reason or "")
+    body = given(CancelJobBody, reason=reason)
     return (yield from change(session, path("jobs", job_id, "cancel"), Job, body, key=key))
 
 
@@ -179,7 +178,7 @@ def approve(
     `Conflict` if it is another by now, or if it was edited and only its id is given.
     """
     job_id, seen = _seen(job, job_hash)
-    body = ApproveBody(reason=reason or "", note=note or "", job_hash=seen)
+    body = given(ApproveBody, reason=reason, note=note, job_hash=seen)
     return (yield from change(session, path("approvals", job_id, "approve"), Review, body, key=key))
 
 
@@ -198,7 +197,7 @@ def reject(
     Pass what you showed, or its id with `job_hash`, to say no to that version alone.
     """
     job_id, seen = _seen(job, job_hash)
-    body = RejectBody(reason=reason, note=note or "", code=code, job_hash=seen)
+    body = given(RejectBody, reason=reason, note=note, code=code, job_hash=seen)
     return (yield from change(session, path("approvals", job_id, "reject"), Review, body, key=key))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from interlock.sdk.calls import ask, change, fetch, path
+from interlock.sdk.calls import ask, change, fetch, given, path
 from interlock.sdk.flow import Flow
 from interlock.sdk.session import Session
 from interlock.wire.leases import (
@@ -89,7 +89,7 @@ def renew_lease(
     key: str | None = None,
 ) -> Flow[Lease]:
     """Keep a lease for another period. `Conflict` (`fence_stale`) if it is lost."""
-    body = RenewLeaseBody(fence=fence, progress=progress, session=as_session)
+    body = given(RenewLeaseBody, fence=fence, progress=progress, session=as_session or None)
     return (yield from change(session, path("leases", lease_id, "renew"), Lease, body, key=key))
 
 
@@ -107,14 +107,15 @@ def checkpoint(
     key: str | None = None,
 ) -> Flow[Lease]:
     """Record how far the work has come; whoever takes over receives it whole."""
-    body = CheckpointBody(
+    body = given(
+        CheckpointBody,
         fence=fence,
         done=done,
         partial=partial,
         evidence=evidence,
         validation=validation,
         open_questions=open_questions,
-        session=as_session,
+        session=as_session or None,
     )
     return (yield from change(session, path("leases", lease_id, "checkpoint"), Lease, body, key=key))
 
@@ -129,7 +130,7 @@ def suspend_lease(
     key: str | None = None,
 ) -> Flow[Lease]:
     """Wait for a person without renewing."""
-    body = SuspendLeaseBody(fence=fence, reason=reason, session=as_session)
+    body = given(SuspendLeaseBody, fence=fence, reason=reason, session=as_session or None)
     return (yield from change(session, path("leases", lease_id, "suspend"), Lease, body, key=key))
 
 
@@ -142,7 +143,7 @@ def resume_lease(
     key: str | None = None,
 ) -> Flow[Lease]:
     """Go on after a suspension. Only the owner can, so the fence may be left out."""
-    body = ResumeLeaseBody(fence=fence, session=as_session)
+    body = given(ResumeLeaseBody, fence=fence, session=as_session or None)
     return (yield from change(session, path("leases", lease_id, "resume"), Lease, body, key=key))
 
 
@@ -157,7 +158,7 @@ def hand_off_lease(
     key: str | None = None,
 ) -> Flow[Lease]:
     """Give a resource to somebody, or to whoever comes next, with a checkpoint."""
-    body = HandOffLeaseBody(fence=fence, to=to, checkpoint=checkpoint, session=as_session)
+    body = given(HandOffLeaseBody, fence=fence, to=to, checkpoint=checkpoint, session=as_session or None)
     return (yield from change(session, path("leases", lease_id, "handoff"), Lease, body, key=key))
 
 
@@ -165,7 +166,7 @@ def release_lease(
     session: Session, lease_id: str, fence: int, *, as_session: str = "", key: str | None = None
 ) -> Flow[Lease]:
     """Give a resource back."""
-    body = LeaseFenceBody(fence=fence, session=as_session)
+    body = given(LeaseFenceBody, fence=fence, session=as_session or None)
     return (yield from change(session, path("leases", lease_id, "release"), Lease, body, key=key))
 
 

@@ -78,7 +78,7 @@ def touch(
 
     With `previous_version`, the one you started from, it is noticed if somebody changed it in between.
     """
-    body = TouchBody(version=version, previous_version=previous_version, summary=summary or "")
+    body = given(TouchBody, version=version, previous_version=previous_version, summary=summary)
     return (yield from change(session, path("targets", target, "touch"), Touched, body, key=key))
 
 

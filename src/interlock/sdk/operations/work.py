@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from interlock.sdk.calls import change, fetch, path, words
+from interlock.sdk.calls import change, fetch, given, path, words
 from interlock.sdk.flow import Flow
 from interlock.sdk.session import Session
 from interlock.wire.identity import PermitKeys, RotateKeysBody
@@ -58,7 +58,7 @@ def claim_job(
     call's. Taking that begins its effect, unless you say that it is `repeatable`. `busy_seconds` bounds how long a
     busy one is asked for again.
     """
-    body = ClaimJobBody(lease_seconds=lease_seconds, repeatable=repeatable)
+    body = given(ClaimJobBody, lease_seconds=lease_seconds, repeatable=repeatable or None)
     where = path("jobs", job_id, "claim")
     return (yield from change(session, where, HeldJob, body, key=key, busy_seconds=busy_seconds))
 
