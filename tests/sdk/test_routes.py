@@ -51,6 +51,7 @@ REVIEW = success(outcome="approved", state="PENDING", job_id="job_1", votes=1, q
 PAGE = success(items=[], next_cursor=None)
 POLICY = success(snapshot="sha256:1")
 KEYS = success(keys=[])
+WORKFLOW = success(id="month", steps=[])
 # Asked by POST, for they have a body; nothing comes of them.
 QUESTIONS = {"policy_evaluate", "policy_simulate", "check_lease", "look"}
 
@@ -172,6 +173,16 @@ ROUTES: list[tuple[str, tuple[Any, ...], dict[str, Any], Response, tuple[str, st
         success(current=True, state="held", current_fence=1),
         ("POST", "/api/v1/leases/lse_1/check", "", {"fence": 1}),
     ),
+    (
+        "define_workflow",
+        ("month", [{"id": "pay", "topic": "a.b"}]),
+        {},
+        WORKFLOW,
+        ("PUT", "/api/v1/workflows/month", "", {"steps": [{"id": "pay", "topic": "a.b"}]}),
+    ),
+    ("workflow", ("month",), {}, WORKFLOW, ("GET", "/api/v1/workflows/month", "", None)),
+    ("workflows", (), {"limit": 3}, PAGE, ("GET", "/api/v1/workflows", "limit=3", None)),
+    ("run_timeline", ("run_1",), {}, PAGE, ("GET", "/api/v1/workflow-runs/run_1/timeline", "", None)),
     ("permit_keys", (), {}, KEYS, ("GET", "/api/v1/keys", "", None)),
     (
         "rotate_permit_keys",

@@ -233,7 +233,7 @@ class _Open:
         except ProblemError as refused:
             incoming.expect({name.decode("latin-1").lower(): "1" for name, _ in scope["headers"]})
             request = Request(method=scope["method"], path="", root=asked.root, client=asked.client)
-            return request, self._app.refuse(request, refused.problem)
+            return request, self._app.refuse(request, refused)
         if Console.serves(request.path):
             return request, await self._console.respond(request)
         return request, await self._app.respond(request)
@@ -367,7 +367,7 @@ class _Bodies:
             detail = f"the body was not there after {self._seconds:g} s; send it faster, or less"
             members = {"limit_seconds": self._seconds}
             raise ProblemError(
-                problem("body_timeout", detail, members=members, headers=(("connection", "close"),))
+                problem("body_timeout", detail, members=members), (("connection", "close"),)
             ) from None
 
     async def _read(self, receive: Receive, announced: int | None) -> bytes:

@@ -13,7 +13,7 @@ from interlock.api.jobs import READERS
 from interlock.api.operations import Operation, Query, Reply
 from interlock.api.pages import LIMIT_DEFAULT, LIMIT_MAX
 from interlock.api.problem import invalid
-from interlock.kernel.codec.durations import DurationInQuery, duration_seconds
+from interlock.kernel.codec.durations import duration_seconds
 from interlock.kernel.codec.strict import Fault as FieldFault
 from interlock.kernel.record import from_micros, micros
 from interlock.rooms.admission import queries
@@ -34,6 +34,7 @@ from interlock.rooms.admission.traffic import (
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import admission as wire
+from interlock.wire.fields import DurationInQuery
 from interlock.wire.marks import OMITTED
 
 _TALLIES_MAX = 20_000

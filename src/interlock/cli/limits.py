@@ -78,10 +78,10 @@ def run_set(args: Namespace) -> int:
     """Change one limit."""
     from interlock.cli.connection import connected, typed
     from interlock.cli.output import counted, safe, say, say_json
-    from interlock.wire.admission import Limit
+    from interlock.wire.admission import Limit, SetLimitBody
 
     with connected(args) as client:
-        found = client.call("PUT", "limits", args.scope, body={"max_concurrent_runs": args.most})
+        found = client.call("PUT", "limits", args.scope, body=SetLimitBody(max_concurrent_runs=args.most))
     if wants_json(args):
         say_json(found)
     else:

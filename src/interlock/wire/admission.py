@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from interlock.wire.fields import Body, Fence, Reason, Spelled, TtlSeconds
 from interlock.wire.marks import Given, Local, Sometimes
 
 
@@ -106,3 +107,33 @@ class AdmissionStats(msgspec.Struct, frozen=True, kw_only=True):
     workflows: tuple[StartsOfWorkflow, ...] = ()
     topics: Sometimes[tuple[ThrottlesOfTopic, ...]] = ()
     next_cursor: str | None = None
+
+
+class StartRunBody(Body, frozen=True, kw_only=True):
+    """`ttl_seconds` is how long the slot is kept without renewing; with `wait_seconds` the caller waits in line."""
+
+    input: Spelled = None
+    ttl_seconds: TtlSeconds = 60
+    wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=300)] = 0
+
+
+class SetLimitBody(Body, frozen=True, kw_only=True):
+    max_concurrent_runs: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+
+
+class RunFenceBody(Body, frozen=True, kw_only=True):
+    """The run's fence, which its starter was given. The role `operate` needs none for somebody's run."""
+
+    fence: Fence | None = None
+
+
+class CompleteRunBody(RunFenceBody, frozen=True, kw_only=True):
+    result: Spelled = None
+
+
+class FailRunBody(RunFenceBody, frozen=True, kw_only=True):
+    error: Reason = ""
+
+
+class CancelRunBody(RunFenceBody, frozen=True, kw_only=True):
+    reason: Reason = ""
