@@ -192,6 +192,12 @@ CASES: dict[str, tuple[list[dict[str, str]], str, str, list[dict[str, str]]]] = 
         "70m",
         [],
     ),
+    "a few 503s of a tenant with few starts do not": (
+        [starts("admitted", "0+0.2x120"), starts("unavailable", "0x60 0+1x3 3x60")],
+        "InterlockAdmissionUnavailable",
+        "65m",
+        [],
+    ),
     "an outage that is over does not page any more": (
         [starts("admitted", "0+100x120"), starts("unavailable", "0+50x20 1000x100")],
         "InterlockAdmissionUnavailable",
