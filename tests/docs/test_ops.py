@@ -219,10 +219,10 @@ CASES: dict[str, tuple[list[dict[str, str]], str, str, list[dict[str, str]]]] = 
         "20m",
         [{"tenant": "acme", "workflow": "w"}],
     ),
-    "one that was full for a few minutes is none": (
-        [starts("admitted", "0+4x60"), starts("full", "0+6x6 36x60")],
+    "one that has been full for a few minutes is none yet": (
+        [starts("admitted", "0+4x60"), starts("full", "0+6x60")],
         "InterlockWorkflowFull",
-        "20m",
+        "8m",
         [],
     ),
     "a request that waits for five hours": (
