@@ -207,6 +207,8 @@ class Console:
         headers = (
             ("content-type", f"{kind}; charset=utf-8"),
             ("cache-control", "public, max-age=31536000, immutable"),
+            # Evidence is shown in a sandbox, which counts as another origin.
+            ("cross-origin-resource-policy", "cross-origin"),
         )
         return Response(status=200, headers=headers, body=data)
 
