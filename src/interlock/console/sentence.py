@@ -35,6 +35,7 @@ _TO = (
     "account",
     "destination",
 )
+_OF_MONEY = ("Pays", "Refunds")
 _WHAT = (
     "service",
     "what",
