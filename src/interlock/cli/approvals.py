@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from interlock.cli.exits import Exit
 from interlock.cli.job_page import decision_text, say_payload, target_text, waiting_for
-from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
+from interlock.cli.options import Parser, finished, paging
 from interlock.cli.output import (
     Cell,
     Column,
@@ -290,10 +289,7 @@ def declare_approvals() -> Parser:
     )
     parser.add_argument("--state", choices=(*STATES, "all"), default="pending", help="(default: pending)")
     paging(parser)
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_approvals)
-    return parser
+    return finished(parser, run_approvals)
 
 
 def declare_approval() -> Parser:
@@ -304,47 +300,32 @@ def declare_approval() -> Parser:
         examples=("interlock approvals", "interlock approval job_…"),
     )
     parser.add_argument("id", metavar="ID", help="the job's id")
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_approval)
-    return parser
+    return finished(parser, run_approval)
 
 
 def run_approvals(args: Namespace) -> int:
     """List requests."""
-
-    from interlock.cli.connection import connected, listing, more, typed
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer_list
     from interlock.wire.approvals import ApprovalItem
 
-    query = {"state": None if args.state == "all" else args.state}
-    with connected(args) as client:
-        page = listing(client, "approvals", limit=args.limit, cursor=args.cursor, query=query)
-    if wants_json(args):
-        say_json(page)
-    elif page.items:
-        say_approvals(typed(page.items, list[ApprovalItem]))
-        command = f"interlock approvals --state {args.state}"
-        say(*filter(None, [more(page, command, args)]))
-    else:
-        say(_nothing(args.state))
-    return Exit.DONE
+    return answer_list(
+        args,
+        "approvals",
+        kind=ApprovalItem,
+        tell=say_approvals,
+        command=f"interlock approvals --state {args.state}",
+        nothing=_nothing(args.state),
+        query={"state": None if args.state == "all" else args.state},
+        options={},
+    )
 
 
 def run_approval(args: Namespace) -> int:
     """Show one request."""
-
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say_json
+    from interlock.cli.connection import answer_call
     from interlock.wire.approvals import ApprovalRequest
 
-    with connected(args) as client:
-        found = client.call("GET", "approvals", args.id)
-    if wants_json(args):
-        say_json(found)
-    else:
-        say_approval(typed(found, ApprovalRequest))
-    return Exit.DONE
+    return answer_call(args, "GET", "approvals", args.id, kind=ApprovalRequest, tell=say_approval)
 
 
 def _nothing(state: str) -> str:

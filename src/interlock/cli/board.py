@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit
-from interlock.cli.options import Parser, as_json, connecting, wants_json
+from interlock.cli.options import Parser, finished, wants_json
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
@@ -33,10 +33,7 @@ def declare_board() -> Parser:
         examples=("interlock board", "interlock board --once --json"),
     )
     parser.add_argument("--once", action="store_true", help="print it once and end")
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_board)
-    return parser
+    return finished(parser, run_board)
 
 
 def run_board(args: Namespace) -> int:

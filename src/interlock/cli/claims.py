@@ -10,7 +10,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, wants_json
+from interlock.cli.options import Parser, finished, wants_json
 from interlock.cli.values import json_or_text, json_value, pair
 
 if TYPE_CHECKING:
@@ -52,10 +52,7 @@ def declare_claim() -> Parser:
     parser.add_argument(
         "--group", action="append", metavar="GROUP", help="only by a person in this group; repeat it"
     )
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_claim)
-    return parser
+    return finished(parser, run_claim)
 
 
 def run_claim(args: Namespace) -> int:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 from argparse import Namespace
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from math import ceil
 from shlex import quote
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
 from interlock.cli.exits import Exit, Failed, exit_of
 from interlock.cli.next_steps import in_shell
 from interlock.cli.options import LIMIT_DEFAULT, Untold, given, makes_store, wants_json
-from interlock.cli.output import without_password
+from interlock.cli.output import say, say_json, warn, without_password
 from interlock.sdk.outcomes import (
     Ambiguous,
     Denied,
@@ -88,6 +88,67 @@ def typed(value: object, kind: type[T]) -> T:
         raise Failed(f"the answer could not be read: {error}; {advice}", name="unexpected_answer") from None
 
 
+def answer(args: Namespace, found: T, tell: Callable[[T], object]) -> int:
+    """Print what a call returned: as JSON for a program, as `tell` words it for a person."""
+    if wants_json(args):
+        say_json(found)
+    else:
+        tell(found)
+    return Exit.DONE
+
+
+def answer_call(
+    args: Namespace,
+    method: Literal["GET", "POST", "PUT", "DELETE"],
+    *segments: str,
+    kind: type[T],
+    tell: Callable[[T], object],
+    body: Any = None,
+) -> int:
+    """Make one call, and print its answer. `--json` prints every field, also those that this version does not know."""
+    with connected(args) as client:
+        found = client.call(method, *segments, body=body)
+    return answer(args, found, lambda found: tell(typed(found, kind)))
+
+
+def answer_list(
+    args: Namespace,
+    *segments: str,
+    kind: type[T],
+    tell: Callable[[Sequence[T]], object],
+    command: str,
+    nothing: str,
+    query: Mapping[str, str | None] | None = None,
+    options: Mapping[str, str | None] | None = None,
+) -> int:
+    """Read a list and print it as `answer_page` does. `options` are the filters of `query` as `command` takes them."""
+    query = query or {}
+    with connected(args) as client:
+        page = listing(client, *segments, limit=args.limit, cursor=args.cursor, query=query)
+    following = more(page, command, args, query if options is None else options)
+    return answer_page(args, page, kind=kind, tell=tell, nothing=nothing, following=following)
+
+
+def answer_page(
+    args: Namespace,
+    page: Page[Any],
+    *,
+    kind: type[T],
+    tell: Callable[[Sequence[T]], object],
+    nothing: str,
+    following: str = "",
+) -> int:
+    """Print a page as JSON or as a table with the command for the next one; `nothing` says that it is empty."""
+    if wants_json(args):
+        say_json(page)
+    elif page.items:
+        tell([typed(item, kind) for item in page.items])
+        say(*filter(None, [following]))
+    else:
+        say(nothing)
+    return Exit.DONE
+
+
 def more(
     page: Page[Any], command: str, args: Namespace, query: Mapping[str, str | None] | None = None
 ) -> str:
@@ -118,18 +179,12 @@ def _client(args: Namespace) -> Interlock:
             retry=_patience(args.patience),
             on_retry=None if wants_json(args) else _tell_retry,
             make_store=makes_store(args),
-            on_wait=_tell_wait,
+            on_wait=warn,
         )
     except InvalidRequest as refused:
         raise Failed(str(refused), Exit.USAGE, name=refused.code) from refused
     client.session.via = "cli"
     return client
-
-
-def _tell_wait(line: str) -> None:
-    from interlock.cli.output import warn
-
-    warn(line)
 
 
 def _patience(patience_seconds: int) -> RetryPolicy:
@@ -169,8 +224,6 @@ def _patience(patience_seconds: int) -> RetryPolicy:
 
 def _tell_retry(retry: Retry) -> None:
     """Say once why a call takes a while; how it ended in the end is told by the command."""
-    from interlock.cli.output import warn
-
     if retry.attempt == 1:
         warn(f"{retry.problem.detail or retry.problem.code}; trying again")
 

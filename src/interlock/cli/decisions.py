@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit, exit_of_state
-from interlock.cli.options import Parser, as_json, connecting, wants_json
+from interlock.cli.options import Parser, Run, finished, wants_json
 from interlock.cli.values import json_value
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def declare_approve() -> Parser:
     parser.add_argument("--reason", help="why; the submitter sees it")
     parser.add_argument("--note", help="a note for other reviewers")
     binding(parser)
-    return _finished(parser, run_approve)
+    return finished(parser, run_approve)
 
 
 def declare_reject() -> Parser:
@@ -42,7 +42,7 @@ def declare_reject() -> Parser:
     parser.add_argument("--note", help="a note for other reviewers")
     parser.add_argument("--code", metavar="WORD", help="a word for programs, such as wrong_amount")
     binding(parser)
-    return _finished(parser, run_reject)
+    return finished(parser, run_reject)
 
 
 def declare_refresh() -> Parser:
@@ -54,7 +54,7 @@ def declare_refresh() -> Parser:
         examples=("interlock refresh job_…",),
     )
     parser.add_argument("id", metavar="ID", help="the job's id")
-    return _finished(parser, run_refresh)
+    return finished(parser, run_refresh)
 
 
 def declare_edit() -> Parser:
@@ -70,7 +70,7 @@ def declare_edit() -> Parser:
         "--payload", type=json_value, required=True, metavar="JSON|@FILE|-", help="the new one"
     )
     parser.add_argument("--reason", required=True, help="why; it is kept with the old version")
-    return _finished(parser, run_edit)
+    return finished(parser, run_edit)
 
 
 def declare_withdraw() -> Parser:
@@ -83,7 +83,7 @@ def declare_withdraw() -> Parser:
     )
     parser.add_argument("id", metavar="ID", help="the job's id")
     parser.add_argument("--reason", required=True, help="why; it is kept in the audit")
-    return _finished(parser, run_withdraw)
+    return finished(parser, run_withdraw)
 
 
 def declare_comment() -> Parser:
@@ -221,48 +221,30 @@ def binding(parser: Parser) -> None:
     )
 
 
-def _saying(parser: Parser, run: object) -> Parser:
+def _saying(parser: Parser, run: Run) -> Parser:
     parser.add_argument("id", metavar="ID", help="the job's id")
     parser.add_argument("text", metavar="TEXT", help="what to say, at most 4,096 bytes")
-    return _finished(parser, run)
+    return finished(parser, run)
 
 
 def _commented(args: Namespace, comment: Comment, done: str) -> int:
-    from msgspec import to_builtins
+    from interlock.cli.connection import answer
+    from interlock.cli.output import say
 
-    from interlock.cli.output import say, say_json
-
-    if wants_json(args):
-        say_json(to_builtins(comment))
-    else:
-        say(f"{done}; see it with: interlock approval {args.id}")
-    return Exit.DONE
-
-
-def _finished(parser: Parser, run: object) -> Parser:
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run)
-    return parser
+    return answer(args, comment, lambda _: say(f"{done}; see it with: interlock approval {args.id}"))
 
 
 def _reviewed(args: Namespace, review: Review) -> int:
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer
+    from interlock.cli.output import say
 
-    if wants_json(args):
-        say_json(review)
-    else:
-        say(review_text(args.id, review))
-    return Exit.DONE
+    return answer(args, review, lambda review: say(review_text(args.id, review)))
 
 
 def _asked_anew(args: Namespace, job: Job) -> int:
+    from interlock.cli.connection import answer
     from interlock.cli.job_page import say_submitted
-    from interlock.cli.output import say_json
 
-    if wants_json(args):
-        say_json(job)
-    else:
-        say_submitted(job)
+    answer(args, job, say_submitted)
     outcome = exit_of_state(job.state)
     return Exit.DONE if outcome is Exit.WAITING else outcome  # asking anew is what was to be done

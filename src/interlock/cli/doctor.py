@@ -9,7 +9,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, given, wants_json
+from interlock.cli.options import Parser, finished, given, wants_json
 
 if TYPE_CHECKING:
     from interlock.cli.examination import Finding
@@ -121,10 +121,7 @@ def declare_doctor() -> Parser:
         help="a SQLite store's clock is ahead of this machine's: say what setting it back would do; --yes does it",
     )
     parser.add_argument("--yes", action="store_true", help="do what --repair-clock says")
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_doctor)
-    return parser
+    return finished(parser, run_doctor)
 
 
 def run_doctor(args: Namespace) -> int:

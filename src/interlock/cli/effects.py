@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, Verb, as_json, connecting, holding, paging, told, wants_json
+from interlock.cli.options import (
+    Parser,
+    Verb,
+    finished,
+    holding,
+    paging,
+    told,
+)
+from interlock.cli.output import Cell, Column, exactly, one_line, safe, say, say_fields, say_table, when
 from interlock.cli.values import json_value, some_seconds
+
+if TYPE_CHECKING:
+    from interlock.wire.effects import Effect
+
+_STYLES = {"COMMITTED": "green", "IN_PROGRESS": "blue", "FAILED": "dim", "AMBIGUOUS": "red"}
 
 _BEGIN_EXITS = """\
 exit codes:
@@ -56,22 +70,13 @@ def declare_fail(parser: ArgumentParser) -> None:
 
 def run_begin(args: Namespace) -> int:
     """Take the right to act, or say why not."""
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say, say_json
-    from interlock.cli.shared_page import say_effect
+    from interlock.cli.connection import answer, connected, typed
     from interlock.wire.effects import Effect
 
-    body = _begin_body(args)
     with connected(args) as client:
-        begun: Any = client.call("POST", "effects", args.id, "begin", body=body)
+        begun: Any = client.call("POST", "effects", args.id, "begin", body=_begin_body(args))
     effect = typed(begun, Effect)
-    if wants_json(args):
-        say_json(begun)
-    elif effect.replayed:
-        say_effect(effect)
-        say("", "it was done before, so there is nothing to do")
-    else:
-        _tell_begun(effect)
+    answer(args, begun, lambda _: _tell_begun(effect))
     return Exit.DENIED if effect.replayed else Exit.DONE
 
 
@@ -87,28 +92,25 @@ def run_fail(args: Namespace) -> int:
 
 
 def _settled(args: Namespace, verb: str, body: dict[str, Any]) -> int:
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say, say_json
-    from interlock.cli.shared_page import say_effect
+    from interlock.cli.connection import answer_call
     from interlock.wire.effects import Effect
 
-    with connected(args) as client:
-        after: Any = client.call("POST", "effects", args.id, verb, body=body)
-    effect = typed(after, Effect)
-    if wants_json(args):
-        say_json(after)
-    elif effect.state == "COMMITTED":
-        say(f"{effect.action_id} is COMMITTED; a repeat returns its result and does nothing")
-    elif effect.state == "FAILED":
-        say(f"{effect.action_id} is FAILED; it may be begun again")
-    else:
+    def tell(effect: Effect) -> None:
+        if effect.state == "COMMITTED":
+            say(f"{effect.action_id} is COMMITTED; a repeat returns its result and does nothing")
+        elif effect.state == "FAILED":
+            say(f"{effect.action_id} is FAILED; it may be begun again")
+        else:
+            say_effect(effect)
+
+    return answer_call(args, "POST", "effects", args.id, verb, kind=Effect, tell=tell, body=body)
+
+
+def _tell_begun(effect: Effect) -> None:
+    if effect.replayed:
         say_effect(effect)
-    return Exit.DONE
-
-
-def _tell_begun(effect: Any) -> None:
-    from interlock.cli.output import exactly, safe, say
-
+        say("", "it was done before, so there is nothing to do")
+        return
     name = quote(effect.action_id)
     say(
         f"{safe(effect.action_id)} is yours until {exactly(effect.expires_at)}: do it now, once, and hand "
@@ -184,7 +186,7 @@ def declare_effects() -> Parser:
     )
     parser.add_argument("--state", type=str.upper, choices=STATES, metavar="STATE", help=", ".join(STATES))
     paging(parser)
-    _ends(parser, run_effects)
+    finished(parser, run_effects)
     return parser
 
 
@@ -206,73 +208,120 @@ def declare_effect() -> Parser:
     for attempt in VERBS:
         verb = verbs.add_parser(attempt.name, **told(attempt.summary), more=attempt.more)
         attempt.declare(verb)
-        _ends(verb, attempt.run)
+        finished(verb, attempt.run)
     show = verbs.add_parser("show", **told("what became of it"))
     show.add_argument("id", metavar="ACTION_ID", help="the action's own id")
-    _ends(show, run_show)
+    finished(show, run_show)
     resolve = verbs.add_parser("resolve", **told("say what happened, and how you know"))
     resolve.add_argument("id", metavar="ACTION_ID", help="the action's own id")
     resolve.add_argument("outcome", choices=("committed", "not_committed"))
     resolve.add_argument("--evidence", required=True, metavar="TEXT", help="how you know; it is kept")
     resolve.add_argument("--result", type=json_value, metavar="JSON", help="what a repeat shall return")
-    _ends(resolve, run_resolve)
+    finished(resolve, run_resolve)
     return parser
 
 
 def run_effects(args: Namespace) -> int:
     """List effects."""
-    from interlock.cli.connection import connected, listing, more, typed
-    from interlock.cli.output import say, say_json
-    from interlock.cli.shared_page import say_effects
+    from interlock.cli.connection import answer_list
     from interlock.wire.effects import Effect
 
-    with connected(args) as client:
-        query = {"state": args.state}
-        page = listing(client, "effects", limit=args.limit, cursor=args.cursor, query=query)
-    if wants_json(args):
-        say_json(page)
-    elif page.items:
-        say_effects(typed(page.items, list[Effect]))
-        say(*filter(None, [more(page, "interlock effects", args, query)]))
-    else:
-        none = "no effects yet; `interlock effect begin`, or `il.once(…)` in the SDK, records them"
-        say("no effects match" if args.state else none)
-    return Exit.DONE
+    none = "no effects yet; `interlock effect begin`, or `il.once(…)` in the SDK, records them"
+    return answer_list(
+        args,
+        "effects",
+        kind=Effect,
+        tell=say_effects,
+        command="interlock effects",
+        nothing="no effects match" if args.state else none,
+        query={"state": args.state},
+    )
 
 
 def run_show(args: Namespace) -> int:
     """Show one effect."""
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say_json
-    from interlock.cli.shared_page import say_effect
+    from interlock.cli.connection import answer_call
     from interlock.wire.effects import Effect
 
-    with connected(args) as client:
-        found = client.call("GET", "effects", args.id)
-    if wants_json(args):
-        say_json(found)
-    else:
-        say_effect(typed(found, Effect))
-    return Exit.DONE
+    return answer_call(args, "GET", "effects", args.id, kind=Effect, tell=say_effect)
 
 
 def run_resolve(args: Namespace) -> int:
-    """Say what became of an effect."""
-    from interlock.cli.connection import connected
-    from interlock.cli.output import say, say_json
+    """Record whether an ambiguous effect happened."""
+    from interlock.cli.connection import answer, connected
+
+    def tell(effect: Effect) -> None:
+        is_done = effect.state == "COMMITTED"
+        then = "a repeat returns its result and does nothing" if is_done else "one new attempt may begin"
+        say(f"{effect.action_id} is {effect.state}; {then}")
 
     with connected(args) as client:
         effect = client.resolve_effect(args.id, args.outcome, evidence=args.evidence, result=args.result)
-    if wants_json(args):
-        say_json(effect)
-    elif effect.state == "COMMITTED":
-        say(f"{effect.action_id} is COMMITTED; a repeat returns its result and does nothing")
-    else:
-        say(f"{effect.action_id} is {effect.state}; one new attempt may begin")
-    return Exit.DONE
+    return answer(args, effect, tell)
 
 
-def _ends(parser: ArgumentParser, run: object) -> None:
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run)
+def say_effects(effects: Sequence[Effect]) -> None:
+    """A table of effects."""
+    columns = (
+        Column("ACTION", flexible=True),
+        Column("STATE"),
+        Column("ATTEMPT"),
+        Column("BY", flexible=True, optional=True),
+        Column("BEGUN"),
+        Column("ENDED", optional=True),
+    )
+    say_table(
+        columns,
+        (
+            (
+                safe(effect.action_id),
+                _state(effect),
+                str(effect.fence or "-"),
+                safe(effect.begun_by or "-"),
+                when(effect.begun_at),
+                when(effect.ended_at),
+            )
+            for effect in effects
+        ),
+    )
+
+
+def say_effect(effect: Effect) -> None:
+    """Everything about one effect, and what to do if its outcome is unknown."""
+    said = effect.resolved
+    say_fields(
+        [
+            ("action", safe(effect.action_id)),
+            ("state", _state(effect)),
+            ("attempt", f"{effect.fence or '-'}, by {safe(effect.begun_by or '-')} {when(effect.begun_at)}"),
+            ("in time", f"until {exactly(effect.expires_at)}" if effect.state == "IN_PROGRESS" else ""),
+            ("remote key", effect.downstream_key),
+            ("job", effect.job_id or ""),
+            (
+                "grant",
+                f"{effect.grant.id}, use {effect.grant.use} for {effect.grant.task}" if effect.grant else "",
+            ),
+            ("result", _result(effect)),
+            ("error", one_line(effect.error) if effect.error is not None else ""),
+            (
+                "resolved",
+                f"{said.outcome} by {safe(said.by or '-')}: {one_line(said.evidence)}" if said else "",
+            ),
+        ]
+    )
+    if effect.state == "AMBIGUOUS":
+        say(
+            "",
+            "whether it happened is not known. Ask the remote side about its key, then:",
+            f"  interlock effect resolve {quote(effect.action_id)} committed|not_committed --evidence '…'",
+        )
+
+
+def _result(effect: Effect) -> str:
+    if effect.stored_result is not None:
+        return f"{effect.stored_result.size} bytes, {effect.stored_result.digest}"
+    return one_line(effect.result) if effect.state == "COMMITTED" else ""
+
+
+def _state(effect: Effect) -> Cell:
+    return Cell(effect.state, _STYLES.get(effect.state, ""))

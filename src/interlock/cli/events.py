@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit
-from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
+from interlock.cli.options import Parser, finished, paging, wants_json
 from interlock.cli.values import count_to
 
 if TYPE_CHECKING:
@@ -44,10 +44,7 @@ def declare_events() -> Parser:
     parser.add_argument(
         "--limit", type=count_to(PAGE_MAX), metavar="N", default=50, help="at most this many (default 50)"
     )
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_events)
-    return parser
+    return finished(parser, run_events)
 
 
 def run_events(args: Namespace) -> int:
@@ -62,7 +59,7 @@ def run_events(args: Namespace) -> int:
             return Exit.DONE
         page = client.events(after=args.after, types=args.types, limit=min(args.limit, PAGE_MAX))
     if wants_json(args):
-        say_json(_plain(page))
+        say_json(page)
     elif page.items:
         for event in page.items:
             _say_one(event, args)
@@ -105,17 +102,11 @@ def _say_one(event: Event, args: Namespace) -> None:
     from interlock.cli.output import exactly, one_line, painted, safe, say, say_json
 
     if wants_json(args):
-        say_json(_plain(event))
+        say_json(event)
         return
     name = safe(event.type.removeprefix("dev.interlock."))
     about = painted(safe(event.subject), "bold")
     say(f"{event.position:>6}  {exactly(event.time)}  {name:<24}  {about}  {one_line(event.data)}")
-
-
-def _plain(value: Event | EventPage) -> object:
-    from msgspec import to_builtins
-
-    return to_builtins(value)
 
 
 def _position(text: str) -> int:
@@ -135,27 +126,24 @@ def declare_audit() -> Parser:
     parser.add_argument("--actor", metavar="NAME", help="by whom")
     parser.add_argument("--action", metavar="VERB", help="what was done, such as approve")
     paging(parser)
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_audit)
-    return parser
+    return finished(parser, run_audit)
 
 
 def run_audit(args: Namespace) -> int:
     """List audit entries."""
-    from interlock.cli.connection import connected, listing, more, typed
+    from interlock.cli.connection import answer_list
     from interlock.cli.job_page import say_entries
-    from interlock.cli.output import say, say_json
     from interlock.wire.audit import AuditEntry
 
     query = {"subject": args.subject, "actor": args.actor, "action": args.action}
-    with connected(args) as client:
-        page = listing(client, "audit", limit=args.limit, cursor=args.cursor, query=query)
-    if wants_json(args):
-        say_json(page)
-    elif page.items:
-        say_entries(typed(page.items, list[AuditEntry]))
-        say(*filter(None, [more(page, "interlock audit", args, query)]))
-    else:
-        say("no entries match" if any(query.values()) else "no entries yet; every change will be listed here")
-    return Exit.DONE
+    return answer_list(
+        args,
+        "audit",
+        kind=AuditEntry,
+        tell=say_entries,
+        command="interlock audit",
+        nothing="no entries match"
+        if any(query.values())
+        else "no entries yet; every change will be listed here",
+        query=query,
+    )

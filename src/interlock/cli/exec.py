@@ -28,7 +28,7 @@ from interlock.cli.execution.tasks import (
     read_task_file,
 )
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, given, wants_json
+from interlock.cli.options import Parser, finished, given, wants_json
 from interlock.cli.values import seconds
 from interlock.kernel.codec.canonical import NotCanonical
 from interlock.service.settings import embedded_store, store_named
@@ -249,10 +249,7 @@ def declare_exec() -> Parser:
     parser.add_argument("--timeout", type=seconds, metavar="1h", help="for a command after -- (default 1h)")
     parser.add_argument("--stdin", action="store_true", help="read stdin to its end, however long that takes")
     parser.add_argument("--show", action="store_true", help="print what would run and its hash; run nothing")
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_exec)
-    return parser
+    return finished(parser, run_exec)
 
 
 def run_exec(args: Namespace) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
+from interlock.cli.options import Parser, finished, paging, wants_json
 from interlock.cli.output import Cell, Column, exactly, safe, say, say_fields, say_table, when
 from interlock.cli.values import count_to, duration, json_or_text
 
@@ -185,10 +185,7 @@ def declare_grant() -> Parser:
     parser.add_argument("--standing", action="store_true", help="honour it where jobs are submitted")
     parser.add_argument("--reason", help="why; it is kept in the audit log")
     parser.add_argument("--sign-with", metavar="KEYFILE", help="sign it here with an Ed25519 private key")
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_grant)
-    return parser
+    return finished(parser, run_grant)
 
 
 def declare_grants() -> Parser:
@@ -202,10 +199,7 @@ def declare_grants() -> Parser:
     parser.add_argument("--task", help="only of this task")
     parser.add_argument("--state", choices=STATES, metavar="STATE", help=", ".join(STATES))
     paging(parser)
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_grants)
-    return parser
+    return finished(parser, run_grants)
 
 
 def declare_revoke() -> Parser:
@@ -213,15 +207,12 @@ def declare_revoke() -> Parser:
     parser = Parser("interlock revoke", description="End what is left of a grant; claimed uses stay claimed.")
     parser.add_argument("id", metavar="ID", help="the id that issuing it printed")
     parser.add_argument("--reason", help="why; it is kept in the audit log")
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_revoke)
-    return parser
+    return finished(parser, run_revoke)
 
 
 def run_grant(args: Namespace) -> int:
     """Issue one grant."""
-    from interlock.cli.connection import connected
+    from interlock.cli.connection import answer, connected
 
     pins = dict(args.pin)
     if len(pins) != len(args.pin):
@@ -236,42 +227,34 @@ def run_grant(args: Namespace) -> int:
             reason=args.reason,
             **_ending(client, args, pins),
         )
-    _tell(granted, args)
-    return Exit.DONE
+    return answer(args, granted, say_grant)
 
 
 def run_grants(args: Namespace) -> int:
     """List grants, or show one."""
-    from interlock.cli.connection import connected, listing, more, typed
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer_call, answer_list
     from interlock.wire.grants import Grant
 
-    query = {"task": args.task, "state": args.state}
-    with connected(args) as client:
-        if args.id:
-            found = client.call("GET", "grants", args.id)
-        else:
-            found = listing(client, "grants", limit=args.limit, cursor=args.cursor, query=query)
-    if wants_json(args):
-        say_json(found)
-    elif args.id:
-        say_grant(typed(found, Grant))
-    elif found.items:
-        say_grants(typed(found.items, list[Grant]))
-        say(*filter(None, [more(found, "interlock grants", args, query)]))
-    else:
-        say("no grants; issue one with `interlock grant TASK`")
-    return Exit.DONE
+    if args.id:
+        return answer_call(args, "GET", "grants", args.id, kind=Grant, tell=say_grant)
+    return answer_list(
+        args,
+        "grants",
+        kind=Grant,
+        tell=say_grants,
+        command="interlock grants",
+        nothing="no grants; issue one with `interlock grant TASK`",
+        query={"task": args.task, "state": args.state},
+    )
 
 
 def run_revoke(args: Namespace) -> int:
     """End one grant."""
-    from interlock.cli.connection import connected
+    from interlock.cli.connection import answer, connected
 
     with connected(args) as client:
         revoked = client.grant_revoke(args.id, reason=args.reason)
-    _tell(revoked, args)
-    return Exit.DONE
+    return answer(args, revoked, say_grant)
 
 
 def _ending(client: Interlock, args: Namespace, pins: dict[str, Any]) -> dict[str, Any]:
@@ -306,12 +289,3 @@ def _tell_signed(args: Namespace, terms: GrantTerms, expires_at: datetime) -> No
         warn(
             f"signed {args.task} as {terms.nonce} for {whose}: {args.uses} in all, until {exactly(expires_at)}"
         )
-
-
-def _tell(grant: Grant, args: Namespace) -> None:
-    from interlock.cli.output import say_json
-
-    if wants_json(args):
-        say_json(grant)
-    else:
-        say_grant(grant)

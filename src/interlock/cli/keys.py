@@ -15,7 +15,7 @@ import msgspec
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.init import on_store
-from interlock.cli.options import Parser, as_json, connecting, given, told, wants_json
+from interlock.cli.options import Parser, finished, given, told, wants_json
 from interlock.cli.output import Cell, Column, listed, safe, say_table, when
 from interlock.cli.values import words
 
@@ -128,24 +128,17 @@ def run_create(args: Namespace) -> int:
 
 def run_list(args: Namespace) -> int:
     """List a tenant's keys."""
-    from interlock.cli.connection import typed
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer_page
     from interlock.wire.identity import ApiKey
 
-    page = _page(args)
-    if wants_json(args):
-        say_json(page)
-    elif page.items:
-        say_keys(typed(page.items, list[ApiKey]))
-    else:
-        say("no keys yet; make one with `interlock key create NAME --kind person --roles review`")
-    return Exit.DONE
+    nothing = "no keys yet; make one with `interlock key create NAME --kind person --roles review`"
+    return answer_page(args, _page(args), kind=ApiKey, tell=say_keys, nothing=nothing)
 
 
 def run_revoke(args: Namespace) -> int:
     """End a key."""
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer, connected, typed
+    from interlock.cli.output import say
 
     key_id = _meant(args)
     if _through_server(args):
@@ -153,12 +146,12 @@ def run_revoke(args: Namespace) -> int:
             ended = client.call("POST", "api-keys", key_id, "revoke")
     else:
         ended = on_store(args, _revoke(key_id))
-    if wants_json(args):
-        say_json(ended)
-    else:
-        key = typed(ended, _EndedKey)
+
+    def tell(found: object) -> None:
+        key = typed(found, _EndedKey)
         say(f"key {key.key_id} of {key.principal} is revoked; the next request with it is refused")
-    return Exit.DONE
+
+    return answer(args, ended, tell)
 
 
 def _declare_create(parser: Parser) -> None:
@@ -188,9 +181,7 @@ def _declare_revoke(parser: Parser) -> None:
 
 def _declare_common(parser: Parser, run: Callable[[Namespace], int]) -> None:
     parser.add_argument("--tenant", type=_name, default="default", metavar="NAME", help="(default: default)")
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run)
+    finished(parser, run)
 
 
 def _through_server(args: Namespace) -> bool:

@@ -8,7 +8,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, paging, told, wants_json
+from interlock.cli.options import Parser, finished, paging, told, wants_json
 from interlock.cli.output import (
     Cell,
     Column,
@@ -204,23 +204,21 @@ def run_acquire(args: Namespace) -> int:
 
 def run_list(args: Namespace) -> int:
     """List leases."""
-    from interlock.cli.connection import connected, listing, more, typed
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer_list
     from interlock.wire.leases import Lease
 
     query = {"resource": args.resource, "owner": args.owner, "live": "true" if args.live else None}
-    with connected(args) as client:
-        page = listing(client, "leases", limit=args.limit, cursor=args.cursor, query=query)
-    if wants_json(args):
-        say_json(page)
-    elif page.items:
-        say_leases(typed(page.items, list[Lease]))
-        command = f"interlock leases{' --live' if args.live else ''}"
-        say(*filter(None, [more(page, command, args, {**query, "live": None})]))
-    else:
-        none = "no leases match" if any((*query.values(), args.cursor)) else "no leases yet"
-        say(f"{none}; take one with `interlock lease acquire RESOURCE`")
-    return Exit.DONE
+    none = "no leases match" if any((*query.values(), args.cursor)) else "no leases yet"
+    return answer_list(
+        args,
+        "leases",
+        kind=Lease,
+        tell=say_leases,
+        command=f"interlock leases{' --live' if args.live else ''}",
+        nothing=f"{none}; take one with `interlock lease acquire RESOURCE`",
+        query=query,
+        options={**query, "live": None},
+    )
 
 
 def run_show(args: Namespace) -> int:
@@ -268,20 +266,16 @@ def run_checkpoint(args: Namespace) -> int:
 
 
 def _show_checkpoints(args: Namespace) -> int:
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer_call
     from interlock.wire.leases import Checkpoints
 
-    with connected(args) as client:
-        found = client.call("GET", "leases", args.id, "checkpoints")
-    if wants_json(args):
-        say_json(found)
-    elif checkpoints := typed(found, Checkpoints).items:
-        for checkpoint in checkpoints:
+    def tell(found: Checkpoints) -> None:
+        for checkpoint in found.items:
             say_checkpoint(checkpoint)
-    else:
-        say(f"no checkpoint yet; save one with `interlock checkpoint {args.id} --fence N --done JSON`")
-    return Exit.DONE
+        if not found.items:
+            say(f"no checkpoint yet; save one with `interlock checkpoint {args.id} --fence N --done JSON`")
+
+    return answer_call(args, "GET", "leases", args.id, "checkpoints", kind=Checkpoints, tell=tell)
 
 
 def _told(
@@ -292,22 +286,20 @@ def _told(
     *,
     taken: bool = False,
 ) -> int:
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say_json
+    from interlock.cli.connection import answer, connected, typed
     from interlock.wire.leases import Lease
+
+    def tell(found: object) -> None:
+        lease = typed(found, Lease)
+        say_lease(lease)
+        if taken:
+            say_going_on(lease)
 
     wait = 0 if body is None else body.get("wait_seconds", 0)
     with connected(args) as client:
         say_waiting = client.session.says(f"the lease on {body['resource']}", wait) if body and wait else None
         found = client.call(method, *segments, body=body, hold_seconds=wait, say=say_waiting)
-    if wants_json(args):
-        say_json(found)
-    else:
-        lease = typed(found, Lease)
-        say_lease(lease)
-        if taken:
-            say_going_on(lease)
-    return Exit.DONE
+    return answer(args, found, tell)
 
 
 def _declare_acquire(parser: ArgumentParser) -> None:
@@ -365,6 +357,4 @@ def _saving(parser: ArgumentParser, *, fence_required: bool) -> None:
 def _finish(parser: ArgumentParser, run: Any, *, session: bool = True) -> None:
     if session:
         parser.add_argument("--session", default="", help="which of several workers of one principal")
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run)
+    finished(parser, run)

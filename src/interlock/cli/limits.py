@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentTypeError, Namespace
 
-from interlock.cli.exits import Exit
-from interlock.cli.options import Parser, as_json, connecting, told, wants_json
+from interlock.cli.options import Parser, finished, told
 
 _MOST = 1_000_000
 
@@ -24,9 +23,7 @@ def declare_limits() -> Parser:
             "interlock limits stats --window 10m",
         ),
     )
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_limits)
+    finished(parser, run_limits)
     verbs = parser.add_subparsers(metavar="set|clear|stats", parser_class=Parser)
     setting = verbs.add_parser("set", **told("change a limit"))
     setting.add_argument("scope", metavar="SCOPE", help="`tenant`, or a workflow's id")
@@ -36,74 +33,53 @@ def declare_limits() -> Parser:
     telling = verbs.add_parser("stats", **told("show how starts ended, on all servers"))
     telling.add_argument("--window", metavar="1h", default="1h", help="how far back to look (default 1h)")
     for verb, run in ((setting, run_set), (clearing, run_clear), (telling, run_stats)):
-        as_json(verb)
-        connecting(verb)
-        verb.set_defaults(run=run)
+        finished(verb, run)
     return parser
 
 
 def run_limits(args: Namespace) -> int:
     """List limits."""
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say_json
+    from interlock.cli.connection import answer, connected, typed
     from interlock.cli.run_page import say_limits
     from interlock.wire.admission import Limits
 
     with connected(args) as client:
         found = client.call("GET", "limits", query={"limit": 200})
-    if wants_json(args):
-        say_json(found)
-    else:
-        say_limits(typed(found, Limits))
-    return Exit.DONE
+    return answer(args, found, lambda found: say_limits(typed(found, Limits)))
 
 
 def run_set(args: Namespace) -> int:
     """Change one limit."""
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import counted, safe, say, say_json
+    from interlock.cli.connection import answer_call
+    from interlock.cli.output import counted, safe, say
     from interlock.wire.admission import Limit
 
-    with connected(args) as client:
-        found = client.call("PUT", "limits", args.scope, body={"max_concurrent_runs": args.most})
-    if wants_json(args):
-        say_json(found)
-    else:
-        limit = typed(found, Limit)
-        runs = counted(limit.max_concurrent_runs, "run")
-        say(f"{safe(limit.scope)} may have {runs} at once")
-    return Exit.DONE
+    def tell(limit: Limit) -> None:
+        say(f"{safe(limit.scope)} may have {counted(limit.max_concurrent_runs, 'run')} at once")
+
+    body = {"max_concurrent_runs": args.most}
+    return answer_call(args, "PUT", "limits", args.scope, kind=Limit, tell=tell, body=body)
 
 
 def run_clear(args: Namespace) -> int:
     """Take one limit away."""
-    from interlock.cli.connection import connected
-    from interlock.cli.output import safe, say, say_json
+    from interlock.cli.connection import answer, connected
+    from interlock.cli.output import safe, say
 
     with connected(args) as client:
         cleared = client.clear_limit(args.scope)
-    if wants_json(args):
-        say_json(cleared)
-    elif cleared.cleared:
-        say(f"{safe(cleared.scope)} has no limit of its own any more")
-    else:
-        say(f"{safe(cleared.scope)} had no limit of its own")
-    return Exit.DONE
+    words = "has no limit of its own any more" if cleared.cleared else "had no limit of its own"
+    return answer(args, cleared, lambda cleared: say(f"{safe(cleared.scope)} {words}"))
 
 
 def run_stats(args: Namespace) -> int:
     """Show how starts ended."""
-    from interlock.cli.connection import connected
-    from interlock.cli.output import say_json
+    from interlock.cli.connection import answer, connected
     from interlock.cli.run_page import say_stats
 
     with connected(args) as client:
         stats = client.admission_stats(window=args.window)
-    if wants_json(args):
-        say_json(stats)
-    else:
-        say_stats(stats)
-    return Exit.DONE
+    return answer(args, stats, say_stats)
 
 
 def _number(text: str) -> int:

@@ -6,11 +6,12 @@ import argparse
 import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.values import count_to, intent_name, pair, seconds
 
+P = TypeVar("P", bound=argparse.ArgumentParser)
 Run: TypeAlias = Callable[[argparse.Namespace], int]
 
 GLOBAL_OPTIONS = ("--url", "--key", "--api-key", "--store")
@@ -159,6 +160,20 @@ def as_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", default=argparse.SUPPRESS, help="print JSON, also for errors"
     )
+
+
+def finished(
+    parser: P,
+    run: Run,
+    *,
+    key_option: str = "--key",
+    gives_up: bool = True,
+) -> P:
+    """Add what every command takes, `--json` and where to work, and the function that runs it."""
+    as_json(parser)
+    connecting(parser, key_option=key_option, gives_up=gives_up)
+    parser.set_defaults(run=run)
+    return parser
 
 
 def paging(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,16 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit
-from interlock.cli.options import Parser, Verb, as_json, connecting, intent, paging, told, wants_json
+from interlock.cli.options import (
+    Parser,
+    Verb,
+    as_json,
+    connecting,
+    finished,
+    intent,
+    paging,
+    told,
+)
 from interlock.cli.values import json_value, seconds, some_seconds
 
 if TYPE_CHECKING:
@@ -60,8 +69,7 @@ def declare_cancel(parser: ArgumentParser) -> None:
 
 def run_start(args: Namespace) -> int:
     """Take a slot, or say why there is none."""
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say_json
+    from interlock.cli.connection import answer, connected, typed
     from interlock.cli.run_page import say_started
     from interlock.wire.admission import Run as StartedRun
 
@@ -82,10 +90,7 @@ def run_start(args: Namespace) -> int:
             # Under a name the answer may be one given before: what counts is how the run stands now.
             found = client.call("GET", "workflow-runs", run.run_id)
             run = typed(found, StartedRun)
-    if wants_json(args):
-        say_json(found)
-    else:
-        say_started(run)
+    answer(args, found, lambda _: say_started(run))
     return Exit.DONE if run.state == "running" else Exit.DENIED
 
 
@@ -110,17 +115,14 @@ def run_cancel(args: Namespace) -> int:
 
 
 def _told(args: Namespace, verb: str, body: dict[str, Any]) -> int:
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer_call
+    from interlock.cli.output import say
     from interlock.wire.admission import Run as HeldRun
 
-    with connected(args) as client:
-        found = client.call("POST", "workflow-runs", args.id, verb, body=body)
-    if wants_json(args):
-        say_json(found)
-    else:
-        say(_sentence(typed(found, HeldRun)))
-    return Exit.DONE
+    def tell(run: HeldRun) -> None:
+        say(_sentence(run))
+
+    return answer_call(args, "POST", "workflow-runs", args.id, verb, kind=HeldRun, tell=tell, body=body)
 
 
 def _sentence(run: Run) -> str:
@@ -205,9 +207,7 @@ def declare_runs() -> Parser:
     parser.add_argument("--state", type=str.lower, choices=STATES, metavar="STATE", help=", ".join(STATES))
     parser.add_argument("--workflow", metavar="NAME", help="only runs of this workflow")
     paging(parser)
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_runs)
+    finished(parser, run_runs)
     verbs = parser.add_subparsers(metavar="|".join(verb.name for verb in VERBS), parser_class=Parser)
     for verb in VERBS:
         declare_verb(verbs.add_parser(verb.name, **told(verb.summary)), verb)
@@ -222,46 +222,33 @@ def declare_run() -> Parser:
         examples=("interlock run run_…", "interlock workflow run run_…   # with its steps"),
     )
     parser.add_argument("id", metavar="ID", help="the id that starting it returned")
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_run)
-    return parser
+    return finished(parser, run_run)
 
 
 def run_runs(args: Namespace) -> int:
     """List runs."""
-    from interlock.cli.connection import connected, listing, more, typed
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer_list
     from interlock.cli.run_page import say_runs
     from interlock.wire.admission import Run
 
-    with connected(args) as client:
-        query = {"state": args.state, "workflow": args.workflow}
-        page = listing(client, "workflow-runs", limit=args.limit, cursor=args.cursor, query=query)
-    if wants_json(args):
-        say_json(page)
-    elif page.items:
-        say_runs(typed(page.items, list[Run]))
-        say(*filter(None, [more(page, "interlock runs", args, query)]))
-    else:
-        say(_nothing(args))
-    return Exit.DONE
+    return answer_list(
+        args,
+        "workflow-runs",
+        kind=Run,
+        tell=say_runs,
+        command="interlock runs",
+        nothing=_nothing(args),
+        query={"state": args.state, "workflow": args.workflow},
+    )
 
 
 def run_run(args: Namespace) -> int:
     """Show one run."""
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say_json
+    from interlock.cli.connection import answer_call
     from interlock.cli.run_page import say_run
     from interlock.wire.admission import Run
 
-    with connected(args) as client:
-        found = client.call("GET", "workflow-runs", args.id)
-    if wants_json(args):
-        say_json(found)
-    else:
-        say_run(typed(found, Run))
-    return Exit.DONE
+    return answer_call(args, "GET", "workflow-runs", args.id, kind=Run, tell=say_run)
 
 
 def _nothing(args: Namespace) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, wants_json
+from interlock.cli.options import Parser, finished, wants_json
 from interlock.cli.output import safe
 
 if TYPE_CHECKING:
@@ -171,10 +171,7 @@ def declare_touch() -> Parser:
     parser.add_argument("--version", metavar="VERSION", help="with --key: its version now")
     parser.add_argument("--previous-version", metavar="VERSION", help="with --key: the one you started from")
     parser.add_argument("--summary", default="", help="what you did, in a few words")
-    as_json(parser)
-    connecting(parser, key_option="--api-key")
-    parser.set_defaults(run=run_touch)
-    return parser
+    return finished(parser, run_touch, key_option="--api-key")
 
 
 def run_touch(args: Namespace) -> int:

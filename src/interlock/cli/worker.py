@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, given, makes_store, wants_json
+from interlock.cli.options import Parser, finished, given, makes_store, wants_json
 
 if TYPE_CHECKING:
     from interlock.sdk.worker_jobs import Settled
@@ -62,10 +62,7 @@ def declare_worker() -> Parser:
     )
     parser.add_argument("--retry-any", action="store_true", help="every failure asks for another attempt")
     parser.add_argument("--once", action="store_true", help="wait for one job, do it, and end")
-    as_json(parser)
-    connecting(parser, gives_up=False)
-    parser.set_defaults(run=run_worker)
-    return parser
+    return finished(parser, run_worker, gives_up=False)
 
 
 def run_worker(args: Namespace) -> int:
@@ -126,10 +123,7 @@ def declare_retry() -> Parser:
         examples=("interlock jobs --state FAILED", "interlock retry job_0190…"),
     )
     parser.add_argument("id", metavar="ID", help="the id of a job in state FAILED")
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_retry)
-    return parser
+    return finished(parser, run_retry)
 
 
 def declare_keys() -> Parser:
@@ -147,32 +141,24 @@ def declare_keys() -> Parser:
     parser.add_argument(
         "--revoke", action="store_true", help="a key was stolen: withdraw every other at once"
     )
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_keys)
-    return parser
+    return finished(parser, run_keys)
 
 
 def run_retry(args: Namespace) -> int:
     """Put one dead letter back."""
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer_call
+    from interlock.cli.output import say
     from interlock.wire.jobs import Job
 
-    with connected(args) as client:
-        found = client.call("POST", "jobs", args.id, "retry", body={})
-    if wants_json(args):
-        say_json(found)
-    else:
-        job = typed(found, Job)
+    def tell(job: Job) -> None:
         say(f"{job.id} is {job.state} again")
-    return Exit.DONE
+
+    return answer_call(args, "POST", "jobs", args.id, "retry", kind=Job, tell=tell, body={})
 
 
 def run_keys(args: Namespace) -> int:
     """Show or rotate the keys of permits."""
-    from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say_json
+    from interlock.cli.connection import answer, connected, typed
     from interlock.wire.identity import PermitKeys
 
     with connected(args) as client:
@@ -180,11 +166,7 @@ def run_keys(args: Namespace) -> int:
             found = client.rotate_permit_keys(lead_seconds=args.lead_seconds, revoke=args.revoke)
         else:
             found = client.permit_keys()
-    if wants_json(args):
-        say_json(found)
-    else:
-        _say_keys(typed(found, PermitKeys).keys)
-    return Exit.DONE
+    return answer(args, found, lambda found: _say_keys(typed(found, PermitKeys).keys))
 
 
 def _say_keys(keys: Sequence[PermitKey]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from interlock.cli.decisions import binding, shown_hash
 from interlock.cli.exits import Exit, Failed
-from interlock.cli.options import Parser, as_json, connecting, paging, wants_json
+from interlock.cli.options import Parser, finished, paging, wants_json
 from interlock.cli.output import Column, counted, exactly, listed, painted, safe, say, say_table
 from interlock.cli.run_page import ENDED
 
@@ -112,10 +112,7 @@ def declare_workflows() -> Parser:
         examples=("interlock workflows", "interlock workflow define nightly steps.yaml"),
     )
     paging(parser)
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_workflows)
-    return parser
+    return finished(parser, run_workflows)
 
 
 def declare_workflow() -> Parser:
@@ -140,28 +137,22 @@ def declare_workflow() -> Parser:
     parser.add_argument("--from", dest="from_step", metavar="STEP", help="where to begin again")
     parser.add_argument("--reason", default="", help="why you approve; it is kept")
     binding(parser)
-    as_json(parser)
-    connecting(parser)
-    parser.set_defaults(run=run_workflow)
-    return parser
+    return finished(parser, run_workflow)
 
 
 def run_workflows(args: Namespace) -> int:
     """List workflows."""
-    from interlock.cli.connection import connected, listing, more, typed
-    from interlock.cli.output import say, say_json
+    from interlock.cli.connection import answer_list
     from interlock.wire.workflows import Workflow
 
-    with connected(args) as client:
-        page = listing(client, "workflows", limit=args.limit, cursor=args.cursor, query={})
-    if wants_json(args):
-        say_json(page)
-    elif page.items:
-        say_workflows(typed(page.items, list[Workflow]))
-        say(*filter(None, [more(page, "interlock workflows", args)]))
-    else:
-        say("no workflows yet; define one with `interlock workflow define ID steps.yaml`")
-    return Exit.DONE
+    return answer_list(
+        args,
+        "workflows",
+        kind=Workflow,
+        tell=say_workflows,
+        command="interlock workflows",
+        nothing="no workflows yet; define one with `interlock workflow define ID steps.yaml`",
+    )
 
 
 def run_workflow(args: Namespace) -> int:
