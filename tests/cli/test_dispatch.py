@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from interlock.cli.catalogue import entries
 from interlock.cli.completion import Known, known_commands
+from interlock.cli.main import entries
 from tests.cli.terminal import Terminal
 from tests.harness.server import clean_env
 

@@ -9,8 +9,8 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from interlock.cli.catalogue import entries
 from interlock.cli.exits import Exit
+from interlock.cli.main import entries
 from interlock.cli.options import GLOBAL_FLAGS, GLOBAL_OPTIONS, Parser
 
 if TYPE_CHECKING:

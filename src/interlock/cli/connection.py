@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 
 from interlock.cli.exits import Exit, Failed, exit_of
-from interlock.cli.next_steps import in_shell
 from interlock.cli.options import LIMIT_DEFAULT, Untold, given, makes_store, wants_json
 from interlock.cli.output import say, say_json, warn, without_password
 from interlock.sdk.outcomes import (
@@ -26,11 +25,14 @@ from interlock.sdk.outcomes import (
     Unavailable,
     converted,
 )
+from interlock.wire.next_step import with_next
 from interlock.wire.pages import Page
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
     from interlock.sdk.retry import Retry, RetryPolicy
+    from interlock.service.settings import BadSetting
+    from interlock.wire.next_step import NextStep
 
 T = TypeVar("T")
 
@@ -56,8 +58,6 @@ def translated(args: Namespace) -> Generator[None]:
     except (Failed, KeyboardInterrupt, BrokenPipeError):
         raise
     except Exception as error:
-        from interlock.cli.trouble import explained
-
         failed = explained(error)
         if failed is None:
             raise
@@ -283,3 +283,105 @@ def _fault(fault: Fault) -> str:
 def _url(args: Namespace) -> str | None:
     """The server that was asked, if one was."""
     return given(args, "url") or (None if given(args, "store") else os.environ.get("INTERLOCK_URL"))
+
+
+def explained(error: Exception) -> Failed | None:
+    """How a command ends that met this error; None for one that nobody expected."""
+
+    from interlock.kernel.refusal import Fault, LockBusy, Refusal
+    from interlock.kernel.storage import LockTimeout, NotAStore, SchemaTooNew, StoreDown, StoreMissing
+    from interlock.service.settings import BadSetting
+
+    match error:
+        case BadSetting():
+            return bad_setting(error)
+        case SchemaTooNew():
+            return Failed(str(error), name="schema_too_new")
+        case StoreMissing():
+            return Failed(str(error), name="no_store")
+        case NotAStore():
+            return Failed(str(error), name="not_a_store")
+        case StoreDown():
+            return _as_problem(error, str(error), Exit.UNAVAILABLE, "store_unavailable")
+        case LockBusy() | LockTimeout():
+            return _as_problem(error, str(error), Exit.BUSY, "lock_busy")
+        case Refusal() | Fault():
+            code = Exit.ERROR if isinstance(error, Refusal) else Exit.UNAVAILABLE
+            return _as_problem(error, error.detail, code, "internal_error")
+        case ValueError() if "store URL" in str(error) or "driver is not installed" in str(error):
+            return Failed(str(error), Exit.USAGE, name="bad_store_url")
+        case OSError():
+            detail = f"the store could not be opened: {error}"
+            return _as_problem(error, detail, Exit.UNAVAILABLE, "store_unavailable")
+        case _:
+            return None
+
+
+def bad_setting(error: BadSetting) -> Failed:
+    """How a command ends that was given a setting that cannot be used."""
+    wrong = str(error)
+    see = "See" if wrong.endswith("?") else "see"
+    return Failed(
+        f"{wrong}{' ' if see == 'See' else '; '}{see} `interlock serve --help`",
+        Exit.USAGE,
+        name="bad_setting",
+    )
+
+
+def _as_problem(error: Exception, detail: str, code: Exit, otherwise: str) -> Failed:
+    """The same problem that a server would answer with; what none knows is the one called `otherwise`."""
+    from interlock.api.problem import problem
+    from interlock.api.problems import translator
+    from interlock.wire.codes import CODES
+
+    known = translator(CODES["lock_busy"].status)(error) or problem(otherwise, detail)
+    return Failed(in_shell(detail, known.next), code, problem={**known.document(), "detail": detail})
+
+
+COMMANDS: Mapping[str, str] = {
+    "acquire_lease": "lease acquire {resource} --wait {wait_seconds}s",
+    "add_signer": "signer add {public_key}",
+    "cancel_job": "cancel {job_id}",
+    "cancel_run": "runs cancel {run_id}",
+    "evaluate_policy": "policy evaluate {topic}",
+    "get_approval": "approval {job_id}",
+    "get_conflict": "conflict show {conflict_id}",
+    "get_effect": "effect show {action_id}",
+    "get_grant": "grants {grant_id}",
+    "get_job": "job {job_id}",
+    "get_lease": "lease show {lease_id}",
+    "get_run": "workflow run {run_id}",
+    "issue_grant": "grant {task}",
+    "job_history": "job {job_id} --history",
+    "put_policy": "policy apply FILE",
+    "refresh_approval": "refresh {job_id}",
+    "reject_job": "reject {job_id} --reason TEXT",
+    "resolve_effect": "effect resolve {action_id} committed|not_committed --evidence TEXT",
+    "revoke_api_key": "key revoke {key_id}",
+    "start_run": "runs start {workflow} --wait {wait_seconds}s",
+    "submit_job": "submit {topic} --payload {payload}",
+}
+# Where the same operation is asked for differently: what else it needs decides.
+NEEDING: Mapping[tuple[str, tuple[str, ...]], str] = {
+    ("issue_grant", ("signature",)): "grant {task} --sign-with KEYFILE",
+}
+
+
+def in_shell(sentence: str, step: NextStep | None) -> str:
+    """The sentence with the next step as a command; as its route, if a newer service names one without a command."""
+    if step is None:
+        return sentence
+    words = NEEDING.get((step.operation, step.needs)) or COMMANDS.get(step.operation)
+    if words is None:
+        return with_next(sentence, step.route)
+    return with_next(sentence, f"`interlock {words.format_map(_Values(step.arguments))}`")
+
+
+class _Values(dict[str, str]):
+    """Arguments as a shell takes them; one that only the caller knows is its name in capitals."""
+
+    def __init__(self, arguments: Mapping[str, object]) -> None:
+        super().__init__({name: quote(str(value)) for name, value in arguments.items()})
+
+    def __missing__(self, name: str) -> str:
+        return name.upper()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
@@ -16,9 +19,11 @@ from interlock.cli.values import count_to, duration, json_or_text
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from interlock.rooms.grants.model import Pin
     from interlock.sdk.client import Interlock
     from interlock.wire.grants import Grant, GrantTerms, Signer, SpendLimit
-
 
 _STYLES = {"open": "green", "spent": "dim", "expired": "dim", "revoked": "red"}
 
@@ -261,7 +266,6 @@ def _ending(client: Interlock, args: Namespace, pins: dict[str, Any]) -> dict[st
     """When it ends; for a signed grant as it was signed, by the service's clock and not by this machine's."""
     if not args.sign_with:
         return {"expires_in": args.expires_in}
-    from interlock.cli.grant_signature import load_private_key, sign_grant
     from interlock.kernel.codec.durations import seconds_of
 
     key = load_private_key(args.sign_with)
@@ -289,3 +293,109 @@ def _tell_signed(args: Namespace, terms: GrantTerms, expires_at: datetime) -> No
         warn(
             f"signed {args.task} as {terms.nonce} for {whose}: {args.uses} in all, until {exactly(expires_at)}"
         )
+
+
+def load_private_key(path: str) -> Ed25519PrivateKey:
+    """An Ed25519 key from an OpenSSH or PEM file; a passphrase is asked for if it has one."""
+    try:
+        content = Path(path).expanduser().read_bytes()
+    except OSError as error:
+        raise Failed(f"cannot read {path}: {error.strerror}", Exit.USAGE) from None
+    try:
+        return _decode(content, None)
+    except TypeError:
+        return _decode_with_passphrase(content, path)
+
+
+def sign_grant(
+    key: Ed25519PrivateKey,
+    terms: GrantTerms,
+    *,
+    task: str,
+    pins: dict[str, Any],
+    limits: list[dict[str, Any]],
+    uses: int,
+    expires_seconds: int,
+    standing: bool,
+) -> dict[str, Any]:
+    """The fields that make a grant a signed one: when it ends by the service's clock, its id, the signature."""
+    from interlock.rooms.grants.model import SpendLimit, signed_bytes
+    from interlock.rooms.grants.signatures import fingerprint_of
+
+    expires_at = _whole(terms.now) + timedelta(seconds=expires_seconds)
+    message = signed_bytes(
+        tenant=terms.tenant,
+        task=task,
+        pins=_checked_pins(pins),
+        limits=tuple(SpendLimit(**limit) for limit in limits),
+        uses=uses,
+        expires_at=expires_at,
+        approver=terms.approver,
+        nonce=terms.nonce,
+        standing=standing,
+    )
+    public = base64.b64encode(key.public_key().public_bytes_raw()).decode()
+    value = base64.b64encode(key.sign(message)).decode()
+    return {
+        "expires_at": expires_at,
+        "nonce": terms.nonce,
+        "signature": {"signer": fingerprint_of(public), "value": value},
+    }
+
+
+def _checked_pins(written: dict[str, Any]) -> tuple[Pin, ...]:
+    from interlock.rooms.grants.pins import BadPin, pins_of
+
+    try:
+        return pins_of(written)
+    except BadPin as error:
+        raise Failed(f"pin {error.path!r} {error}", Exit.USAGE) from None
+
+
+def _decode(content: bytes, passphrase: bytes | None) -> Ed25519PrivateKey:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key
+
+    if b"PRIVATE KEY" not in content:
+        public = content.startswith((b"ssh-", b"ecdsa-", b"sk-", b"-----BEGIN PUBLIC"))
+        found = "that is a public key" if public else "that is no OpenSSH or PEM private key"
+        raise Failed(f"{found}; sign with the private one, such as ~/.ssh/id_ed25519", Exit.USAGE)
+    load = load_ssh_private_key if b"BEGIN OPENSSH PRIVATE KEY" in content else load_pem_private_key
+    try:
+        key = load(content, passphrase)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        if passphrase is None and "encrypted" in str(error).lower():
+            raise TypeError(str(error)) from None
+        advice = "; install bcrypt to read it" if "bcrypt" in str(error) else ""
+        advice = advice or ("; is the passphrase right?" if passphrase else "")
+        raise Failed(f"the private key cannot be read: {error}{advice}", Exit.USAGE) from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise Failed("grants are signed with Ed25519 keys; make one with `ssh-keygen -t ed25519`", Exit.USAGE)
+    return key
+
+
+def _decode_with_passphrase(content: bytes, path: str) -> Ed25519PrivateKey:
+    try:
+        return _decode(content, _passphrase(path))
+    except TypeError as error:
+        raise Failed(f"the private key cannot be read: {error}", Exit.USAGE) from None
+
+
+def _passphrase(path: str) -> bytes:
+    """Ask at the terminal, and nowhere else: what is typed anywhere else is shown."""
+    import getpass
+    import warnings
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", getpass.GetPassWarning)
+            return getpass.getpass(f"passphrase of {path}: ").encode()
+    except (getpass.GetPassWarning, EOFError, OSError):
+        raise Failed(
+            f"{path} has a passphrase, and there is no terminal to ask for it; sign at one", Exit.USAGE
+        ) from None
+
+
+def _whole(moment: datetime) -> datetime:
+    return moment.replace(microsecond=0)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError, Namespace
+from typing import TYPE_CHECKING
 
 from interlock.cli.options import Parser, finished, told
+from interlock.cli.output import Cell, Column, counted, safe, say, say_table, when
+
+if TYPE_CHECKING:
+    from interlock.wire.admission import AdmissionStats, Limits
 
 _MOST = 1_000_000
 
@@ -40,7 +45,6 @@ def declare_limits() -> Parser:
 def run_limits(args: Namespace) -> int:
     """List limits."""
     from interlock.cli.connection import answer, connected, typed
-    from interlock.cli.run_page import say_limits
     from interlock.wire.admission import Limits
 
     with connected(args) as client:
@@ -51,7 +55,6 @@ def run_limits(args: Namespace) -> int:
 def run_set(args: Namespace) -> int:
     """Change one limit."""
     from interlock.cli.connection import answer_call
-    from interlock.cli.output import counted, safe, say
     from interlock.wire.admission import Limit
 
     def tell(limit: Limit) -> None:
@@ -64,7 +67,6 @@ def run_set(args: Namespace) -> int:
 def run_clear(args: Namespace) -> int:
     """Take one limit away."""
     from interlock.cli.connection import answer, connected
-    from interlock.cli.output import safe, say
 
     with connected(args) as client:
         cleared = client.clear_limit(args.scope)
@@ -75,7 +77,6 @@ def run_clear(args: Namespace) -> int:
 def run_stats(args: Namespace) -> int:
     """Show how starts ended."""
     from interlock.cli.connection import answer, connected
-    from interlock.cli.run_page import say_stats
 
     with connected(args) as client:
         stats = client.admission_stats(window=args.window)
@@ -86,3 +87,43 @@ def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) <= _MOST):
         raise ArgumentTypeError(f"{text!r} is not a number from 0 to {_MOST}")
     return int(text)
+
+
+def say_limits(limits: Limits) -> None:
+    """A table of limits, and who waits."""
+    columns = (
+        Column("SCOPE", flexible=True),
+        Column("ACTIVE"),
+        Column("LIMIT"),
+        Column("SET BY"),
+        Column("SET"),
+    )
+    say_table(
+        columns,
+        (
+            (
+                safe(limit.scope),
+                Cell(str(limit.active), "yellow" if limit.active >= limit.max_concurrent_runs else ""),
+                str(limit.max_concurrent_runs),
+                safe(limit.set_by or "default"),
+                when(limit.set_at),
+            )
+            for limit in limits.items
+        ),
+    )
+    if limits.waiting:
+        say("", f"{counted(limits.waiting, 'start')} waiting in line")
+
+
+def say_stats(stats: AdmissionStats) -> None:
+    """How starts ended, full and broken apart."""
+    say(
+        f"{stats.admitted} admitted, {stats.full_429} full (429), {stats.unavailable_503} not evaluated (503) "
+        f"in the last {stats.window}, on all servers"
+    )
+    if not stats.workflows:
+        return
+    say("")
+    columns = (Column("WORKFLOW", flexible=True), Column("ADMITTED"), Column("FULL"), Column("NOT EVALUATED"))
+    rows = ((safe(row.workflow), row.admitted, row.full_429, row.unavailable_503) for row in stats.workflows)
+    say_table(columns, ((name, *map(str, counts)) for name, *counts in rows))

@@ -293,7 +293,7 @@ def run_simulate(args: Namespace) -> int:
 
 def run_test(args: Namespace) -> int:
     """Run a file of cases."""
-    from interlock.cli.policy_cases import tested
+    from interlock.cli.policy_files import tested
 
     return tested(args)
 

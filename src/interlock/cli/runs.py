@@ -16,11 +16,40 @@ from interlock.cli.options import (
     paging,
     told,
 )
+from interlock.cli.output import (
+    Cell,
+    Column,
+    exactly,
+    lasting,
+    one_line,
+    painted,
+    safe,
+    say,
+    say_fields,
+    say_table,
+    when,
+)
 from interlock.cli.values import json_value, seconds, some_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from interlock.wire.admission import Run
 
+_STYLES = {"running": "blue", "succeeded": "green", "failed": "red", "cancelled": "dim", "lost": "yellow"}
+_TELLING = {
+    "running": "it holds a slot",
+    "succeeded": "done",
+    "failed": "it failed",
+    "cancelled": "it was stopped",
+    "lost": "it stopped renewing, so its slot was taken back",
+}
+ENDED = {
+    "succeeded": "has succeeded",
+    "failed": "has failed",
+    "cancelled": "was stopped",
+    "lost": "lost its slot because it stopped renewing",
+}
 
 _START_EXITS = """\
 exit codes:
@@ -70,7 +99,6 @@ def declare_cancel(parser: ArgumentParser) -> None:
 def run_start(args: Namespace) -> int:
     """Take a slot, or say why there is none."""
     from interlock.cli.connection import answer, connected, typed
-    from interlock.cli.run_page import say_started
     from interlock.wire.admission import Run as StartedRun
 
     body = {"input": args.input, "ttl_seconds": args.ttl, "wait_seconds": args.wait}
@@ -116,7 +144,6 @@ def run_cancel(args: Namespace) -> int:
 
 def _told(args: Namespace, verb: str, body: dict[str, Any]) -> int:
     from interlock.cli.connection import answer_call
-    from interlock.cli.output import say
     from interlock.wire.admission import Run as HeldRun
 
     def tell(run: HeldRun) -> None:
@@ -126,8 +153,6 @@ def _told(args: Namespace, verb: str, body: dict[str, Any]) -> int:
 
 
 def _sentence(run: Run) -> str:
-    from interlock.cli.output import exactly, safe, when
-    from interlock.cli.run_page import ENDED
 
     name = f"{run.run_id} of {safe(run.workflow)}"
     if run.state == "running":
@@ -228,7 +253,6 @@ def declare_run() -> Parser:
 def run_runs(args: Namespace) -> int:
     """List runs."""
     from interlock.cli.connection import answer_list
-    from interlock.cli.run_page import say_runs
     from interlock.wire.admission import Run
 
     return answer_list(
@@ -245,7 +269,6 @@ def run_runs(args: Namespace) -> int:
 def run_run(args: Namespace) -> int:
     """Show one run."""
     from interlock.cli.connection import answer_call
-    from interlock.cli.run_page import say_run
     from interlock.wire.admission import Run
 
     return answer_call(args, "GET", "workflow-runs", args.id, kind=Run, tell=say_run)
@@ -255,3 +278,71 @@ def _nothing(args: Namespace) -> str:
     if args.state or args.workflow or args.cursor:
         return "no runs match; `interlock runs` lists them all"
     return 'no runs yet; start one with `interlock runs start WORKFLOW`, or `il.admit("WORKFLOW")` in the SDK'
+
+
+def say_runs(runs: Sequence[Run]) -> None:
+    """A table of runs."""
+    columns = (
+        Column("ID"),
+        Column("STATE"),
+        Column("WORKFLOW", flexible=True),
+        Column("BY", flexible=True, optional=True),
+        Column("STARTED"),
+        Column("SLOT", optional=True),
+    )
+    say_table(
+        columns,
+        (
+            (
+                run.run_id,
+                Cell(run.state, _STYLES.get(run.state, "")),
+                safe(run.workflow),
+                safe(run.started_by or "-"),
+                when(run.started_at),
+                f"ends {when(run.slot_expires_at)}" if run.state == "running" else _held(run),
+            )
+            for run in runs
+        ),
+    )
+
+
+def say_started(run: Run) -> None:
+    """What a start came to, and what to do next."""
+    name = f"{run.run_id} of {safe(run.workflow)}"
+    if run.state != "running":
+        say(f"{name} was started before under this key and {ENDED.get(run.state, f'is {run.state}')}")
+        return
+    say(
+        f"{name} holds a slot until {exactly(run.slot_expires_at)} ({when(run.slot_expires_at)}).",
+        f"If the workflow has steps they run by themselves: interlock workflow run {run.run_id}",
+        "If not, whoever does the work says one of",
+        f"  interlock runs renew {run.run_id} --fence {run.fence}",
+        f"  interlock runs complete {run.run_id} --fence {run.fence} [--result JSON]",
+        f"  interlock runs fail {run.run_id} --fence {run.fence} --error TEXT",
+    )
+
+
+def say_run(run: Run) -> None:
+    """Everything about one run."""
+    say(painted(safe(run.workflow), "bold"), "")
+    is_running = run.state == "running"
+    say_fields(
+        [
+            ("run", run.run_id),
+            ("state", Cell(f"{run.state}: {_TELLING.get(run.state, '')}", _STYLES.get(run.state, ""))),
+            ("started", f"{when(run.started_at)} by {safe(run.started_by or '-')}"),
+            ("ended", "" if run.ended_at is None else f"{when(run.ended_at)} ({exactly(run.ended_at)})"),
+            ("slot", f"until {exactly(run.slot_expires_at)}" if is_running else _held(run)),
+            ("ttl", f"{run.ttl_seconds}s"),
+            ("fence", str(run.fence) if run.fence else ""),
+            ("input", "" if run.input is None else one_line(run.input)),
+            ("result", "" if run.result is None else one_line(run.result)),
+            ("error", safe(run.error)),
+        ]
+    )
+
+
+def _held(run: Run) -> str:
+    if run.started_at is None or run.ended_at is None:
+        return "-"
+    return f"held {lasting((run.ended_at - run.started_at).total_seconds())}"

@@ -96,7 +96,7 @@ def declare_serve() -> Parser:
 def run_serve(args: Namespace) -> int:
     """Serve until told to stop."""
     from interlock.api.server import serve
-    from interlock.cli.trouble import bad_setting, explained
+    from interlock.cli.connection import bad_setting, explained
     from interlock.service.settings import BadSetting, Settings, settings_from
 
     given = {name: getattr(args, name, None) for name in Settings.__struct_fields__}

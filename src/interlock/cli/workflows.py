@@ -10,7 +10,7 @@ from interlock.cli.decisions import binding, shown_hash
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, finished, paging, wants_json
 from interlock.cli.output import Column, counted, exactly, listed, painted, safe, say, say_table
-from interlock.cli.run_page import ENDED
+from interlock.cli.runs import ENDED
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
