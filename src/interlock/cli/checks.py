@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from interlock.cli.connection import listing, typed
-from interlock.cli.examination import EXAMINED_MAX, Finding
+from interlock.cli.doctor import EXAMINED_MAX, Finding
 from interlock.cli.job_page import is_call
 from interlock.cli.output import counted, safe
 from interlock.sdk.outcomes import Forbidden, NotFound

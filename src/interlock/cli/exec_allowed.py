@@ -1,38 +1,54 @@
-"""Runs a command without a declared task on the embedded store: at once if the policy allows it, else after asking."""
+"""Runs a command that needs no person: under a grant, or because the policy allows it at once.
+
+On the embedded store it uses the same kernel commands as the service, without the service. Anything that is not plainly
+allowed goes through the service.
+"""
 
 from __future__ import annotations
 
+import time
 from argparse import Namespace
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from interlock.cli.exec import Prepared, embedded_folder
-from interlock.cli.exec_outcome import begun_or_not, exit_code_of
-from interlock.cli.execution.gates import MaybeBegun, Needed, NotGranted
-from interlock.cli.execution.once import Ended, begin, replayed, run_begun
-from interlock.cli.execution.process import NotStarted
+import msgspec
+
+from interlock.cli.exec import Prepared, begun_or_not, embedded_folder, exit_code_of
+from interlock.cli.execution.gates import (
+    Ended,
+    LocalGate,
+    MaybeBegun,
+    Needed,
+    NotGranted,
+    begin,
+    replayed,
+    run_begun,
+)
+from interlock.cli.execution.prepared import Effective, topic_of
+from interlock.cli.execution.process import NotStarted, Signals, Stopped, hearing
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import acquire_seconds, given, makes_store, wants_json
+from interlock.kernel.codec.canonical import canonical
+from interlock.kernel.hold import HoldState, RenewalThread
+from interlock.kernel.refusal import Fault, Refusal
+from interlock.rooms.jobs.claims import ClaimJob
+from interlock.rooms.jobs.completion import CompleteJob, FailJob
+from interlock.rooms.jobs.holds import Backoff, RenewJob
+from interlock.rooms.jobs.model import Job, JobState
+from interlock.rooms.jobs.rules import SubmitJob
+from interlock.rooms.policy.action import Action
+from interlock.service.local_kernel import LocalKernel
 
 if TYPE_CHECKING:
     from interlock.cli.exec import Prepared
-    from interlock.cli.execution.gates import Begun, Gate
-    from interlock.cli.execution.once import Ended
+    from interlock.cli.execution.gates import Begun, Ended, Gate
 
 
 def run_allowed(args: Namespace, prepared: Prepared) -> int:
     """The command's exit code. What has to wait for people, or was denied, goes on through the client."""
-    try:
+    with _errors_explained(args):
         ended, job_id = _attempted(args, prepared)
-    except (Failed, KeyboardInterrupt, BrokenPipeError):
-        raise
-    except Exception:
-        # Only now: what explains trouble costs time to load.
-        from interlock.cli.connection import translated
-
-        with translated(args):
-            raise
     if ended is not None:
         return exit_code_of(ended, args)
     from interlock.cli.exec_approved import run_asking
@@ -40,15 +56,34 @@ def run_allowed(args: Namespace, prepared: Prepared) -> int:
     return run_asking(args, prepared, job_id)
 
 
-def _attempted(args: Namespace, prepared: Prepared) -> tuple[Ended | None, str | None]:
-    """How the command ended, if it ran; and the id of its job, if it was submitted."""
-    from interlock.cli.execution.allowed import run_here, submit_here
-    from interlock.service.local_kernel import LocalKernel
+@contextmanager
+def _errors_explained(args: Namespace) -> Generator[None]:
+    """Turn an unexpected error into how the command ends. The module that explains errors is loaded only then."""
+    try:
+        yield
+    except (Failed, KeyboardInterrupt, BrokenPipeError):
+        raise
+    except Exception:
+        from interlock.cli.connection import translated
 
+        with translated(args):
+            raise
+
+
+@contextmanager
+def _opened_kernel(args: Namespace) -> Generator[LocalKernel]:
     kernel = LocalKernel(
         given(args, "store"), acquire_seconds=acquire_seconds(args.patience), makes_store=makes_store(args)
     )
     try:
+        yield kernel
+    finally:
+        kernel.close()
+
+
+def _attempted(args: Namespace, prepared: Prepared) -> tuple[Ended | None, str | None]:
+    """How the command ended, if it ran; and the id of its job, if it was submitted."""
+    with _opened_kernel(args) as kernel:
         job = submit_here(kernel, prepared.command)
         if job is None:
             return None, None
@@ -60,25 +95,14 @@ def _attempted(args: Namespace, prepared: Prepared) -> tuple[Ended | None, str |
             ) from None
         except MaybeBegun as lost:
             raise begun_or_not(job.id, lost) from lost
-    finally:
-        kernel.close()
 
 
 def run_granted(args: Namespace, prepared: Prepared) -> int | None:
     """The command's exit code if a grant was claimed; None if an approval has to be asked for instead."""
     from interlock.kernel.ids import new_id
 
-    try:
-        with opened_gate(args) as gate:
-            ended = claim_and_run(gate, args, prepared, new_id("exec"))
-    except (Failed, KeyboardInterrupt, BrokenPipeError):
-        raise
-    except Exception:
-        # Only now: what explains trouble costs time to load.
-        from interlock.cli.connection import translated
-
-        with translated(args):
-            raise
+    with _errors_explained(args), opened_gate(args) as gate:
+        ended = claim_and_run(gate, args, prepared, new_id("exec"))
     return None if ended is None else exit_code_of(ended, args)
 
 
@@ -132,18 +156,8 @@ def _needed(args: Namespace, prepared: Prepared, execution_id: str) -> Needed:
 def opened_gate(args: Namespace) -> Generator[Gate]:
     """The store itself if it is embedded and nobody else's key is shown; else a client."""
     if embedded_folder(args) is not None:
-        from interlock.cli.execution.gates import LocalGate
-        from interlock.service.local_kernel import LocalKernel
-
-        kernel = LocalKernel(
-            given(args, "store"),
-            acquire_seconds=acquire_seconds(args.patience),
-            makes_store=makes_store(args),
-        )
-        try:
+        with _opened_kernel(args) as kernel:
             yield LocalGate(kernel)
-        finally:
-            kernel.close()
         return
     from interlock.cli.connection import connected
     from interlock.cli.execution.gates import ClientGate
@@ -166,7 +180,7 @@ def _refused(prepared: Prepared, reason: str) -> Failed:
 
 def _not_resumed(execution_id: str, prepared: Prepared, reason: str) -> Failed:
     """How it ends if an execution has no claim for this: there is none, or it is for something else."""
-    from interlock.cli.exec_outcome import WHAT_DIFFERS
+    from interlock.cli.exec import WHAT_DIFFERS
     from interlock.rooms.grants.claims import CLAIMED_NOTHING, FOR_OTHER_ARGUMENTS
 
     task = prepared.task_name
@@ -195,3 +209,79 @@ def _tell_asking(prepared: Prepared, reason: str) -> None:
 
 def _again(execution_id: str, prepared: Prepared) -> str:
     return f"Once it can start: interlock exec --resume {execution_id} {prepared.retyped}"
+
+
+_LEASE_SECONDS = 30
+# Anything larger is for the service to refuse, in its own words.
+_PAYLOAD_BYTES_MAX = 500_000
+_TOPIC_MAX = 255
+
+
+def submit_here(kernel: LocalKernel, command: Effective) -> Job | None:
+    """Put a command before the policy. None if nothing was submitted, so that it can be asked elsewhere."""
+    payload, topic = canonical(command.document()), topic_of(command.task, command.program)
+    if len(payload) > _PAYLOAD_BYTES_MAX or len(topic) > _TOPIC_MAX:
+        return None
+    action = Action(topic=topic, payload=msgspec.Raw(payload))
+    try:
+        return kernel.run(SubmitJob(caller=kernel.caller, action=action))
+    except Refusal:
+        return None
+
+
+def run_here(kernel: LocalKernel, job: Job, command: Effective) -> Ended | None:
+    """Run a job that nobody has to decide. None if it is not for us to take. Raises `NotStarted`."""
+    if job.state is not JobState.PENDING:
+        return None
+    take = ClaimJob(caller=kernel.caller, job_id=job.id, lease_seconds=_LEASE_SECONDS, backoff=Backoff())
+    sent_at = time.monotonic()
+    try:
+        held = kernel.run(take).job
+    except Refusal:
+        return None
+    gate = LocalGate(kernel)
+    with hearing() as signals:
+        with _renewals(kernel, held, sent_at):
+            with signals.stopping():
+                begun = begin(gate, command, held.id, job_id=held.id)
+            try:
+                ended = run_begun(gate, command, held.id, begun, signals)
+            except NotStarted as error:
+                _fail(kernel, held, {"error": str(error)})
+                raise
+        return ended if ended.unrecorded else _finish(kernel, held, ended, signals)
+
+
+def _finish(kernel: LocalKernel, held: Job, ended: Ended, signals: Signals) -> Ended:
+    """Say on the job how the command ended. The effect says it too, and that one decides."""
+    try:
+        with signals.stopping():
+            if ended.exit_code == 0:
+                kernel.run(
+                    CompleteJob(caller=kernel.caller, job_id=held.id, fence=held.fence, result=ended.result)
+                )
+            else:
+                _fail(kernel, held, ended.result)
+    except (Refusal, Fault, Stopped) as trouble:
+        return msgspec.structs.replace(ended, unfinished=str(trouble))
+    return ended
+
+
+def _fail(kernel: LocalKernel, held: Job, error: object) -> None:
+    kernel.run(
+        FailJob(
+            caller=kernel.caller,
+            job_id=held.id,
+            fence=held.fence,
+            backoff=Backoff(),
+            error=error,
+            retryable=False,
+        )
+    )
+
+
+def _renewals(kernel: LocalKernel, held: Job, sent_at: float) -> RenewalThread:
+    """Renew the job's lease while the command runs. Losing it changes nothing for the command: its effect is begun."""
+    renewal = RenewJob(caller=kernel.caller, job_id=held.id, fence=held.fence, backoff=Backoff())
+    state = HoldState(_LEASE_SECONDS, sent_at, is_final=lambda why: isinstance(why, Refusal))
+    return RenewalThread(state, lambda: kernel.run(renewal))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
 
-from interlock.cli.exec_outcome import WHAT_DIFFERS, begun_or_not, exit_code_of
+from interlock.cli.exec import WHAT_DIFFERS, begun_or_not, exit_code_of
 from interlock.cli.execution.approved import (
     Asked,
     Drifted,
@@ -27,7 +27,7 @@ from interlock.cli.options import wants_json
 
 if TYPE_CHECKING:
     from interlock.cli.exec import Prepared
-    from interlock.cli.execution.once import Ended
+    from interlock.cli.execution.gates import Ended
     from interlock.sdk.client import Interlock
     from interlock.wire.effects import Effect
     from interlock.wire.jobs import Job

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from interlock.cli.execution.gates import ClientGate, action_id_of
-from interlock.cli.execution.once import Ended, begin, replayed, run_begun
+from interlock.cli.execution.gates import ClientGate, Ended, action_id_of, begin, replayed, run_begun
 from interlock.cli.execution.prepared import Effective, drift, topic_of
 from interlock.cli.execution.process import NotStarted, Signals, Stopped, hearing
 from interlock.kernel.hold import HoldState, RenewalThread
