@@ -192,7 +192,7 @@ def _on_deployment(parser: Parser) -> None:
 
 def run_approvals(args: Namespace) -> int:
     """Many people decide one request at once."""
-    from interlock.drills.approvals import drill_approvals
+    from interlock.drills.contention import drill_approvals
 
     return _play(
         args, lambda place: drill_approvals(place, people=args.people, topic=args.topic, env=args.env)
@@ -201,7 +201,7 @@ def run_approvals(args: Namespace) -> int:
 
 def run_admission(args: Namespace) -> int:
     """Crowds before a small limit."""
-    from interlock.drills.admission import drill_admission
+    from interlock.drills.contention import drill_admission
 
     return _play(args, lambda place: drill_admission(place, crowds=args.crowds, limit=args.limit))
 

@@ -105,7 +105,9 @@ SECTIONS: tuple[Section, ...] = (
             Entry("run", "runs", "show one run"),
             Entry("limits", "limits", "show and set how many runs may be active at once"),
             Entry("drill", "drill", "play trouble on a deployment, and see whether it holds"),
-            Entry("demo", "interlock.demo.command", "play a bad day, scene by scene, on a temporary store"),
+            Entry(
+                "demo", "interlock.demo.performance", "play a bad day, scene by scene, on a temporary store"
+            ),
             Entry("completion", "completion", "print a completion script for bash, zsh or fish"),
             Entry("version", "serve", "print the version"),
         ),
