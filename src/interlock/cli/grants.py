@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from interlock.rooms.grants.model import Pin
     from interlock.sdk.client import Interlock
-    from interlock.wire.grants import Grant, GrantTerms, Signer, SpendLimit
+    from interlock.wire.grants import Grant, GrantTerms, SpendLimit
 
 _STYLES = {"open": "green", "spent": "dim", "expired": "dim", "revoked": "red"}
 
@@ -77,23 +77,6 @@ def say_grant(grant: Grant) -> None:
     for use in grant.claims:
         at = exactly(use.claimed_at) if use.claimed_at else ""
         say(f"use {use.use}  {safe(use.claimed_by or '-')}  {at}  {safe(use.execution_id)}")
-
-
-def say_signers(signers: Sequence[Signer]) -> None:
-    """One line a key."""
-    columns = (Column("FINGERPRINT"), Column("PERSON"), Column("STATE"), Column("ADDED BY", optional=True))
-    say_table(
-        columns,
-        [
-            (
-                signer.fingerprint,
-                signer.person,
-                Cell("revoked", "red") if signer.revoked_at else Cell("trusted", "green"),
-                signer.added_by or "-",
-            )
-            for signer in signers
-        ],
-    )
 
 
 def _state(grant: Grant) -> Cell:

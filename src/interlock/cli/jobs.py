@@ -239,3 +239,26 @@ def _evidence(text: str) -> Evidence:
     except UnicodeDecodeError:
         raise ArgumentTypeError(f"{content[1:]} is not text; pass a link to it instead") from None
     return Evidence(title=title, kind=kind.get(Path(content).suffix, "text"), content=read)
+
+
+def declare_retry() -> Parser:
+    """The options of `interlock retry`."""
+    parser = Parser(
+        "interlock retry",
+        description="Put a job that failed for good back to work, with all its attempts before it again.",
+        examples=("interlock jobs --state FAILED", "interlock retry job_0190…"),
+    )
+    parser.add_argument("id", metavar="ID", help="the id of a job in state FAILED")
+    return finished(parser, run_retry)
+
+
+def run_retry(args: Namespace) -> int:
+    """Put one dead letter back."""
+    from interlock.cli.connection import answer_call
+    from interlock.cli.output import say
+    from interlock.wire.jobs import Job
+
+    def tell(job: Job) -> None:
+        say(f"{job.id} is {job.state} again")
+
+    return answer_call(args, "POST", "jobs", args.id, "retry", kind=Job, tell=tell, body={})

@@ -21,7 +21,7 @@ from interlock.cli.values import words
 
 if TYPE_CHECKING:
     from interlock.service.service import Service
-    from interlock.wire.identity import ApiKey, IssuedKey
+    from interlock.wire.identity import ApiKey, IssuedKey, PermitKey
     from interlock.wire.pages import Page
 
 
@@ -284,3 +284,42 @@ def _name(text: str) -> str:
     if not 1 <= len(text) <= 100 or not set(text) <= allowed:
         raise ArgumentTypeError(f"{text!r} is not a name; use up to 100 letters, digits and _.:@-")
     return text
+
+
+def declare_keys() -> Parser:
+    """The options of `interlock keys`."""
+    parser = Parser(
+        "interlock keys",
+        description="Show the public keys that check permits, or sign with a new one.\n"
+        "(`interlock key` makes the keys that people and programs log in with.)",
+        examples=("interlock keys", "interlock keys rotate", "interlock keys rotate --revoke"),
+    )
+    parser.add_argument("verb", nargs="?", choices=("list", "rotate"), default="list", help="list or rotate")
+    parser.add_argument(
+        "--lead-seconds", type=int, metavar="N", default=300, help="publish it so long before it signs"
+    )
+    parser.add_argument(
+        "--revoke", action="store_true", help="a key was stolen: withdraw every other at once"
+    )
+    return finished(parser, run_keys)
+
+
+def run_keys(args: Namespace) -> int:
+    """Show or rotate the keys of permits."""
+    from interlock.cli.connection import answer, connected, typed
+    from interlock.wire.identity import PermitKeys
+
+    with connected(args) as client:
+        if args.verb == "rotate":
+            found = client.rotate_permit_keys(lead_seconds=args.lead_seconds, revoke=args.revoke)
+        else:
+            found = client.permit_keys()
+    return answer(args, found, lambda found: _say_permit_keys(typed(found, PermitKeys).keys))
+
+
+def _say_permit_keys(keys: Sequence[PermitKey]) -> None:
+    columns = (Column("KEY"), Column("SIGNS FROM"), Column("PUBLISHED UNTIL"))
+    say_table(
+        columns,
+        ((key.kid, when(key.signs_from), when(key.published_until)) for key in keys),
+    )

@@ -41,7 +41,7 @@ SECTIONS: tuple[Section, ...] = (
             Entry("jobs", "jobs", "list jobs"),
             Entry("job", "jobs", "show one job, and what happened to it"),
             Entry("cancel", "jobs", "withdraw a job that is not done"),
-            Entry("retry", "worker", "put a job that failed for good back to work"),
+            Entry("retry", "jobs", "put a job that failed for good back to work"),
         ),
     ),
     Section(
@@ -89,7 +89,7 @@ SECTIONS: tuple[Section, ...] = (
             Entry("webhooks", "webhooks", "send events to an address, signed"),
             Entry("key", "keys", "create, list and revoke keys"),
             Entry("signer", "signers", "register the keys that people sign grants with"),
-            Entry("keys", "worker", "show or rotate the keys that sign permits"),
+            Entry("keys", "keys", "show or rotate the keys that sign permits"),
         ),
     ),
     Section(

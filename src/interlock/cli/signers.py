@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, finished, told
+from interlock.cli.output import Cell, Column, say, say_table
 from interlock.cli.values import words
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
+    from interlock.wire.grants import Signer
 
 
 def declare_signer() -> Parser:
@@ -46,7 +48,6 @@ def declare_signer() -> Parser:
 def run_add(args: Namespace) -> int:
     """Register one key."""
     from interlock.cli.connection import answer, connected
-    from interlock.cli.output import say
 
     with connected(args) as client:
         signer = client.signer_add(_public_key(args.public_key), person=args.person)
@@ -56,7 +57,6 @@ def run_add(args: Namespace) -> int:
 def run_list(args: Namespace) -> int:
     """List keys."""
     from interlock.cli.connection import answer_page, connected, listing
-    from interlock.cli.grants import say_signers
     from interlock.wire.grants import Signer
 
     with connected(args) as client:
@@ -68,7 +68,6 @@ def run_list(args: Namespace) -> int:
 def run_revoke(args: Namespace) -> int:
     """Stop trusting one key."""
     from interlock.cli.connection import answer, connected
-    from interlock.cli.output import say
 
     with connected(args) as client:
         signer = client.signer_revoke(args.fingerprint)
@@ -79,7 +78,6 @@ def run_revoke(args: Namespace) -> int:
 def run_require(args: Namespace) -> int:
     """Set which tasks need a signed grant."""
     from interlock.cli.connection import answer, connected, typed
-    from interlock.cli.output import say
     from interlock.wire.grants import GrantTerms
 
     with connected(args) as client:
@@ -136,3 +134,20 @@ def _key_text(given: str) -> str:
 
 def _tasks(text: str) -> tuple[str, ...]:
     return () if text == "-" else words(text)
+
+
+def say_signers(signers: Sequence[Signer]) -> None:
+    """One line a key."""
+    columns = (Column("FINGERPRINT"), Column("PERSON"), Column("STATE"), Column("ADDED BY", optional=True))
+    say_table(
+        columns,
+        [
+            (
+                signer.fingerprint,
+                signer.person,
+                Cell("revoked", "red") if signer.revoked_at else Cell("trusted", "green"),
+                signer.added_by or "-",
+            )
+            for signer in signers
+        ],
+    )
