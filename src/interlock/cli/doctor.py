@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 
 from interlock.cli.approvals import too_few_people, way_to_more_people
-from interlock.cli.connection import listing, typed
+from interlock.cli.connection import connected, listing, typed
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, finished, given, wants_json
-from interlock.cli.output import counted, safe
+from interlock.cli.output import counted, exactly, painted, safe, say, say_json, when
 from interlock.sdk.outcomes import Conflict, Forbidden, NotFound, UnexpectedAnswer
 from interlock.wire.jobs import Approval, Job
 from interlock.wire.policy import Policy
@@ -48,7 +48,6 @@ def run_upkeep(args: Namespace) -> int:
 
 def _after_restore(args: Namespace) -> int:
     from interlock.cli.init import on_store
-    from interlock.cli.output import say, say_json
     from interlock.service.operator import raise_fences
 
     state = on_store(args, lambda service: raise_fences(service, "interlock doctor --after-restore"))
@@ -64,7 +63,6 @@ def _after_restore(args: Namespace) -> int:
 
 def _repair_clock(args: Namespace) -> int:
     from interlock.cli.init import on_store
-    from interlock.cli.output import say, say_json
     from interlock.service.operator import NothingToRepair, repair_clock
 
     try:
@@ -90,10 +88,6 @@ def _facts(found: Repaired | None, *, is_done: bool) -> dict[str, Any]:
 
 
 def _explanation(found: Repaired) -> str:
-    from datetime import UTC, datetime
-
-    from interlock.cli.output import counted, exactly
-
     return _EXPLAINED.format(
         ahead=found.ahead,
         wall=exactly(datetime.now(UTC)),
@@ -152,8 +146,6 @@ def run_doctor(args: Namespace) -> int:
 
 def _findings(args: Namespace) -> tuple[list[Finding], Exit]:
     """What was found, and how the command ends: 6 if nothing could be examined."""
-    from interlock.cli.connection import connected
-
     try:
         with connected(args) as client:
             findings = list(examine(client))
@@ -166,8 +158,6 @@ def _findings(args: Namespace) -> tuple[list[Finding], Exit]:
 
 
 def _say(findings: list[Finding]) -> None:
-    from interlock.cli.output import exactly, painted, say, when
-
     width = max(len(finding.about) for finding in findings)
     for finding in findings:
         mark, style = _MARKS[finding.level]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, as_json, connecting, given, told, wants_json
-from interlock.cli.output import Cell, Column, painted, say, say_table
+from interlock.cli.output import Cell, Column, painted, say, say_json, say_table
 from interlock.cli.values import count_to, seconds
 
 if TYPE_CHECKING:
@@ -266,8 +266,6 @@ def _unless_unfit(args: Namespace, playing: Coroutine[Any, Any, Report]) -> Repo
 
 
 def _told(args: Namespace, found: Report) -> int:
-
-    from interlock.cli.output import say_json
 
     if wants_json(args):
         say_json(found)

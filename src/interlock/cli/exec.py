@@ -34,7 +34,6 @@ from interlock.kernel.codec.canonical import NotCanonical
 from interlock.service.settings import embedded_store, store_named
 
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Iterator
 
     from interlock.cli.execution.gates import Ended, MaybeBegun
@@ -281,7 +280,7 @@ def _run(args: Namespace) -> int:
     prepared = effective_command(args)
     tell_silent_stdin(args, prepared)
     if prepared.task_name is not None:
-        from interlock.cli.exec_allowed import run_granted
+        from interlock.cli.exec_granted import run_granted
 
         code = run_granted(args, prepared)
         if code is not None:

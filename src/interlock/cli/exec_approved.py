@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
 
-from interlock.cli.exec import WHAT_DIFFERS, begun_or_not, exit_code_of
+from interlock.cli.exec import WHAT_DIFFERS, begun_or_not, effective_command, exit_code_of, prepared_again
 from interlock.cli.execution.approved import (
     Asked,
     Drifted,
@@ -20,7 +20,7 @@ from interlock.cli.execution.approved import (
     settle,
     submit,
 )
-from interlock.cli.execution.gates import MaybeBegun
+from interlock.cli.execution.gates import ClientGate, MaybeBegun
 from interlock.cli.execution.process import NotStarted
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import wants_json
@@ -46,7 +46,6 @@ def run_asking(args: Namespace, prepared: Prepared, job_id: str | None = None) -
 
 def run_decided(client: Interlock, args: Namespace, prepared: Prepared, job: Job) -> int:
     """Wait for the decision on a job, and run the command if it was yes."""
-    from interlock.cli.exec import prepared_again
     from interlock.sdk.outcomes import StillPending
 
     try:
@@ -127,8 +126,6 @@ def _resume_job(client: Any, args: Namespace) -> int:
 
 
 def _resume_execution(client: Any, args: Namespace) -> int:
-    from interlock.cli.exec import effective_command
-
     # Once: what came through stdin can be read no second time.
     prepared = effective_command(args) if args.words else None
     effect = known_effect(client, args.resume)
@@ -147,8 +144,6 @@ def _check_words(client: Any, args: Namespace) -> None:
     if not args.words:
         return
 
-    from interlock.cli.exec import effective_command
-    from interlock.cli.execution.approved import Drifted
     from interlock.cli.execution.prepared import drift
 
     job = client.job(args.resume)
@@ -175,8 +170,6 @@ def _check_command(execution_id: str, effect: Effect, prepared: Prepared) -> Non
 
 def _go_on(client: Any, args: Namespace) -> int:
 
-    from interlock.cli.exec import effective_command
-
     job: Job = client.job(args.resume)
     if args.grant:
         raise Failed(f"{job.id} needs no grant: it runs under its approval; leave --grant out", Exit.USAGE)
@@ -194,8 +187,7 @@ def _named(args: Namespace, prepared: Prepared | None, otherwise: Failed) -> Pre
 
 def _resume_claim(client: Any, args: Namespace, prepared: Prepared) -> int:
     """A claim that never started: the same execution id gets the same use, and only for the same command."""
-    from interlock.cli.exec_allowed import claim_and_run
-    from interlock.cli.execution.gates import ClientGate
+    from interlock.cli.exec_granted import claim_and_run
 
     # Never None: what was claimed before is run or refused, and nobody is asked about it.
     return exit_code_of(cast("Ended", claim_and_run(ClientGate(client), args, prepared, args.resume)), args)

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, finished, paging, wants_json
-from interlock.cli.output import Cell, Column, exactly, safe, say, say_fields, say_table, when
+from interlock.cli.output import Cell, Column, exactly, safe, say, say_fields, say_table, warn, when
 from interlock.cli.values import count_to, duration, json_or_text
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from interlock.rooms.grants.model import Pin
@@ -269,8 +267,6 @@ def _ending(client: Interlock, args: Namespace, pins: dict[str, Any]) -> dict[st
 
 def _tell_signed(args: Namespace, terms: GrantTerms, expires_at: datetime) -> None:
     """Say what was signed before it is sent: the service names tenant, approver, id and time, and might lie."""
-    from interlock.cli.output import exactly, warn
-
     if not wants_json(args):
         whose = f"{terms.approver} of tenant {terms.tenant}"
         warn(

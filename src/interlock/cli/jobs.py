@@ -16,7 +16,17 @@ from interlock.cli.options import (
     intent,
     paging,
 )
-from interlock.cli.values import count_to, duration, json_value, pair, seconds, topic, versioned, words
+from interlock.cli.values import (
+    count_to,
+    duration,
+    json_value,
+    pair,
+    read_bytes,
+    seconds,
+    topic,
+    versioned,
+    words,
+)
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
@@ -225,7 +235,6 @@ def _waited(client: Interlock, job: Job, patience_seconds: int) -> Job:
 
 def _evidence(text: str) -> Evidence:
     """`title=content`, `title=@file` or `title=https://…`."""
-    from interlock.cli.values import read_bytes
     from interlock.wire.jobs import Evidence
 
     title, content = pair(text)

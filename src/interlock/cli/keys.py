@@ -16,7 +16,7 @@ import msgspec
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.init import on_store
 from interlock.cli.options import Parser, finished, given, told, wants_json
-from interlock.cli.output import Cell, Column, listed, safe, say_table, when
+from interlock.cli.output import Cell, Column, listed, safe, say, say_json, say_table, when
 from interlock.cli.values import words
 
 if TYPE_CHECKING:
@@ -94,7 +94,6 @@ def declare_key() -> Parser:
 def run_create(args: Namespace) -> int:
     """Make a key, and the principal if it is new."""
     from interlock.cli.connection import typed
-    from interlock.cli.output import listed, say, say_json
     from interlock.wire.identity import IssuedKey
 
     body = {
@@ -138,7 +137,6 @@ def run_list(args: Namespace) -> int:
 def run_revoke(args: Namespace) -> int:
     """End a key."""
     from interlock.cli.connection import answer, connected, typed
-    from interlock.cli.output import say
 
     key_id = _meant(args)
     if _through_server(args):

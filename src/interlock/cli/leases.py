@@ -18,6 +18,7 @@ from interlock.cli.output import (
     safe,
     say,
     say_fields,
+    say_json,
     say_table,
     when,
 )
@@ -239,7 +240,6 @@ def run_verb(args: Namespace) -> int:
 def run_check(args: Namespace) -> int:
     """Tell a sink whether a fence is current: 0 if so, 3 if not."""
     from interlock.cli.connection import connected, typed
-    from interlock.cli.output import say, say_json
     from interlock.wire.leases import CheckedFence
 
     with connected(args) as client:

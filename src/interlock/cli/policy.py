@@ -29,7 +29,7 @@ from interlock.cli.output import (
     warn,
     when,
 )
-from interlock.cli.policy_files import check_policy_file, located, read_policy, read_text, warn_of
+from interlock.cli.policy_files import check_policy_file, located, read_policy, read_text, tested, warn_of
 from interlock.cli.values import is_topic, json_value, topic
 
 if TYPE_CHECKING:
@@ -224,7 +224,6 @@ def declare_policy() -> Parser:
 
 def run_check(args: Namespace) -> int:
     """Read a policy file, and say what it is."""
-    from interlock.cli.output import counted, say
     from interlock.rooms.policy.language import snapshot_id
 
     _, (document, warnings) = check_policy_file(args.file)
@@ -293,8 +292,6 @@ def run_simulate(args: Namespace) -> int:
 
 def run_test(args: Namespace) -> int:
     """Run a file of cases."""
-    from interlock.cli.policy_files import tested
-
     return tested(args)
 
 

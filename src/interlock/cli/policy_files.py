@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import wants_json
-from interlock.cli.output import counted, painted, safe, say, say_json
+from interlock.cli.output import counted, painted, safe, say, say_json, warn
 from interlock.cli.values import read_bytes
 
 if TYPE_CHECKING:
@@ -65,8 +65,6 @@ def located(found: Iterable[LocatedFault]) -> list[dict[str, object]]:
 
 def warn_of(path: str, warnings: Iterable[LocatedFault]) -> None:
     """Print what is allowed in a policy but may not be meant, on stderr."""
-    from interlock.cli.output import warn
-
     for each in warnings:
         warn(f"warning: {path}:{each}")
 

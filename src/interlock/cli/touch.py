@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, as_json, finished, told, wants_json
-from interlock.cli.output import safe
+from interlock.cli.output import counted, painted, safe, say, say_json
 
 if TYPE_CHECKING:
     from interlock.wire.shared import Touched
@@ -176,7 +176,6 @@ def declare_touch() -> Parser:
 def run_touch(args: Namespace) -> int:
     """Report the changes, and say whose work they collide with."""
     from interlock.cli.connection import connected
-    from interlock.cli.output import say_json
 
     try:
         changes = _changes(args)
@@ -217,8 +216,6 @@ def _changes(args: Namespace) -> list[dict[str, str]]:
 
 
 def _tell(done: Sequence[Touched]) -> None:
-    from interlock.cli.output import counted, painted, safe, say
-
     say(f"reported {counted(len(done), 'change')}")
     say(*(f"  {safe(each.key)} is {_state(each.version)}" for each in done[:_SHOWN_MAX]))
     for each in done:
@@ -230,8 +227,6 @@ def _tell(done: Sequence[Touched]) -> None:
 
 
 def _state(version: str) -> str:
-
-    from interlock.cli.output import safe
 
     return "reported as deleted" if version == DELETED else f"at version {safe(version)}"
 
@@ -261,8 +256,6 @@ def declare_hook() -> Parser:
 
 def run_git(args: Namespace) -> int:
     """Print the hooks, or install them."""
-    from interlock.cli.output import say, say_json
-
     if not args.install:
         _print(args)
         return Exit.DONE
@@ -279,8 +272,6 @@ def run_git(args: Namespace) -> int:
 
 
 def _print(args: Namespace) -> None:
-    from interlock.cli.output import say, say_json
-
     if wants_json(args):
         say_json({name: _script(line) for name, line in LINES.items()})
         return

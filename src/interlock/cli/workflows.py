@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from interlock.cli.decisions import binding, shown_hash
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, finished, paging, wants_json
-from interlock.cli.output import Column, counted, exactly, listed, painted, safe, say, say_table
+from interlock.cli.output import Column, counted, exactly, listed, painted, safe, say, say_json, say_table
 from interlock.cli.runs import ENDED
 
 if TYPE_CHECKING:
@@ -158,7 +158,6 @@ def run_workflows(args: Namespace) -> int:
 def run_workflow(args: Namespace) -> int:
     """Do one thing with one workflow or run."""
     from interlock.cli.connection import connected
-    from interlock.cli.output import say_json
 
     steps = _steps(args) if args.verb == "define" else None
     if args.verb == "rerun" and not args.from_step:
@@ -189,7 +188,6 @@ def run_workflow(args: Namespace) -> int:
 
 def _tell(args: Namespace, found: object) -> None:
     from interlock.cli.connection import typed
-    from interlock.cli.output import say
     from interlock.wire.approvals import Review
     from interlock.wire.workflows import RunWithSteps, Timeline, Workflow
 

@@ -14,14 +14,11 @@ import threading
 from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import httpx2
 
 from interlock.demo.story import Answer
-
-if TYPE_CHECKING:
-    from interlock.demo.story import Answer
 
 T = TypeVar("T")
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from interlock.sdk.gated_call import CurrentCall
     from interlock.sdk.once import GrantNeeded, HeldLease, Reconcile
     from interlock.sdk.retry import OnRetry, RetryPolicy
-    from interlock.sdk.session import Session
     from interlock.wire.effects import Effect
     from interlock.wire.jobs import Evidence, HeldJob, Job, Target
 

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from interlock.sdk.outcomes import Problem
 
 

@@ -36,7 +36,6 @@ from interlock.sdk.outcomes import (
 )
 
 if TYPE_CHECKING:
-    from interlock.sdk.async_client import AsyncInterlock
     from interlock.wire.jobs import HeldJob, Job
 
 

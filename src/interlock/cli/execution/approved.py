@@ -14,7 +14,17 @@ from interlock.cli.execution.prepared import Effective, drift, topic_of
 from interlock.cli.execution.process import NotStarted, Signals, Stopped, hearing
 from interlock.kernel.hold import HoldState, RenewalThread
 from interlock.sdk.hold import is_final
-from interlock.sdk.outcomes import Busy, Conflict, Denied, InterlockError, NotFound, Problem
+from interlock.sdk.outcomes import (
+    Ambiguous,
+    Busy,
+    Conflict,
+    Denied,
+    Expired,
+    InterlockError,
+    NotFound,
+    Problem,
+    Rejected,
+)
 
 if TYPE_CHECKING:
     from interlock.cli.execution.tasks import TaskApproval
@@ -237,8 +247,6 @@ def _asks_for_more(job: Job, what: str, advice: str) -> Denied:
 
 
 def _over(job: Job) -> InterlockError:
-    from interlock.sdk.outcomes import Expired, Rejected
-
     said = job.approval
     if job.state == "DENIED" and said is not None and said.state == "rejected":
         reason, by = said.reason or "no reason given", said.decided_by
@@ -277,8 +285,6 @@ def _denied(job: Job) -> Denied:
 
 
 def _unsettled(execution_id: str, effect: Effect) -> InterlockError:
-    from interlock.sdk.outcomes import Ambiguous
-
     action_id, state, begun_by = action_id_of(execution_id), effect.state, effect.begun_by
     begun_at, expires_at = msgspec.to_builtins((effect.begun_at, effect.expires_at))  # as a server spells it
     if state == "IN_PROGRESS":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import msgspec
 
 from interlock.cli.execution.prepared import Effective
-from interlock.cli.execution.process import Signals, Stopped
+from interlock.cli.execution.process import NotStarted, Signals, Stopped, run
 from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.refusal import OutcomeUnknown
 from interlock.rooms.grants.claims import ClaimGrant, LookFurther
@@ -272,8 +272,6 @@ def run_begun(gate: Gate, command: Effective, execution_id: str, begun: Begun, s
 
     Once the command has run, no trouble with its record hides how it ended: who saw a failure would run it again.
     """
-    from interlock.cli.execution.process import NotStarted, run
-
     action_id = action_id_of(execution_id)
     try:
         ran = run(command, signals)

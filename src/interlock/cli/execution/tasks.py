@@ -14,18 +14,23 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 
 from interlock.kernel.codec.durations import DurationText, seconds_of
-from interlock.kernel.codec.located import LocatedFault, Mapping, Node, Sequence, Source
+from interlock.kernel.codec.located import (
+    LocatedFault,
+    Mapping,
+    Node,
+    Sequence,
+    Source,
+    SourceInvalid,
+    decoded,
+    plain,
+)
 from interlock.kernel.codec.shapes import MISSPELT, shape_faults
 from interlock.service.settings import nearest
-
-if TYPE_CHECKING:
-    from interlock.kernel.codec.located import LocatedFault, Source
-
 
 TIMEOUT_SECONDS_DEFAULT = 3600
 TIMEOUT_SECONDS_MAX = 82_800  # so that the record of the effect, which outlives it, fits into a day
@@ -218,8 +223,6 @@ def read_task_file(path: Path) -> dict[str, Task]:
 
 
 def _tasks_of(path: Path, text: bytes) -> dict[str, Task]:
-    from interlock.kernel.codec.located import plain
-
     source = _source(path, text)
     document = plain(source.root)
     try:
@@ -230,7 +233,6 @@ def _tasks_of(path: Path, text: bytes) -> dict[str, Task]:
 
 def _source(path: Path, text: bytes) -> Source:
     """The file as a tree that knows its places. Raises `BadTask`."""
-    from interlock.kernel.codec.located import SourceInvalid, decoded
     from interlock.kernel.codec.located_yaml import read_yaml
 
     try:
