@@ -73,7 +73,7 @@ def test_wrong_usage_is_told_in_one_line_with_what_was_probably_meant(terminal: 
     assert "unrecognized arguments: --sate pending; did you mean --state?" in complaint(
         "approvals", "--sate", "pending"
     )
-    assert "argument --kind: 'human' is none of person, agent, worker, service" in complaint(
+    assert "argument --kind: 'human' is not valid; use one of person, agent, worker, service" in complaint(
         "key", "create", "bob", "--kind", "human", "--roles", "review"
     )
 

@@ -82,7 +82,7 @@ def test_what_waits_for_people_ends_with_four(policy_terminal: Terminal) -> None
         "submit", "finance.payment.execute", "--payload", '{"amount_cents": 500}', "--wait", "1s"
     )
     assert said.code == 4
-    assert "waits for 1 person" in said.out
+    assert "waiting for 1 approval" in said.out
 
 
 def test_what_was_approved_meanwhile_ends_with_zero(policy_terminal: Terminal) -> None:

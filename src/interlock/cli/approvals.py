@@ -157,7 +157,7 @@ def is_to_be_named(job: Job) -> bool:
 
 
 def _last_edit(job: Job) -> Revision | None:
-    """What it was before somebody last changed the payload."""
+    """The revision before the last change of the payload."""
     revisions = job.revisions or ()
     payloads = [*(revision.payload for revision in revisions), job.payload]
     edits = [
@@ -240,7 +240,7 @@ def _say_people(request: ApprovalRequest) -> None:
         say(
             "",
             painted(f"! it {why}", "yellow"),
-            f"  an admin can add somebody with: {way_to_more_people(request.approval)}",
+            f"  an admin can add a person with: {way_to_more_people(request.approval)}",
         )
 
 

@@ -154,7 +154,7 @@ def more(
 ) -> str:
     """The line under a listing that goes on, with the same filters, as many and from the same place; or nothing.
 
-    Whoever copies it into a letter gives no secret away: neither the key nor a password is in it.
+    It contains neither the key nor a password, so it may be copied into a message.
     """
     if not page.next_cursor:
         return ""
@@ -188,9 +188,9 @@ def _client(args: Namespace) -> Interlock:
 
 
 def _patience(patience_seconds: int) -> RetryPolicy:
-    """How long to try. A quota that is full and a thing that is held are waited for only by whoever says so.
+    """How long to try. A full quota or a held resource is waited for only if the caller passed `--patience`.
 
-    Whoever says how long means it: only time ends it then, and not what keeps a program with many calls polite.
+    With `--patience` only time ends the retries: no retry budget and no circuit breaker does.
     """
     from interlock.sdk.retry import (
         BUSY,

@@ -90,7 +90,7 @@ def declare_comment() -> Parser:
     """The options of `interlock comment`."""
     parser = Parser(
         "interlock comment",
-        description="Say something about a request. Whoever submitted it answers a question so, too.",
+        description="Comment on a request. Its submitter answers questions with comments, too.",
         examples=("interlock comment job_… 'the invoice is in the mail of Monday'",),
     )
     return _saying(parser, run_comment)
@@ -100,8 +100,8 @@ def declare_ask() -> Parser:
     """The options of `interlock ask`."""
     parser = Parser(
         "interlock ask",
-        description="Ask whoever submitted a request something. It goes on waiting; the question is shown as open\n"
-        "until they comment, or the request is edited.",
+        description="Ask the submitter of a request a question. The request stays pending, and the question is open\n"
+        "until the submitter comments or the request is edited.",
         examples=("interlock ask job_… 'is this the second payment to them this week?'",),
     )
     return _saying(parser, run_ask)

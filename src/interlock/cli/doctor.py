@@ -166,7 +166,12 @@ def _say(findings: list[Finding]) -> None:
         if finding.next_step:
             say(f"  {'':<{width}}  {painted('→', 'dim')} {finding.next_step}")
     wrong = sum(finding.level == "wrong" for finding in findings)
-    say("", painted(f"{wrong} wrong", "red") if wrong else painted("nothing is wrong", "green"))
+    say(
+        "",
+        painted(f"{counted(wrong, 'problem')} found", "red")
+        if wrong
+        else painted("no problems found", "green"),
+    )
 
 
 T = TypeVar("T")
@@ -337,7 +342,7 @@ def stuck_jobs(seen: Examined) -> Iterator[Finding]:
 
 
 def keys_and_owners(seen: Examined) -> Iterator[Finding]:
-    """Can somebody administer this, and is it known whom each agent acts for?"""
+    """Does an admin have a key, and is the owner of each agent known?"""
     if seen.members is None:
         yield Finding(level="note", about="keys", text="not examined", next_step="pass an admin's key")
         return
@@ -346,7 +351,7 @@ def keys_and_owners(seen: Examined) -> Iterator[Finding]:
         yield Finding(
             level="note",
             about="keys",
-            text="no key has the role admin; only whoever can open the store can change keys or policy",
+            text="no key has the role admin; only a person who can open the store can change keys or policy",
             next_step="interlock key create NAME --kind person --roles admin,review",
         )
     yield from _agents_without_owner(holders, seen.members)
@@ -361,9 +366,9 @@ def _agents_without_owner(holders: Sequence[Member], known: Sequence[Member]) ->
         if member.kind != "agent" or "submit" not in member.roles:
             continue
         if member.owner is None:
-            why = "has no owner, so whoever runs it may approve for it"
+            why = "has no owner, so the person who runs it may approve its requests"
         elif is_whole and member.owner not in names:
-            slip = "if that is misspelt, whoever owns it may approve for it"
+            slip = "if that is misspelt, its real owner may approve its requests"
             why = f"is owned by {safe(member.owner)}, who is unknown here; {slip}"
         else:
             continue

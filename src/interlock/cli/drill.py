@@ -102,7 +102,7 @@ def _say_contestants(contestants: Sequence[Contestant]) -> None:
 
 
 def _line(values: Sequence[int], most: int) -> str:
-    """Numbers over time as one row of blocks, at most so many."""
+    """Numbers over time as one row of at most `_COLUMNS` blocks."""
     step = max(1, -(-len(values) // _COLUMNS))
     groups = [values[start : start + step] for start in range(0, len(values), step)]
     return "".join(_HEIGHTS[_height(max(group), most)] for group in groups)
@@ -249,7 +249,7 @@ def _deployment(args: Namespace) -> tuple[str, str] | None:
     if not url:
         return None
     with connected(args) as client:
-        # It will make keys of its own: whoever may not is told so now, as by every other command.
+        # The drill makes keys of its own. A caller who may not is refused now, as by every other command.
         client.call("GET", "principals", query={"limit": 1})
         return url, client.session.key or ""
 

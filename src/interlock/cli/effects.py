@@ -27,7 +27,7 @@ _STYLES = {"COMMITTED": "green", "IN_PROGRESS": "blue", "FAILED": "dim", "AMBIGU
 _BEGIN_EXITS = """\
 exit codes:
   0 act now, once; anything else: do not act. 3 done before (its result is printed) or not permitted,
-  1 the id, the lease or the target does not allow it, 5 somebody else is at it, 6 out of reach or unknown
+  1 the id, the lease or the target does not allow it, 5 another process is doing it, 6 out of reach or unknown
 """
 
 

@@ -51,7 +51,7 @@ def run_decided(client: Interlock, args: Namespace, prepared: Prepared, job: Job
     try:
         decided = settle(client, job, args.wait, _untold if wants_json(args) else _tell_waiting)
         if decided is not job:
-            # Somebody may have changed the task, the program's place or the environment while people looked.
+            # The task, the program's path or the environment may have changed while people looked.
             prepared = prepared_again(args, prepared)
         return exit_code_of(run_approved(client, decided, prepared.command, prepared.approval), args)
     except StillPending:

@@ -145,7 +145,7 @@ def declare_grant() -> Parser:
     """The options of `interlock grant`."""
     parser = Parser(
         "interlock grant",
-        description="Permit a task, so many times, until a moment. Pins only narrow.",
+        description="Allow a task a limited number of times, until a deadline. Pins only narrow it.",
         examples=(
             "interlock grant deploy --pin args.0=production --expires-in 15m",
             "interlock grant refund --pin 'amount_cents<=500' --uses 10 --limit 'amount_cents<=2000'",

@@ -40,7 +40,7 @@ _TELLING = {
 _CALL_TELLING = _TELLING | {
     "PENDING": "it may run, and waits for its caller",
     "RUNNING": "its caller runs it",
-    "FAILED": "whether it happened is not known, and it is not run again until somebody says",
+    "FAILED": "whether it happened is not known; it does not run again until a person records the outcome",
 }
 
 
@@ -84,8 +84,8 @@ def telling(job: Job) -> str:
 def waiting_for(approval: Approval, votes_needed: int | None = None) -> str:
     """Whom an approval waits for, and until when; `votes_needed` if it is known whose votes still count."""
     missing = max(0, approval.quorum - len(approval.votes)) if votes_needed is None else votes_needed
-    whom = f" of {listed(approval.groups)}" if approval.groups else ""
-    return f"waits for {counted(missing, 'person', 'people')}{whom}, ends {when(approval.expires_at)}"
+    whom = f" from {listed(approval.groups)}" if approval.groups else ""
+    return f"waiting for {counted(missing, 'approval')}{whom}, expires {when(approval.expires_at)}"
 
 
 def say_jobs(jobs: Sequence[Job]) -> None:
@@ -163,7 +163,7 @@ def _say_value(name: str, value: object) -> None:
 
 
 def _attempt(job: Job) -> str:
-    """Which one this is or will be, who has it, and from when on somebody may."""
+    """The number of the attempt, which worker holds it, and when the next one may begin."""
     if not job.attempt:
         return ""
     until = f", {job.leased_by} has it until {exactly(job.lease_expires_at)}" if job.leased_by else ""

@@ -85,7 +85,7 @@ def declare_key() -> Parser:
         ),
     )
     verbs = parser.add_subparsers(metavar="create|list|revoke", required=True, parser_class=Parser)
-    _declare_create(verbs.add_parser("create", **told("give somebody a key; it is shown once")))
+    _declare_create(verbs.add_parser("create", **told("make a key for a principal; it is shown once")))
     _declare_list(verbs.add_parser("list", **told("list keys, newest first")))
     _declare_revoke(verbs.add_parser("revoke", **told("end a key for good")))
     return parser
@@ -153,7 +153,9 @@ def run_revoke(args: Namespace) -> int:
 
 
 def _declare_create(parser: Parser) -> None:
-    parser.description = "Give somebody a key. Roles replace those they had; groups and owner only if given."
+    parser.description = (
+        "Make a key for a principal. Its roles are replaced; its groups and its owner only if they are given."
+    )
     parser.add_argument("name", metavar="NAME", type=_name, help="the principal, such as mia or payer")
     parser.add_argument("--kind", required=True, choices=KINDS)
     parser.add_argument("--roles", required=True, type=_roles, metavar="A,B", help=", ".join(ROLES))
@@ -201,7 +203,7 @@ def _page(args: Namespace) -> Page[Any]:
 
 
 def _meant(args: Namespace) -> str:
-    """The id of the key that is meant. Somebody's name means their only live key, and none of several."""
+    """The id of the key that is meant. A principal's name means its only live key; with several it is refused."""
     from interlock.cli.connection import typed
     from interlock.rooms.identity.keys import id_of
     from interlock.wire.identity import ApiKey
@@ -294,7 +296,11 @@ def declare_keys() -> Parser:
     )
     parser.add_argument("verb", nargs="?", choices=("list", "rotate"), default="list", help="list or rotate")
     parser.add_argument(
-        "--lead-seconds", type=int, metavar="N", default=300, help="publish it so long before it signs"
+        "--lead-seconds",
+        type=int,
+        metavar="N",
+        default=300,
+        help="seconds from its publication until it signs (default 300)",
     )
     parser.add_argument(
         "--revoke", action="store_true", help="a key was stolen: withdraw every other at once"

@@ -102,7 +102,7 @@ def say_going_on(lease: Lease) -> None:
 
 
 def say_checkpoint(checkpoint: Checkpoint | None) -> None:
-    """How far somebody got, whole."""
+    """Everything that one checkpoint says."""
     if checkpoint is None:
         return
     head = f"checkpoint {checkpoint.number} by {safe(checkpoint.by or '-')}, {when(checkpoint.at)}"
@@ -139,7 +139,7 @@ _VERBS = (
     ("renew", "keep it for another period"),
     ("suspend", "wait for a person without renewing"),
     ("resume", "go on after a suspension"),
-    ("handoff", "give it to somebody, or to whoever comes next"),
+    ("handoff", "hand it to one principal, or to the next one that acquires it"),
     ("release", "give it back"),
     ("check", "tell whether a fence is current"),
 )
@@ -149,7 +149,7 @@ def declare_lease() -> Parser:
     """The options of `interlock lease …`."""
     parser = Parser(
         "interlock lease",
-        description="Take a resource, keep it, and hand it on. Whoever comes next gets the last checkpoint.",
+        description="Take a resource, keep it, and hand it on. The next holder gets the last checkpoint.",
         examples=(
             "interlock lease acquire repo:billing/invoice.py --ttl 10m --purpose 'rename a field'",
             "interlock lease acquire 'repo:billing/**' --wait 2m",
@@ -323,7 +323,11 @@ def _declare_verb(parser: ArgumentParser, verb: str) -> None:
     if verb == "suspend":
         parser.add_argument("--reason", choices=REASONS, default=REASONS[0], help=f"(default {REASONS[0]})")
     if verb == "handoff":
-        parser.add_argument("--to", metavar="NAME", help="for whom it is kept (default: whoever comes next)")
+        parser.add_argument(
+            "--to",
+            metavar="NAME",
+            help="the principal that it is kept for (default: the next one that acquires it)",
+        )
         parser.add_argument("--checkpoint", type=json_value, metavar="JSON", help="what they start from")
     parser.set_defaults(verb=verb)
     _finish(parser, run_check if verb == "check" else run_verb)

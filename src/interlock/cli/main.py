@@ -55,8 +55,8 @@ SECTIONS: tuple[Section, ...] = (
             Entry("edit", "decisions", "change a request; votes are cleared"),
             Entry("withdraw", "decisions", "take your own yes back, within the grace"),
             Entry("comment", "decisions", "say something about a request"),
-            Entry("ask", "decisions", "ask whoever submitted a request something"),
-            Entry("grant", "grants", "permit a task, so many times, until a moment"),
+            Entry("ask", "decisions", "ask the submitter of a request a question"),
+            Entry("grant", "grants", "allow a task a limited number of times, until a deadline"),
             Entry("grants", "grants", "list grants, or show one with its uses"),
             Entry("revoke", "grants", "end what is left of a grant"),
         ),
@@ -136,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         # What a terminal cannot show is spelled out: it must not stop a command that has done its work.
-        # Whoever reads a pipe sees each line as it comes, as on a terminal.
+        # The reader of a pipe sees each line at once, as on a terminal.
         if callable(reconfigure := getattr(stream, "reconfigure", None)):
             reconfigure(errors="backslashreplace", line_buffering=True)
     try:

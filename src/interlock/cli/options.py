@@ -86,7 +86,7 @@ def _plainly(message: str) -> str:
     if found := _CHOICE.fullmatch(message):
         name, given, known = found[1], found[2], found[3].replace("'", "")
         place = f"argument {name}: " if name.startswith("-") else ""
-        return f"{place}{given!r} is none of {known}{_meant(given, known.split(', '))}"
+        return f"{place}{given!r} is not valid; use one of {known}{_meant(given, known.split(', '))}"
     return message.replace("the following arguments are required:", "missing:", 1)
 
 
@@ -107,7 +107,7 @@ class Untold(int):
 
 
 def acquire_seconds(patience_seconds: int) -> float:
-    """How long to wait for whoever holds the store: as a server does, or as long as the caller says."""
+    """How long to wait for the process that holds the store: as long as a server does, or as `--patience` says."""
     return ACQUIRE_SECONDS if isinstance(patience_seconds, Untold) else float(patience_seconds)
 
 

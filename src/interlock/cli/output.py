@@ -87,7 +87,7 @@ def listed(words: Sequence[str], none: str = "-") -> str:
 
 
 def without_password(url: str) -> str:
-    """An address that may be shown to anybody."""
+    """An address without its password, fit to be printed."""
     from urllib.parse import urlsplit
 
     password = urlsplit(url).password if "@" in url else None
@@ -157,7 +157,7 @@ def state_cell(state: str) -> Cell:
 
 
 def shows_colours(stream: TextIO) -> bool:
-    """Whether colours help whoever reads `stream`."""
+    """Whether `stream` is a terminal that shows colours."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

@@ -91,7 +91,7 @@ def declare_fail(parser: ArgumentParser) -> None:
 
 
 def declare_cancel(parser: ArgumentParser) -> None:
-    """Somebody stops it."""
+    """It is stopped."""
     _holding(parser)
     parser.add_argument("--reason", default="", metavar="TEXT", help="why; it is kept")
 
@@ -162,7 +162,7 @@ def _sentence(run: Run) -> str:
 
 def _holding(parser: ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID", help="the run's id")
-    told = "the run's, as `start` printed it; whoever has the role operate needs none"
+    told = "the run's, as `start` printed it; not needed with the role operate"
     parser.add_argument("--fence", type=int, metavar="N", help=told)
 
 
@@ -315,7 +315,7 @@ def say_started(run: Run) -> None:
     say(
         f"{name} holds a slot until {exactly(run.slot_expires_at)} ({when(run.slot_expires_at)}).",
         f"If the workflow has steps they run by themselves: interlock workflow run {run.run_id}",
-        "If not, whoever does the work says one of",
+        "If not, the program that does the work runs one of",
         f"  interlock runs renew {run.run_id} --fence {run.fence}",
         f"  interlock runs complete {run.run_id} --fence {run.fence} [--result JSON]",
         f"  interlock runs fail {run.run_id} --fence {run.fence} --error TEXT",

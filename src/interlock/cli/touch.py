@@ -220,9 +220,7 @@ def _tell(done: Sequence[Touched]) -> None:
     say(*(f"  {safe(each.key)} is {_state(each.version)}" for each in done[:_SHOWN_MAX]))
     for each in done:
         if each.conflict_id:
-            warning = (
-                f"! somebody works on {safe(each.key)}; see `interlock conflict show {each.conflict_id}`"
-            )
+            warning = f"! another principal works on {safe(each.key)}; see `interlock conflict show {each.conflict_id}`"
             say(painted(warning, "yellow"))
 
 
@@ -243,7 +241,7 @@ def declare_hook() -> Parser:
     """The options of `interlock hook …`."""
     parser = Parser(
         "interlock hook",
-        description="Report what git commits and merges change, so that whoever works on it learns of it.",
+        description="Report what git commits and merges change, so that others who work on it are told.",
         examples=("interlock hook git", "interlock hook git --install"),
     )
     verbs = parser.add_subparsers(metavar="git", required=True, parser_class=Parser)
@@ -286,7 +284,7 @@ def _hooks_folder() -> Path:
 
 
 def _install(hook: Path, line: str) -> Path:
-    """Write one hook. One that somebody else wrote is kept: the line to add is shown instead."""
+    """Write one hook. A hook that Interlock did not write is kept: the line to add is shown instead."""
     if hook.exists() and MARK not in hook.read_text(errors="replace"):
         raise Failed(f"{hook} exists; add this line to it yourself: {line}")
     hook.parent.mkdir(parents=True, exist_ok=True)

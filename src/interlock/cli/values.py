@@ -43,7 +43,7 @@ def some_seconds(text: str) -> int:
 
 
 def count_to(most: int) -> Callable[[str], int]:
-    """How many; from one to so many."""
+    """A parser of numbers from 1 to `most`."""
 
     def count(text: str) -> int:
         if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):

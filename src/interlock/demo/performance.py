@@ -77,7 +77,7 @@ def _play(scenes: Sequence[Scene], company: Company, story: Story) -> None:
 
 @contextlib.contextmanager
 def _ending_tidily() -> Generator[None]:
-    """Whoever ends the demo from outside ends it the way Ctrl-C does: nothing is left behind."""
+    """Let SIGTERM and SIGHUP end the demo as Ctrl-C does: nothing is left behind."""
     before = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield

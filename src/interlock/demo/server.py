@@ -34,7 +34,7 @@ class DemoBroken(Exception):
 
 
 class Actor:
-    """Somebody with a key and a connection of their own."""
+    """A person or an agent, with a key and a connection of its own."""
 
     def __init__(self, server: DemoServer, name: str, key: str) -> None:
         self.name = name
@@ -155,7 +155,7 @@ class DemoServer:
     def add_principal(
         self, name: str, *, kind: str = "person", roles: Sequence[str] = ("review",), **more: Any
     ) -> Actor:
-        """Give somebody a key; `more` are groups and owner."""
+        """Make a principal with a key; `more` are groups and owner."""
         made = self.admin.post(f"principals/{name}/keys", {"kind": kind, "roles": list(roles), **more})
         if made.status != 201:
             raise DemoBroken(f"no key for {name}: {made.status} {made.word}")
@@ -258,7 +258,7 @@ REFUND = "finance.refund.execute"
 
 
 def policy_text(*, asks_above_cents: int = 10_000) -> str:
-    """The company's policy; `asks_above_cents` is what somebody changes under a pending request."""
+    """The company's policy; `asks_above_cents` is what the third scene changes under a pending request."""
     text = resources.files("interlock.demo").joinpath("policy.yaml").read_text(encoding="utf-8")
     return text.replace("> 10000", f"> {asks_above_cents}")
 
@@ -278,7 +278,7 @@ class Company:
         self.agent = server.add_principal("payer", kind="agent", roles=["submit"], owner="mia")
 
     def propose_payment(self, cents: int, *, key: str | None = None, to: str = "Acme Ltd") -> Answer:
-        """The agent asks to pay somebody."""
+        """The agent asks to make a payment."""
         return self.propose(PAYMENT, {"amount_cents": cents, "to": to}, key=key)
 
     def propose(self, topic: str, payload: dict[str, Any], *, key: str | None = None) -> Answer:

@@ -85,7 +85,7 @@ def _stopped(pid: int) -> Generator[int]:
     stopped: list[int] = []
     below = [pid]
     try:
-        for each in below:  # grows while it is read: whoever is stopped has no more children than these
+        for each in below:  # grows while it is read; a stopped process starts no more children
             _send(each, signal.SIGSTOP)
             stopped.append(each)
             below += _children(each)
@@ -270,7 +270,7 @@ def _by_whole_path(store: str) -> str:
 
 @contextlib.asynccontextmanager
 async def _tenant_key(store: str, *, makes_store: bool) -> AsyncGenerator[IssuedKey]:
-    """The admin's key of a throw-away tenant; whoever it belongs to is forgotten at the end."""
+    """The admin's key of a temporary tenant; its principal is forgotten at the end."""
     tenant, name = f"drill-{secrets.token_hex(4)}", "drill"
     settings = settings_from({}, store=store)
     async with open_service(settings, sweeping=False, makes_store=makes_store) as service:

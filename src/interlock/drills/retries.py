@@ -53,7 +53,7 @@ class VirtualTime:
                 step = flow.send(self.now)
         except StopIteration as end:
             done(end.value)
-        except Exception as error:  # noqa: BLE001 - handed to whoever started the flow
+        except Exception as error:  # noqa: BLE001 - handed to the caller that started the flow
             done(error)
         else:
             self._schedule(flow, step, done)

@@ -141,7 +141,7 @@ def change_named(
 def put_document(
     session: Session, where: str, kind: type[T], document: bytes, media_type: str, *, key: str | None
 ) -> Flow[T]:
-    """PUT a whole document, under a key too: a late repeat must not undo what somebody put since."""
+    """PUT a whole document, under a key too: a late repeat must not undo a newer document."""
     name = fresh_name() if key is None else _checked_name(key)
     headers = _headers(session) | {
         IDEMPOTENCY_KEY: derived_key(where, "", name),

@@ -132,7 +132,7 @@ class _Place:
         return None if host is None or host.closed else host
 
     def opened(self, request: Request) -> _Host:
-        """The service, opened if need be; blocks while it opens. Whoever only asks makes no store."""
+        """The service, opened if need be; blocks while it opens. A read makes no store."""
         host = self.host
         if host is not None:
             return host

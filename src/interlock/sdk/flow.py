@@ -287,7 +287,7 @@ async def _ended_in_loop(driving: Coroutine[Any, Any, Any], *, is_kept_up: bool)
     task = asyncio.ensure_future(driving)
     task.add_done_callback(
         lambda ended: ended.cancelled() or ended.exception()
-    )  # heard, whoever is still there
+    )  # read here, so that asyncio does not warn of an exception that no caller retrieved
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError as cancelled:

@@ -1,7 +1,7 @@
 """The gate: a function runs only after the policy, and people if the policy asks for them, agreed; and then once.
 
 What the reviewer sees is what runs, byte for byte. The arguments of a call, defaults included, are copied into the
-job's payload before anybody is asked. After the approval, the stored payload is compared with that copy in canonical
+job's payload before the request is sent. After the approval, the stored payload is compared with that copy in canonical
 JSON, and the function gets the copy, so later changes have no effect.
 
 A call with a key is one intent, for ever. Claiming its job records that it may have begun to act. So a repeat returns
@@ -203,7 +203,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
             return (yield from read_job(session, running.id))
 
     def _past_grace(self, session: Session, released: Job, busy: Busy) -> Flow[Job]:
-        """The job a little later: whoever approved it may have taken that back, or can no longer."""
+        """The job a little later: its approval may have been withdrawn, or can no longer be."""
         yield from sleep(min(busy.problem.retry_after_seconds or 0.0, _TURN_SECONDS))
         return (yield from read_job(session, released.id))
 
@@ -236,7 +236,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
                 )
 
     def _moved_on(self, session: Session, before: Job, conflict: Conflict) -> Flow[Job]:
-        """The job as somebody left it meanwhile; the conflict itself if nothing changed."""
+        """The job as another caller has changed it since; raises the conflict itself if nothing changed."""
         after = yield from read_job(session, before.id)
         if conflict.code != "not_actionable" or after.version == before.version:
             raise conflict
@@ -330,7 +330,7 @@ def _conflict(job: Job, detail: str) -> Conflict:
 
 
 def _busy(job: Job) -> Busy:
-    holder = job.leased_by or "somebody"
+    holder = job.leased_by or "another caller"
     until = (
         f" until {job.lease_expires_at:%Y-%m-%dT%H:%M:%SZ} unless it renews" if job.lease_expires_at else ""
     )

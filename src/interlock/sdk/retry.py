@@ -1,6 +1,6 @@
 """When to try again: three classes of failure, each with its own patience.
 
-    busy         409 `lock_busy` and other retryable conflicts, 423: somebody holds it, briefly
+    busy         409 `lock_busy` and other retryable conflicts, 423: another caller holds it, briefly
     full         429: the quota was evaluated and is used up; coming back soon makes it worse
     unavailable  502, 503, 504 and connection errors: nobody could evaluate it
 
@@ -54,7 +54,7 @@ class CircuitBreaker:
     def admit(self, now: float) -> Admission:
         """Let a request out, as the probe if one is due, or say how long until the next probe.
 
-        Whoever is let out reports back once, with `answered`, `failed` or `abandoned`.
+        A call that is let through reports back once, with `answered`, `failed` or `abandoned`.
         """
         with self._lock:
             if self._probe_at is None:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 class Lost(threading.Event):
     """True once it is set: `if work.lost:` must not be taken for a question and always be answered with yes.
 
-    Whoever asks learns it by the clock, also in a process that was stopped and whose event loop could not tell yet.
+    It is computed from the clock: also in a process that was stopped, whose event loop has not run since.
     """
 
     def __init__(self, is_lost: Callable[[], bool]) -> None:
@@ -156,7 +156,7 @@ class Work(_Work):
     """A job in a handler that is a plain function, on a thread of its own."""
 
     def checkpoint(self, value: Any) -> None:
-        """Leave `value` for whoever does the next attempt. Raises `LeaseLost` if there is no use in it."""
+        """Keep `value` for the next attempt. Raises `LeaseLost` if this attempt no longer holds the job."""
         self._hold.renew_from_thread(value)
 
 
@@ -164,7 +164,7 @@ class AsyncWork(_Work):
     """A job in a handler that is a coroutine function. It is cancelled when the job is lost."""
 
     async def checkpoint(self, value: Any) -> None:
-        """Leave `value` for whoever does the next attempt. Raises `LeaseLost` if there is no use in it."""
+        """Keep `value` for the next attempt. Raises `LeaseLost` if this attempt no longer holds the job."""
         await self._hold.renew(value)
 
 
@@ -227,7 +227,7 @@ REFUSALS = (Forbidden, Unauthenticated, InvalidRequest, NoStore)
 
 
 class Settled(StrEnum):
-    """How a worker's hold on a job ended. `LOST`: somebody else has it, and nothing of ours was kept."""
+    """How a worker's hold on a job ended. `LOST`: another worker may have it, and nothing of this attempt was kept."""
 
     SUCCEEDED = "succeeded"
     RETRYING = "retrying"

@@ -133,7 +133,7 @@ def _take_back(client: Interlock, job: Job) -> None:
 
 
 def _end_elsewhere(client: Interlock, job_id: str, refused: Conflict) -> Ended:
-    """How it ended for somebody who was faster. Raises `Busy` while they run it, else what kept us from it."""
+    """How it ended in the process that claimed it first. Raises `Busy` while it runs there, else the refusal."""
     ended = known_end(client, job_id)
     if ended is not None:
         return ended

@@ -297,7 +297,7 @@ def run_begun(gate: Gate, command: Effective, execution_id: str, begun: Begun, s
 
 
 def replayed(execution_id: str, result: Any) -> Ended:
-    """How it ended when it ran, from its record. A result that somebody else wrote may lack an exit code."""
+    """How it ended when it ran, from its record. A result that another program recorded may lack an exit code."""
     known = cast("dict[str, Any]", result) if isinstance(result, dict) else {}
     code = known.get("exit_code")
     return Ended(

@@ -35,7 +35,7 @@ from interlock.service.settings import nearest
 TIMEOUT_SECONDS_DEFAULT = 3600
 TIMEOUT_SECONDS_MAX = 82_800  # so that the record of the effect, which outlives it, fits into a day
 
-# Tokens that only a shell would understand; no shell is started behind somebody's back.
+# Tokens that only a shell would understand; no shell is started unless the task asks for one.
 _SHELL_TOKENS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "<<", "2>", "2>&1", "`"})
 
 _ENDS_TEXT = "\0"  # to whatever is asked to start a program

@@ -211,7 +211,7 @@ def gone_on(taken: Answer, late: Answer, fence: int) -> list[Promise]:
     found = {name: kept.get(name) for name in DONE}
     return [
         Promise(
-            "whoever comes next gets the lease under a newer fence, with the checkpoint whole",
+            "the next holder gets the lease under a newer fence, with the whole checkpoint",
             taken.status == 201 and taken.body["fence"] > fence and found == DONE,
         ),
         Promise("the owner that was silent is refused", (late.status, late.word) == (409, "fence_stale")),
@@ -277,9 +277,9 @@ def _lease(resource: str, ttl_seconds: int, **more: Any) -> dict[str, Any]:
     return {"resource": resource, "purpose": "answer the customer", "ttl_seconds": ttl_seconds, **more}
 
 
-def _until_unknown(somebody: Actor, path: str) -> dict[str, Any]:
+def _until_unknown(reader: Actor, path: str) -> dict[str, Any]:
     deadline = time.monotonic() + _SECONDS_MAX
-    while (effect := somebody.get(path)).body.get("state") != "AMBIGUOUS":
+    while (effect := reader.get(path)).body.get("state") != "AMBIGUOUS":
         if time.monotonic() > deadline:
             raise DemoBroken(f"{path} is still {effect.status} {effect.word}")
         time.sleep(_LOOK_SECONDS)
