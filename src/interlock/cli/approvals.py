@@ -12,7 +12,7 @@ from interlock.cli.job_page import decision_text, say_payload, target_text, wait
 from interlock.cli.options import Parser, finished, paging
 from interlock.cli.output import (
     Cell,
-    Column,
+    Table,
     counted,
     exactly,
     listed,
@@ -23,7 +23,6 @@ from interlock.cli.output import (
     safe_lines,
     say,
     say_fields,
-    say_table,
     state_cell,
     when,
 )
@@ -38,18 +37,21 @@ _SUMMARY_MAX = 300
 
 def say_approvals(jobs: Sequence[ApprovalItem]) -> None:
     """A table of requests."""
-    columns = (
-        Column("ID"),
-        Column("STATE"),
-        Column("TOPIC", flexible=True),
-        Column("ENV", flexible=True, optional=True),
-        Column("BY", flexible=True, optional=True),
-        Column("VOTES"),
-        Column("WHO DECIDES", flexible=True, optional=True),
-        Column("ASKED", optional=True),
-        Column("ENDS"),
+    (
+        Table((job, job.approval) for job in jobs if job.approval is not None)
+        .column("ID", lambda asked: asked[0].id)
+        .column("STATE", lambda asked: state_cell(asked[1].state))
+        .column("TOPIC", lambda asked: asked[0].topic, flexible=True)
+        .column("ENV", lambda asked: asked[0].env or "-", flexible=True, optional=True)
+        .column("BY", lambda asked: asked[0].submitted_by or "-", flexible=True, optional=True)
+        .column("VOTES", lambda asked: _votes(*asked))
+        .column(
+            "WHO DECIDES", lambda asked: listed(asked[1].groups, "any reviewer"), flexible=True, optional=True
+        )
+        .column("ASKED", lambda asked: when(asked[1].requested_at), optional=True)
+        .column("ENDS", lambda asked: when(asked[1].expires_at) if asked[1].state == "pending" else "-")
+        .say()
     )
-    say_table(columns, [_row(job, job.approval) for job in jobs if job.approval is not None])
 
 
 def say_approval(request: ApprovalRequest) -> None:
@@ -100,20 +102,10 @@ def way_to_more_people(approval: Approval) -> str:
     return f"interlock key create NAME --kind person --roles review{group}"
 
 
-def _row(job: ApprovalItem, approval: Approval) -> tuple[str | Cell, ...]:
+def _votes(job: ApprovalItem, approval: Approval) -> str:
     needed = job.votes_needed
     agreed = len(approval.votes) if needed is None else max(0, approval.quorum - needed)
-    return (
-        job.id,
-        state_cell(approval.state),
-        safe(job.topic),
-        safe(job.env or "-"),
-        safe(job.submitted_by or "-"),
-        f"{agreed} of {approval.quorum}",
-        listed(approval.groups, "any reviewer"),
-        when(approval.requested_at),
-        when(approval.expires_at) if approval.state == "pending" else "-",
-    )
+    return f"{agreed} of {approval.quorum}"
 
 
 def _state(request: ApprovalRequest) -> str:

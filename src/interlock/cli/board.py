@@ -100,44 +100,42 @@ def _say_owners(leases: Sequence[Lease]) -> None:
 
 
 def _say_waiting(places: Sequence[Waiter]) -> None:
-    from interlock.cli.output import Column, safe, say_table, when
+    from interlock.cli.output import Table, when
 
-    columns = (Column("WHO", flexible=True), Column("FOR", flexible=True), Column("HOW"), Column("SINCE"))
-    rows = (
-        (
-            safe(place.principal),
-            safe(place.resource),
-            "kept for them" if place.kept else place.mode,
-            when(place.since),
-        )
-        for place in places
+    (
+        Table(places)
+        .column("WHO", lambda place: place.principal, flexible=True)
+        .column("FOR", lambda place: place.resource, flexible=True)
+        .column("HOW", lambda place: "kept for them" if place.kept else place.mode)
+        .column("SINCE", lambda place: when(place.since))
+        .say()
     )
-    say_table(columns, rows)
 
 
 def _say_conflicts(conflicts: Sequence[Conflict]) -> None:
-    from interlock.cli.output import Cell, Column, listed, safe, say_table
+    from interlock.cli.output import Cell, Table, listed
 
-    columns = (Column("ID"), Column("KIND"), Column("ON", flexible=True), Column("WHO", flexible=True))
-    rows = (
-        (
-            conflict.id,
-            Cell(conflict.kind, "red"),
-            safe(conflict.target),
-            listed(sorted({side.actor for side in conflict.competing})),
+    (
+        Table(conflicts)
+        .column("ID", lambda conflict: conflict.id)
+        .column("KIND", lambda conflict: Cell(conflict.kind, "red"))
+        .column("ON", lambda conflict: conflict.target, flexible=True)
+        .column(
+            "WHO", lambda conflict: listed(sorted({side.actor for side in conflict.competing})), flexible=True
         )
-        for conflict in conflicts
+        .say()
     )
-    say_table(columns, rows)
 
 
 def _say_runs(runs: Sequence[Run]) -> None:
-    from interlock.cli.output import Column, safe, say_table, when
+    from interlock.cli.output import Table, when
 
-    columns = (Column("ID"), Column("WORKFLOW", flexible=True), Column("SLOT UNTIL"))
-    say_table(
-        columns,
-        ((run.run_id, safe(run.workflow), when(run.slot_expires_at)) for run in runs),
+    (
+        Table(runs)
+        .column("ID", lambda run: run.run_id)
+        .column("WORKFLOW", lambda run: run.workflow, flexible=True)
+        .column("SLOT UNTIL", lambda run: when(run.slot_expires_at))
+        .say()
     )
 
 

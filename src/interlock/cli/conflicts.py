@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from interlock.cli.options import Parser, finished, paging, told
-from interlock.cli.output import Cell, Column, counted, painted, safe, say, say_fields, say_table, when
+from interlock.cli.output import (
+    Cell,
+    Table,
+    counted,
+    painted,
+    safe,
+    say,
+    say_fields,
+    when,
+)
 
 if TYPE_CHECKING:
     from interlock.wire.shared import Affected, Conflict, Pattern, TargetState, Touched, Waiting
@@ -155,25 +164,14 @@ def run_target(args: Namespace) -> int:
 
 def say_targets(targets: Sequence[Touched]) -> None:
     """A table of targets."""
-    columns = (
-        Column("KEY", flexible=True),
-        Column("VERSION", flexible=True),
-        Column("TOUCHED"),
-        Column("BY", flexible=True),
-        Column("CONFLICT", optional=True),
-    )
-    say_table(
-        columns,
-        (
-            (
-                safe(target.key),
-                safe(target.version),
-                when(target.touched_at),
-                safe(target.touched_by or "-"),
-                target.conflict_id or "-",
-            )
-            for target in targets
-        ),
+    (
+        Table(targets)
+        .column("KEY", lambda target: target.key, flexible=True)
+        .column("VERSION", lambda target: target.version, flexible=True)
+        .column("TOUCHED", lambda target: when(target.touched_at))
+        .column("BY", lambda target: target.touched_by or "-", flexible=True)
+        .column("CONFLICT", lambda target: target.conflict_id or "-", optional=True)
+        .say()
     )
 
 
@@ -206,29 +204,20 @@ def say_target(target: TargetState) -> None:
 
 def say_conflicts(conflicts: Sequence[Conflict]) -> None:
     """A table of conflicts."""
-    columns = (
-        Column("ID"),
-        Column("STATE"),
-        Column("KIND"),
-        Column("TARGET", flexible=True),
-        Column("WHO", flexible=True, optional=True),
-        Column("TIMES"),
-        Column("LAST SEEN"),
-    )
-    say_table(
-        columns,
-        (
-            (
-                conflict.id,
-                _state(conflict),
-                conflict.kind,
-                safe(conflict.target),
-                ", ".join(dict.fromkeys(safe(side.actor) for side in conflict.competing)),
-                str(conflict.count),
-                when(conflict.last_seen_at),
-            )
-            for conflict in conflicts
-        ),
+
+    def actors(conflict: Conflict) -> str:
+        return ", ".join(dict.fromkeys(safe(side.actor) for side in conflict.competing))
+
+    (
+        Table(conflicts)
+        .column("ID", lambda conflict: conflict.id)
+        .column("STATE", _state)
+        .column("KIND", lambda conflict: conflict.kind)
+        .column("TARGET", lambda conflict: conflict.target, flexible=True)
+        .column("WHO", actors, flexible=True, optional=True)
+        .column("TIMES", lambda conflict: str(conflict.count))
+        .column("LAST SEEN", lambda conflict: when(conflict.last_seen_at))
+        .say()
     )
 
 

@@ -16,7 +16,16 @@ from interlock.cli.options import (
     paging,
     told,
 )
-from interlock.cli.output import Cell, Column, exactly, one_line, safe, say, say_fields, say_table, when
+from interlock.cli.output import (
+    Cell,
+    Table,
+    exactly,
+    one_line,
+    safe,
+    say,
+    say_fields,
+    when,
+)
 from interlock.cli.values import json_value, some_seconds
 
 if TYPE_CHECKING:
@@ -262,27 +271,15 @@ def run_resolve(args: Namespace) -> int:
 
 def say_effects(effects: Sequence[Effect]) -> None:
     """A table of effects."""
-    columns = (
-        Column("ACTION", flexible=True),
-        Column("STATE"),
-        Column("ATTEMPT"),
-        Column("BY", flexible=True, optional=True),
-        Column("BEGUN"),
-        Column("ENDED", optional=True),
-    )
-    say_table(
-        columns,
-        (
-            (
-                safe(effect.action_id),
-                _state(effect),
-                str(effect.fence or "-"),
-                safe(effect.begun_by or "-"),
-                when(effect.begun_at),
-                when(effect.ended_at),
-            )
-            for effect in effects
-        ),
+    (
+        Table(effects)
+        .column("ACTION", lambda effect: effect.action_id, flexible=True)
+        .column("STATE", _state)
+        .column("ATTEMPT", lambda effect: str(effect.fence or "-"))
+        .column("BY", lambda effect: effect.begun_by or "-", flexible=True, optional=True)
+        .column("BEGUN", lambda effect: when(effect.begun_at))
+        .column("ENDED", lambda effect: when(effect.ended_at), optional=True)
+        .say()
     )
 
 

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, finished, paging, wants_json
-from interlock.cli.output import Cell, Column, exactly, safe, say, say_fields, say_table, warn, when
+from interlock.cli.output import (
+    Cell,
+    Table,
+    exactly,
+    safe,
+    say,
+    say_fields,
+    warn,
+    when,
+)
 from interlock.cli.values import count_to, duration, json_or_text
 
 if TYPE_CHECKING:
@@ -27,30 +36,17 @@ _STYLES = {"open": "green", "spent": "dim", "expired": "dim", "revoked": "red"}
 
 
 def say_grants(grants: Sequence[Grant]) -> None:
-    """One line a grant."""
-    columns = (
-        Column("ID"),
-        Column("TASK", flexible=True),
-        Column("STATE"),
-        Column("USED"),
-        Column("ENDS", optional=True),
-        Column("BY", optional=True),
-        Column("PINS", flexible=True, optional=True),
-    )
-    say_table(
-        columns,
-        [
-            (
-                grant.id,
-                grant.task,
-                _state(grant),
-                f"{grant.used}/{grant.uses}",
-                when(grant.expires_at),
-                grant.approver or "-",
-                _pins(grant) or "-",
-            )
-            for grant in grants
-        ],
+    """A table of grants."""
+    (
+        Table(grants)
+        .column("ID", lambda grant: grant.id)
+        .column("TASK", lambda grant: grant.task, flexible=True)
+        .column("STATE", _state)
+        .column("USED", lambda grant: f"{grant.used}/{grant.uses}")
+        .column("ENDS", lambda grant: when(grant.expires_at), optional=True)
+        .column("BY", lambda grant: grant.approver or "-", optional=True)
+        .column("PINS", lambda grant: _pins(grant) or "-", flexible=True, optional=True)
+        .say()
     )
 
 

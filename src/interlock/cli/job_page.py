@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from interlock.cli.output import (
     Cell,
-    Column,
+    Table,
     counted,
     exactly,
     listed,
@@ -17,7 +17,6 @@ from interlock.cli.output import (
     safe,
     say,
     say_fields,
-    say_table,
     state_cell,
     when,
 )
@@ -90,29 +89,16 @@ def waiting_for(approval: Approval, votes_needed: int | None = None) -> str:
 
 def say_jobs(jobs: Sequence[Job]) -> None:
     """A table of jobs."""
-    columns = (
-        Column("ID"),
-        Column("STATE"),
-        Column("TOPIC", flexible=True),
-        Column("ENV", flexible=True, optional=True),
-        Column("BY", flexible=True, optional=True),
-        Column("EXECUTOR", optional=True),
-        Column("SUBMITTED"),
-    )
-    say_table(
-        columns,
-        (
-            (
-                job.id,
-                state_cell(job.state),
-                safe(job.topic),
-                safe(job.env or "-"),
-                safe(job.submitted_by or "-"),
-                safe(job.executor),
-                when(job.submitted_at),
-            )
-            for job in jobs
-        ),
+    (
+        Table(jobs)
+        .column("ID", lambda job: job.id)
+        .column("STATE", lambda job: state_cell(job.state))
+        .column("TOPIC", lambda job: job.topic, flexible=True)
+        .column("ENV", lambda job: job.env or "-", flexible=True, optional=True)
+        .column("BY", lambda job: job.submitted_by or "-", flexible=True, optional=True)
+        .column("EXECUTOR", lambda job: job.executor, optional=True)
+        .column("SUBMITTED", lambda job: when(job.submitted_at))
+        .say()
     )
 
 
@@ -196,29 +182,16 @@ def decision_text(decision: Decision | None) -> str:
 
 def say_entries(entries: Iterable[AuditEntry], *, of_one: bool = False) -> None:
     """A table of audit entries; of one subject, it need not be named again."""
-    columns = (
-        Column("WHEN"),
-        Column("WHO", flexible=True),
-        Column("DID"),
-        Column("OUTCOME", optional=True),
-        Column("TO"),
-        Column("DETAILS", flexible=True, optional=True),
+    table = (
+        Table(entries)
+        .column("WHEN", lambda entry: when(entry.at))
+        .column("WHO", lambda entry: entry.actor or "-", flexible=True)
+        .column("DID", lambda entry: entry.action)
+        .column("OUTCOME", lambda entry: _outcome(entry.outcome or "-"), optional=True)
     )
-    shown = [column for column in columns if not (of_one and column.title == "TO")]
-    say_table(
-        shown,
-        (
-            (
-                when(entry.at),
-                safe(entry.actor or "-"),
-                safe(entry.action),
-                _outcome(entry.outcome or "-"),
-                *([] if of_one else [safe(entry.subject or "-")]),
-                _details(entry),
-            )
-            for entry in entries
-        ),
-    )
+    if not of_one:
+        table.column("TO", lambda entry: entry.subject or "-")
+    table.column("DETAILS", _details, flexible=True, optional=True).say()
 
 
 def _outcome(outcome: str) -> Cell:

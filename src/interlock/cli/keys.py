@@ -16,7 +16,14 @@ import msgspec
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.init import on_store
 from interlock.cli.options import Parser, finished, given, told, wants_json
-from interlock.cli.output import Cell, Column, listed, safe, say, say_json, say_table, when
+from interlock.cli.output import (
+    Cell,
+    Table,
+    listed,
+    say,
+    say_json,
+    when,
+)
 from interlock.cli.values import words
 
 if TYPE_CHECKING:
@@ -27,32 +34,22 @@ if TYPE_CHECKING:
 
 def say_keys(keys: Sequence[ApiKey]) -> None:
     """A table of keys."""
-    columns = (
-        Column("KEY ID"),
-        Column("OF", flexible=True),
-        Column("KIND"),
-        Column("ROLES", flexible=True),
-        Column("GROUPS", flexible=True, optional=True),
-        Column("OWNER", flexible=True, optional=True),
-        Column("CREATED", optional=True),
-        Column("STATE"),
+    (
+        Table(keys)
+        .column("KEY ID", lambda key: key.key_id)
+        .column("OF", lambda key: key.principal, flexible=True)
+        .column("KIND", lambda key: key.kind)
+        .column("ROLES", lambda key: listed(key.roles), flexible=True)
+        .column("GROUPS", lambda key: listed(key.groups), flexible=True, optional=True)
+        .column("OWNER", lambda key: key.owner or "-", flexible=True, optional=True)
+        .column("CREATED", lambda key: when(key.created_at), optional=True)
+        .column("STATE", _state)
+        .say()
     )
-    say_table(columns, [_row(key) for key in keys])
 
 
-def _row(key: ApiKey) -> tuple[str | Cell, ...]:
-    revoked_at = key.revoked_at
-    state = Cell(f"revoked {when(revoked_at)}", "dim") if revoked_at else Cell("live", "green")
-    return (
-        key.key_id,
-        safe(key.principal),
-        key.kind,
-        listed(key.roles),
-        listed(key.groups),
-        safe(key.owner or "-"),
-        when(key.created_at),
-        state,
-    )
+def _state(key: ApiKey) -> Cell:
+    return Cell(f"revoked {when(key.revoked_at)}", "dim") if key.revoked_at else Cell("live", "green")
 
 
 T = TypeVar("T")
@@ -322,8 +319,10 @@ def run_keys(args: Namespace) -> int:
 
 
 def _say_permit_keys(keys: Sequence[PermitKey]) -> None:
-    columns = (Column("KEY"), Column("SIGNS FROM"), Column("PUBLISHED UNTIL"))
-    say_table(
-        columns,
-        ((key.kid, when(key.signs_from), when(key.published_until)) for key in keys),
+    (
+        Table(keys)
+        .column("KEY", lambda key: key.kid)
+        .column("SIGNS FROM", lambda key: when(key.signs_from))
+        .column("PUBLISHED UNTIL", lambda key: when(key.published_until))
+        .say()
     )

@@ -11,7 +11,7 @@ from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, finished, paging, told, wants_json
 from interlock.cli.output import (
     Cell,
-    Column,
+    Table,
     exactly,
     painted,
     pretty,
@@ -19,7 +19,6 @@ from interlock.cli.output import (
     say,
     say_fields,
     say_json,
-    say_table,
     when,
 )
 from interlock.cli.values import json_value, seconds, some_seconds
@@ -43,27 +42,15 @@ _PARTS = ("done", "partial", "evidence", "validation", "open_questions")
 
 def say_leases(leases: Sequence[Lease]) -> None:
     """A table of leases."""
-    columns = (
-        Column("ID"),
-        Column("RESOURCE", flexible=True),
-        Column("OWNER", flexible=True),
-        Column("STATE"),
-        Column("UNTIL"),
-        Column("PURPOSE", flexible=True, optional=True),
-    )
-    say_table(
-        columns,
-        (
-            (
-                lease.lease_id,
-                safe(lease.resource),
-                _owner(lease),
-                lease_state(lease),
-                when(lease.ended_at or lease.expires_at),
-                safe(lease.purpose or "-"),
-            )
-            for lease in leases
-        ),
+    (
+        Table(leases)
+        .column("ID", lambda lease: lease.lease_id)
+        .column("RESOURCE", lambda lease: lease.resource, flexible=True)
+        .column("OWNER", _owner, flexible=True)
+        .column("STATE", lease_state)
+        .column("UNTIL", lambda lease: when(lease.ended_at or lease.expires_at))
+        .column("PURPOSE", lambda lease: lease.purpose or "-", flexible=True, optional=True)
+        .say()
     )
 
 

@@ -6,10 +6,10 @@ from argparse import ArgumentTypeError, Namespace
 from typing import TYPE_CHECKING
 
 from interlock.cli.options import Parser, finished, told
-from interlock.cli.output import Cell, Column, counted, safe, say, say_table, when
+from interlock.cli.output import Cell, Table, counted, safe, say, when
 
 if TYPE_CHECKING:
-    from interlock.wire.admission import AdmissionStats, Limits
+    from interlock.wire.admission import AdmissionStats, Limit, Limits
 
 _MOST = 1_000_000
 
@@ -90,33 +90,26 @@ def _number(text: str) -> int:
 
 
 def say_limits(limits: Limits) -> None:
-    """A table of limits, and who waits."""
-    columns = (
-        Column("SCOPE", flexible=True),
-        Column("ACTIVE"),
-        Column("LIMIT"),
-        Column("SET BY"),
-        Column("SET"),
-    )
-    say_table(
-        columns,
-        (
-            (
-                safe(limit.scope),
-                Cell(str(limit.active), "yellow" if limit.active >= limit.max_concurrent_runs else ""),
-                str(limit.max_concurrent_runs),
-                safe(limit.set_by or "default"),
-                when(limit.set_at),
-            )
-            for limit in limits.items
-        ),
+    """A table of limits, and how many starts wait."""
+    (
+        Table(limits.items)
+        .column("SCOPE", lambda limit: limit.scope, flexible=True)
+        .column("ACTIVE", _active)
+        .column("LIMIT", lambda limit: str(limit.max_concurrent_runs))
+        .column("SET BY", lambda limit: limit.set_by or "default")
+        .column("SET", lambda limit: when(limit.set_at))
+        .say()
     )
     if limits.waiting:
         say("", f"{counted(limits.waiting, 'start')} waiting in line")
 
 
+def _active(limit: Limit) -> Cell:
+    return Cell(str(limit.active), "yellow" if limit.active >= limit.max_concurrent_runs else "")
+
+
 def say_stats(stats: AdmissionStats) -> None:
-    """How starts ended, full and broken apart."""
+    """How starts ended: admitted, full, and not evaluated."""
     say(
         f"{stats.admitted} admitted, {stats.full_429} full (429), {stats.unavailable_503} not evaluated (503) "
         f"in the last {stats.window}, on all servers"
@@ -124,6 +117,11 @@ def say_stats(stats: AdmissionStats) -> None:
     if not stats.workflows:
         return
     say("")
-    columns = (Column("WORKFLOW", flexible=True), Column("ADMITTED"), Column("FULL"), Column("NOT EVALUATED"))
-    rows = ((safe(row.workflow), row.admitted, row.full_429, row.unavailable_503) for row in stats.workflows)
-    say_table(columns, ((name, *map(str, counts)) for name, *counts in rows))
+    (
+        Table(stats.workflows)
+        .column("WORKFLOW", lambda row: row.workflow, flexible=True)
+        .column("ADMITTED", lambda row: str(row.admitted))
+        .column("FULL", lambda row: str(row.full_429))
+        .column("NOT EVALUATED", lambda row: str(row.unavailable_503))
+        .say()
+    )

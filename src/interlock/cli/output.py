@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import ceil
-from typing import NamedTuple, TextIO
+from typing import Generic, NamedTuple, TextIO, TypeVar
 from unicodedata import category, east_asian_width
 
 from interlock.cli.exits import Failed
 from interlock.kernel.codec.visible import spelled_out
 
+T = TypeVar("T")
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
@@ -200,6 +201,27 @@ def say_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Cell]]) -
     for row in table:
         shown = (_fitted(row[place], width) for place, width in zip(places, widths, strict=True))
         _print(_GAP.join(shown).rstrip())
+
+
+class Table(Generic[T]):
+    """A table with a line for each record; each column says what it shows of one."""
+
+    def __init__(self, records: Iterable[T]) -> None:
+        self._records = records
+        self._columns: list[Column] = []
+        self._values: list[Callable[[T], str | Cell]] = []
+
+    def column(
+        self, title: str, value: Callable[[T], str | Cell], *, flexible: bool = False, optional: bool = False
+    ) -> Table[T]:
+        """Add a column at the right."""
+        self._columns.append(Column(title, flexible, optional))
+        self._values.append(value)
+        return self
+
+    def say(self) -> None:
+        """Print it."""
+        say_table(self._columns, ([value(record) for value in self._values] for record in self._records))
 
 
 def say_fields(fields: Iterable[tuple[str, str | Cell]]) -> None:

@@ -13,7 +13,7 @@ from interlock.cli.options import Parser, as_json, described, describing, finish
 from interlock.cli.output import (
     STATE_STYLES,
     Cell,
-    Column,
+    Table,
     counted,
     exactly,
     lasting,
@@ -25,7 +25,6 @@ from interlock.cli.output import (
     say,
     say_fields,
     say_json,
-    say_table,
     warn,
     when,
 )
@@ -34,7 +33,7 @@ from interlock.cli.values import is_topic, json_value, topic
 
 if TYPE_CHECKING:
     from interlock.wire.jobs import Job
-    from interlock.wire.policy import Change, Evaluation, Policy, Requirement, Simulation
+    from interlock.wire.policy import Evaluation, Policy, Requirement, Simulation
 
 
 def say_in_force(policy: Policy) -> None:
@@ -82,15 +81,16 @@ def say_evaluation(evaluation: Evaluation) -> None:
 def say_simulation(simulation: Simulation) -> None:
     """What a candidate would have changed."""
     if simulation.changes:
-        columns = (
-            Column("ID"),
-            Column("TOPIC", flexible=True),
-            Column("BEFORE"),
-            Column("AFTER"),
-            Column("RULE"),
-            Column("DIFFERS IN", flexible=True),
+        (
+            Table(simulation.changes)
+            .column("ID", lambda change: change.job_id)
+            .column("TOPIC", lambda change: change.topic, flexible=True)
+            .column("BEFORE", lambda change: _decision(change.before.decision))
+            .column("AFTER", lambda change: _decision(change.after.decision))
+            .column("RULE", lambda change: change.after.rule or "default")
+            .column("DIFFERS IN", lambda change: listed(change.differs), flexible=True)
+            .say()
         )
-        say_table(columns, [_change(change) for change in simulation.changes])
         _say_failures(simulation)
         say("")
     jobs = counted(simulation.examined, "job")
@@ -109,54 +109,32 @@ def _say_failures(simulation: Simulation) -> None:
 
 def say_observed(jobs: Sequence[Job]) -> None:
     """Jobs that were released only because the policy was observing."""
-    columns = (
-        Column("ID"),
-        Column("WOULD BE"),
-        Column("RULE"),
-        Column("TOPIC", flexible=True),
-        Column("SUBMITTED"),
+    (
+        Table((job, job.decision) for job in jobs if job.decision)
+        .column("ID", lambda pair: pair[0].id)
+        .column("WOULD BE", lambda pair: _decision(pair[1].observed or "-"))
+        .column("RULE", lambda pair: pair[1].rule or "-")
+        .column("TOPIC", lambda pair: pair[0].topic, flexible=True)
+        .column("SUBMITTED", lambda pair: when(pair[0].submitted_at))
+        .say()
     )
-    rows = [
-        (job.id, _decision(job.decision.observed or "-"), safe(job.decision.rule or "-"), safe(job.topic),
-         when(job.submitted_at))
-        for job in jobs
-        if job.decision
-    ]  # fmt: skip
-    say_table(columns, rows)
 
 
 def say_snapshots(snapshots: Sequence[Policy], active: str) -> None:
     """Every policy that was ever in force."""
-    columns = (Column("SNAPSHOT"), Column("MADE"), Column("BY", flexible=True), Column("RULES"), Column(""))
-    say_table(
-        columns,
-        [
-            (
-                each.snapshot,
-                when(each.created_at),
-                safe(each.created_by or "-"),
-                str(len(each.document.get("rules", ()))),
-                Cell("in force", "green") if each.snapshot == active else "",
-            )
-            for each in snapshots
-        ],
+    (
+        Table(snapshots)
+        .column("SNAPSHOT", lambda each: each.snapshot)
+        .column("MADE", lambda each: when(each.created_at))
+        .column("BY", lambda each: each.created_by or "-", flexible=True)
+        .column("RULES", lambda each: str(len(each.document.get("rules", ()))))
+        .column("", lambda each: Cell("in force", "green") if each.snapshot == active else "")
+        .say()
     )
 
 
 def _afterwards(evaluation: Evaluation) -> str:
     return f", and within the rate: {evaluation.then}" if evaluation.then else ""
-
-
-def _change(change: Change) -> tuple[str | Cell, ...]:
-    rule = safe(change.after.rule or "default")
-    return (
-        change.job_id,
-        safe(change.topic),
-        _decision(change.before.decision),
-        _decision(change.after.decision),
-        rule,
-        listed(change.differs),
-    )
 
 
 def _decision(word: str) -> Cell:

@@ -18,7 +18,7 @@ from interlock.cli.options import (
 )
 from interlock.cli.output import (
     Cell,
-    Column,
+    Table,
     exactly,
     lasting,
     one_line,
@@ -26,7 +26,6 @@ from interlock.cli.output import (
     safe,
     say,
     say_fields,
-    say_table,
     when,
 )
 from interlock.cli.values import json_value, seconds, some_seconds
@@ -282,27 +281,19 @@ def _nothing(args: Namespace) -> str:
 
 def say_runs(runs: Sequence[Run]) -> None:
     """A table of runs."""
-    columns = (
-        Column("ID"),
-        Column("STATE"),
-        Column("WORKFLOW", flexible=True),
-        Column("BY", flexible=True, optional=True),
-        Column("STARTED"),
-        Column("SLOT", optional=True),
-    )
-    say_table(
-        columns,
-        (
-            (
-                run.run_id,
-                Cell(run.state, _STYLES.get(run.state, "")),
-                safe(run.workflow),
-                safe(run.started_by or "-"),
-                when(run.started_at),
-                f"ends {when(run.slot_expires_at)}" if run.state == "running" else _held(run),
-            )
-            for run in runs
-        ),
+
+    def slot(run: Run) -> str:
+        return f"ends {when(run.slot_expires_at)}" if run.state == "running" else _held(run)
+
+    (
+        Table(runs)
+        .column("ID", lambda run: run.run_id)
+        .column("STATE", lambda run: Cell(run.state, _STYLES.get(run.state, "")))
+        .column("WORKFLOW", lambda run: run.workflow, flexible=True)
+        .column("BY", lambda run: run.started_by or "-", flexible=True, optional=True)
+        .column("STARTED", lambda run: when(run.started_at))
+        .column("SLOT", slot, optional=True)
+        .say()
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, finished, told
-from interlock.cli.output import Cell, Column, say, say_table
+from interlock.cli.output import Cell, Table, say
 from interlock.cli.values import words
 
 if TYPE_CHECKING:
@@ -137,17 +137,16 @@ def _tasks(text: str) -> tuple[str, ...]:
 
 
 def say_signers(signers: Sequence[Signer]) -> None:
-    """One line a key."""
-    columns = (Column("FINGERPRINT"), Column("PERSON"), Column("STATE"), Column("ADDED BY", optional=True))
-    say_table(
-        columns,
-        [
-            (
-                signer.fingerprint,
-                signer.person,
-                Cell("revoked", "red") if signer.revoked_at else Cell("trusted", "green"),
-                signer.added_by or "-",
-            )
-            for signer in signers
-        ],
+    """A table of the keys that may sign grants."""
+
+    def state(signer: Signer) -> Cell:
+        return Cell("revoked", "red") if signer.revoked_at else Cell("trusted", "green")
+
+    (
+        Table(signers)
+        .column("FINGERPRINT", lambda signer: signer.fingerprint)
+        .column("PERSON", lambda signer: signer.person)
+        .column("STATE", state)
+        .column("ADDED BY", lambda signer: signer.added_by or "-", optional=True)
+        .say()
     )

@@ -77,32 +77,22 @@ def run_list(args: Namespace) -> int:
 
 
 def _say_webhooks(webhooks: Sequence[Webhook]) -> None:
-    from interlock.cli.output import Column, listed, safe, say, say_table
+    from interlock.cli.output import Table, listed, safe, say
 
     if not webhooks:
         say("no webhooks; add one with `interlock webhooks add URL`")
         return
-    columns = (
-        Column("ID"),
-        Column("URL", flexible=True),
-        Column("TYPES", flexible=True),
-        Column("STATE"),
-        Column("BEHIND"),
-        Column("WAITING"),
-        Column("DEAD"),
+    (
+        Table(webhooks)
+        .column("ID", lambda each: each.id)
+        .column("URL", lambda each: each.url, flexible=True)
+        .column("TYPES", lambda each: listed(each.types, "every"), flexible=True)
+        .column("STATE", lambda each: each.progress.state if each.progress else "-")
+        .column("BEHIND", lambda each: str(each.progress.behind) if each.progress else "-")
+        .column("WAITING", lambda each: str(each.waiting))
+        .column("DEAD", lambda each: str(each.dead))
+        .say()
     )
-    rows = (
-        (
-            each.id,
-            safe(each.url),
-            listed(each.types, "every"),
-            *_progress(each),
-            str(each.waiting),
-            str(each.dead),
-        )
-        for each in webhooks
-    )
-    say_table(columns, rows)
     for each in webhooks:
         if each.progress and each.progress.error:
             say(f"{each.id}: {safe(each.progress.error)}")
@@ -144,23 +134,20 @@ def run_letters(args: Namespace) -> int:
 
 
 def _say_letters(webhook_id: str, letters: Sequence[DeadLetter]) -> None:
-    from interlock.cli.output import Column, safe, say, say_table, when
+    from interlock.cli.output import Table, say, when
 
     if not letters:
         say("no dead letters")
         return
-    columns = (
-        Column("EVENT"),
-        Column("TYPE"),
-        Column("ATTEMPTS"),
-        Column("SINCE"),
-        Column("WHY", flexible=True),
+    (
+        Table(letters)
+        .column("EVENT", lambda each: each.event_id)
+        .column("TYPE", lambda each: each.type)
+        .column("ATTEMPTS", lambda each: str(each.attempts))
+        .column("SINCE", lambda each: when(each.since))
+        .column("WHY", lambda each: each.error, flexible=True)
+        .say()
     )
-    rows = (
-        (each.event_id, safe(each.type), str(each.attempts), when(each.since), safe(each.error))
-        for each in letters
-    )
-    say_table(columns, rows)
     say("", f"try one again with: interlock webhooks redeliver {webhook_id} EVENT")
 
 
@@ -178,12 +165,6 @@ def run_redeliver(args: Namespace) -> int:
 def _about_one(parser: ArgumentParser) -> ArgumentParser:
     parser.add_argument("id", metavar="ID", help="the webhook's id, wh_…")
     return parser
-
-
-def _progress(webhook: Webhook) -> tuple[str, str]:
-    if webhook.progress is None:
-        return "-", "-"
-    return webhook.progress.state, str(webhook.progress.behind)
 
 
 def _say_secret(made: Webhook) -> None:

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, cast
 from interlock.cli.decisions import binding, shown_hash
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, finished, paging, wants_json
-from interlock.cli.output import Column, counted, exactly, listed, painted, safe, say, say_json, say_table
+from interlock.cli.output import (
+    Table,
+    counted,
+    exactly,
+    listed,
+    painted,
+    safe,
+    say,
+    say_json,
+)
 from interlock.cli.runs import ENDED
 
 if TYPE_CHECKING:
@@ -23,44 +32,47 @@ _DONE = {"define": "is defined:", "show": "has", "delete": "is forgotten; it had
 
 def say_workflows(workflows: Sequence[Workflow]) -> None:
     """A table of workflows."""
-    columns = (Column("WORKFLOW"), Column("STEPS", flexible=True))
-    rows = ((safe(each.id), [step.id for step in each.steps]) for each in workflows)
-    say_table(columns, ((name, listed(steps, "none: a run is a slot")) for name, steps in rows))
+
+    def steps(workflow: Workflow) -> str:
+        return listed([step.id for step in workflow.steps], "none: a run is a slot")
+
+    (
+        Table(workflows)
+        .column("WORKFLOW", lambda workflow: workflow.id)
+        .column("STEPS", steps, flexible=True)
+        .say()
+    )
 
 
 def say_steps(verb: str, workflow: Workflow) -> None:
     """What a workflow's runs do, after it was defined, shown or deleted."""
     steps = workflow.steps
     say(f"{safe(workflow.id)} {_DONE[verb]} {counted(len(steps), 'step')}")
-    if not steps:
-        return
-    columns = (Column("STEP"), Column("KIND"), Column("TOPIC", flexible=True), Column("AFTER", flexible=True))
-    say_table(
-        columns,
+    if steps:
         (
-            (
-                safe(step.id),
-                step.kind,
-                safe(step.topic or "-"),
-                listed(step.depends_on),
-            )
-            for step in steps
-        ),
-    )
+            Table(steps)
+            .column("STEP", lambda step: step.id)
+            .column("KIND", lambda step: step.kind)
+            .column("TOPIC", lambda step: step.topic or "-", flexible=True)
+            .column("AFTER", lambda step: listed(step.depends_on), flexible=True)
+            .say()
+        )
 
 
 def say_run_steps(run: RunWithSteps) -> None:
     """How far a run came, step by step."""
     state = ENDED.get(run.state, f"is {run.state}")
     say(f"{run.run_id} of {painted(safe(run.workflow), 'bold')} {state}")
-    steps = run.steps
-    if not steps:
+    if not run.steps:
         say("it has no steps: it is a slot")
         return
-    columns = (Column("STEP"), Column("STATE"), Column("JOB"), Column("WHY", flexible=True, optional=True))
-    say_table(
-        columns,
-        ((safe(step.id), step.state, step.job_id or "-", safe(_why(step))) for step in steps),
+    (
+        Table(run.steps)
+        .column("STEP", lambda step: step.id)
+        .column("STATE", lambda step: step.state)
+        .column("JOB", lambda step: step.job_id or "-")
+        .column("WHY", _why, flexible=True, optional=True)
+        .say()
     )
 
 
@@ -72,18 +84,13 @@ def _why(step: RunStep) -> str:
 
 def say_timeline(entries: Sequence[AuditEntry]) -> None:
     """What happened to a run, oldest first."""
-    columns = (Column("AT"), Column("WHO", flexible=True), Column("DID"), Column("TO"))
-    say_table(
-        columns,
-        (
-            (
-                exactly(entry.at),
-                safe(entry.actor or "-"),
-                safe(entry.action),
-                safe(entry.subject or "-"),
-            )
-            for entry in entries
-        ),
+    (
+        Table(entries)
+        .column("AT", lambda entry: exactly(entry.at))
+        .column("WHO", lambda entry: entry.actor or "-", flexible=True)
+        .column("DID", lambda entry: entry.action)
+        .column("TO", lambda entry: entry.subject or "-")
+        .say()
     )
 
 
