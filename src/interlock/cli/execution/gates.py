@@ -36,6 +36,16 @@ class Needed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     claimed_before: bool = False
 
 
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """An execution that is about to run: its effect, and the job or the grant that permits it."""
+
+    action_id: str
+    request_hash: str
+    ttl_seconds: int
+    job_id: str | None = None
+    grant: Needed | None = None
+
+
 class NotGranted(Exception):
     """No grant permits it; nothing was consumed and nothing begun."""
 
@@ -56,15 +66,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 class Gate(Protocol):
     """The three questions. Each raises what went wrong; none is asked twice for one execution."""
 
-    def begin(
-        self,
-        action_id: str,
-        request_hash: str,
-        *,
-        ttl_seconds: int,
-        job_id: str | None = None,
-        grant: Needed | None = None,
-    ) -> Begun:
+    def begin(self, attempt: Attempt) -> Begun:
         """Consume what permits it and record that the command is about to run, or neither.
 
         Raises `NotGranted`, and `MaybeBegun` if nobody can say which.
@@ -91,28 +93,21 @@ class LocalGate:
     def __init__(self, kernel: LocalKernel) -> None:
         self._kernel = kernel
 
-    def begin(
-        self,
-        action_id: str,
-        request_hash: str,
-        *,
-        ttl_seconds: int,
-        job_id: str | None = None,
-        grant: Needed | None = None,
-    ) -> Begun:
+    def begin(self, attempt: Attempt) -> Begun:
         """Consume what permits it and record that the command is about to run, or neither."""
         from interlock.rooms.effects.refusals import GrantMissing
         from interlock.rooms.jobs.effect_begin import BeginEffect
 
         command = BeginEffect(
             caller=self._kernel.caller,
-            action_id=action_id,
-            request_hash=request_hash,
-            ttl_seconds=ttl_seconds,
-            job_id=job_id,
+            action_id=attempt.action_id,
+            request_hash=attempt.request_hash,
+            ttl_seconds=attempt.ttl_seconds,
+            job_id=attempt.job_id,
         )
         try:
-            begun = self._kernel.run(command) if grant is None else self._begin_under(command, grant)
+            needed = attempt.grant
+            begun = self._kernel.run(command) if needed is None else self._begin_under(command, needed)
         except GrantMissing as missing:
             raise NotGranted(missing.reason) from missing
         except OutcomeUnknown as lost:
@@ -186,26 +181,18 @@ class ClientGate:
     def __init__(self, client: Interlock) -> None:
         self._client = client
 
-    def begin(
-        self,
-        action_id: str,
-        request_hash: str,
-        *,
-        ttl_seconds: int,
-        job_id: str | None = None,
-        grant: Needed | None = None,
-    ) -> Begun:
+    def begin(self, attempt: Attempt) -> Begun:
         """Consume what permits it and record that the command is about to run, or neither."""
         try:
             effect = self._client.begin_effect(
-                action_id,
-                request_hash=request_hash,
-                ttl_seconds=ttl_seconds,
-                job_id=job_id,
-                grant=msgspec.to_builtins(grant),
+                attempt.action_id,
+                request_hash=attempt.request_hash,
+                ttl_seconds=attempt.ttl_seconds,
+                job_id=attempt.job_id,
+                grant=msgspec.to_builtins(attempt.grant),
             )
         except (Denied, Conflict) as refused:
-            if grant is None or refused.code not in _NOT_GRANTED:
+            if attempt.grant is None or refused.code not in _NOT_GRANTED:
                 raise
             raise NotGranted(refused.problem.fields.get("reason") or str(refused)) from refused
         except Ambiguous as lost:
@@ -258,13 +245,14 @@ def begin(
     grant: Needed | None = None,
 ) -> Begun:
     """Take the right to run it, or learn how it ended before. Raises `NotGranted` or `MaybeBegun`."""
-    return gate.begin(
-        action_id_of(execution_id),
-        command.document()["command_hash"],
+    attempt = Attempt(
+        action_id=action_id_of(execution_id),
+        request_hash=command.document()["command_hash"],
         ttl_seconds=command.timeout_seconds + _SETTLING_SECONDS,
         job_id=job_id,
         grant=grant,
     )
+    return gate.begin(attempt)
 
 
 def run_begun(gate: Gate, command: Effective, execution_id: str, begun: Begun, signals: Signals) -> Ended:
