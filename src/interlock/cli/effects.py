@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import (
     Parser,
-    Verb,
     finished,
-    holding,
     paging,
     told,
 )
@@ -40,7 +38,7 @@ exit codes:
 """
 
 
-def declare_begin(parser: ArgumentParser) -> None:
+def _declare_begin(parser: Parser) -> None:
     """What is to be done, and what must hold for it: all of it is checked in the decision that begins it."""
     parser.add_argument("id", metavar="ACTION_ID", help="your own name for the action, such as refund:4711")
     what = parser.add_mutually_exclusive_group(required=True)
@@ -60,21 +58,7 @@ def declare_begin(parser: ArgumentParser) -> None:
     parser.add_argument("--version", metavar="VERSION", help="the version that it was prepared for")
     parser.add_argument("--job", metavar="ID", help="only while this job is yours")
     parser.add_argument("--permit", metavar="TOKEN", help="the permit that came with the job")
-
-
-def declare_commit(parser: ArgumentParser) -> None:
-    """It happened."""
-    _settling(parser)
-    parser.add_argument("--result", type=json_value, metavar="JSON", help="what a repeat shall return")
-
-
-def declare_fail(parser: ArgumentParser) -> None:
-    """It did not happen, or nobody can tell."""
-    _settling(parser)
-    parser.add_argument("--error", required=True, metavar="TEXT", help="what went wrong")
-    parser.add_argument(
-        "--safe-to-retry", action="store_true", help="it surely did not happen (default: nobody can tell)"
-    )
+    finished(parser, run_begin)
 
 
 def run_begin(args: Namespace) -> int:
@@ -172,15 +156,11 @@ def _target(args: Namespace) -> dict[str, Any] | None:
     return None if args.target is None else {"key": args.target, "version": args.version}
 
 
-def _settling(parser: ArgumentParser) -> None:
-    holding(parser, "the action's own id", metavar="ACTION_ID", fence="the attempt's, as `begin` printed it")
-
-
-VERBS = (
-    Verb("begin", "take the right to do it, once", declare_begin, run_begin, more=_BEGIN_EXITS),
-    Verb("commit", "say that it happened", declare_commit, run_commit),
-    Verb("fail", "say that it did not happen, or that nobody can tell", declare_fail, run_fail),
-)
+def _settling(parser: Parser) -> Parser:
+    parser.add_argument("id", metavar="ACTION_ID", help="the action's own id")
+    fence = "the attempt's, as `begin` printed it"
+    parser.add_argument("--fence", type=int, required=True, metavar="N", help=fence)
+    return parser
 
 
 STATES = ("IN_PROGRESS", "COMMITTED", "FAILED", "AMBIGUOUS")
@@ -203,7 +183,7 @@ def declare_effect() -> Parser:
     """The options of `interlock effect …`."""
     parser = Parser(
         "interlock effect",
-        description="Begin a side effect that must happen once, say how it ended, or show what became of it.",
+        description="Begin a side effect that must happen once, record how it ended, or show its record.",
         examples=(
             'interlock effect begin refund:4711 --request \'{"txn": "4711"}\' --grant finance.refund',
             'interlock effect commit refund:4711 --fence 1 --result \'{"receipt": "r1"}\'',
@@ -214,14 +194,20 @@ def declare_effect() -> Parser:
     )
     names = "begin|commit|fail|show|resolve"
     verbs = parser.add_subparsers(metavar=names, required=True, parser_class=Parser)
-    for attempt in VERBS:
-        verb = verbs.add_parser(attempt.name, **told(attempt.summary), more=attempt.more)
-        attempt.declare(verb)
-        finished(verb, attempt.run)
-    show = verbs.add_parser("show", **told("what became of it"))
+    _declare_begin(verbs.add_parser("begin", **told("take the right to do it, once"), more=_BEGIN_EXITS))
+    commit = _settling(verbs.add_parser("commit", **told("record that it happened")))
+    commit.add_argument("--result", type=json_value, metavar="JSON", help="what a repeat shall return")
+    finished(commit, run_commit)
+    fail = _settling(verbs.add_parser("fail", **told("record that it did not happen, or may have happened")))
+    fail.add_argument("--error", required=True, metavar="TEXT", help="what went wrong")
+    fail.add_argument(
+        "--safe-to-retry", action="store_true", help="it surely did not happen (default: it may have)"
+    )
+    finished(fail, run_fail)
+    show = verbs.add_parser("show", **told("show its record"))
     show.add_argument("id", metavar="ACTION_ID", help="the action's own id")
     finished(show, run_show)
-    resolve = verbs.add_parser("resolve", **told("say what happened, and how you know"))
+    resolve = verbs.add_parser("resolve", **told("record what happened, and how you know"))
     resolve.add_argument("id", metavar="ACTION_ID", help="the action's own id")
     resolve.add_argument("outcome", choices=("committed", "not_committed"))
     resolve.add_argument("--evidence", required=True, metavar="TEXT", help="how you know; it is kept")

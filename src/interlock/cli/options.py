@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.values import count_to, intent_name, pair, seconds
@@ -235,20 +235,3 @@ def described(args: Namespace) -> dict[str, Any]:
         "priority": args.priority,
     }
     return {name: value for name, value in fields.items() if value is not None}
-
-
-class Verb(NamedTuple):
-    """One word after a command."""
-
-    name: str
-    summary: str
-    declare: Callable[[ArgumentParser], None]
-    run: Run
-    example: str = ""
-    more: str = ""
-
-
-def holding(parser: ArgumentParser, what: str, *, metavar: str, fence: str) -> None:
-    """Add what is held, and the fence it is held under."""
-    parser.add_argument("id", metavar=metavar, help=what)
-    parser.add_argument("--fence", type=int, required=True, metavar="N", help=fence)

@@ -57,11 +57,6 @@ def lasting(seconds: float) -> str:
     return "0s"
 
 
-def moment(text: str | None) -> datetime | None:
-    """A moment as the service spells it."""
-    return None if text is None else datetime.fromisoformat(text)
-
-
 def when(moment: datetime | None, now: datetime | None = None) -> str:
     """A moment seen from now: `12m ago`, `in 3h 5m`; a dash for none."""
     if moment is None:

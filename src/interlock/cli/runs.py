@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING, Any
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from interlock.cli.exits import Exit
 from interlock.cli.options import (
     Parser,
-    Verb,
-    as_json,
-    connecting,
     finished,
     intent,
     paging,
@@ -57,8 +54,40 @@ exit codes:
 """
 
 
-def declare_start(parser: ArgumentParser) -> None:
-    """Which workflow, and how patient."""
+class _Report(NamedTuple):
+    """What the holder of a slot reports about its run; `field` is an option and a field of the request."""
+
+    verb: str
+    summary: str
+    field: str
+    meaning: str
+    example: str
+
+
+_REPORTS = (
+    _Report("renew", "keep the slot for another period", "", "", ""),
+    _Report(
+        "complete",
+        "report that it succeeded, and free the slot",
+        "result",
+        "what came of it; kept",
+        " --result '{\"rows\": 120}'",
+    ),
+    _Report(
+        "fail",
+        "report that it failed, and free the slot",
+        "error",
+        "what went wrong; kept",
+        " --error 'the warehouse did not answer'",
+    ),
+    _Report(
+        "cancel", "stop a run, and free the slot", "reason", "why; kept", " --reason 'started by mistake'"
+    ),
+)
+_START_EXAMPLE = "interlock runs start nightly-report --ttl 10m --wait 1m --key nightly-2030-01-01"
+
+
+def _declare_start(parser: Parser) -> None:
     parser.add_argument("workflow", metavar="WORKFLOW", help="any name, or the id of one with steps")
     parser.add_argument("--input", type=json_value, metavar="JSON|@FILE|-", help="what it works on; kept")
     parser.add_argument(
@@ -70,29 +99,19 @@ def declare_start(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--wait", type=seconds, default=0, metavar="0s", help="wait in line this long")
     intent(parser, "starting it again finds the same run")
+    finished(parser, run_start, key_option="--api-key")
 
 
-def declare_renew(parser: ArgumentParser) -> None:
-    """Which run."""
-    _holding(parser)
-
-
-def declare_complete(parser: ArgumentParser) -> None:
-    """It went well."""
-    _holding(parser)
-    parser.add_argument("--result", type=json_value, metavar="JSON|@FILE|-", help="what came of it; kept")
-
-
-def declare_fail(parser: ArgumentParser) -> None:
-    """It did not go well."""
-    _holding(parser)
-    parser.add_argument("--error", default="", metavar="TEXT", help="what went wrong; kept")
-
-
-def declare_cancel(parser: ArgumentParser) -> None:
-    """It is stopped."""
-    _holding(parser)
-    parser.add_argument("--reason", default="", metavar="TEXT", help="why; it is kept")
+def _declare_report(parser: Parser, report: _Report) -> None:
+    parser.add_argument("id", metavar="ID", help="the run's id")
+    fence = "the run's, as `start` printed it; not needed with the role operate"
+    parser.add_argument("--fence", type=int, metavar="N", help=fence)
+    if report.field == "result":
+        parser.add_argument("--result", type=json_value, metavar="JSON|@FILE|-", help=report.meaning)
+    elif report.field:
+        parser.add_argument(f"--{report.field}", default="", metavar="TEXT", help=report.meaning)
+    parser.set_defaults(report=report)
+    finished(parser, run_report)
 
 
 def run_start(args: Namespace) -> int:
@@ -121,34 +140,22 @@ def run_start(args: Namespace) -> int:
     return Exit.DONE if run.state == "running" else Exit.DENIED
 
 
-def run_renew(args: Namespace) -> int:
-    """Keep a slot."""
-    return _told(args, "renew", {"fence": args.fence})
-
-
-def run_complete(args: Namespace) -> int:
-    """End a run well."""
-    return _told(args, "complete", {"fence": args.fence, "result": args.result})
-
-
-def run_fail(args: Namespace) -> int:
-    """End a run badly."""
-    return _told(args, "fail", {"fence": args.fence, "error": args.error})
-
-
-def run_cancel(args: Namespace) -> int:
-    """Stop a run."""
-    return _told(args, "cancel", {"fence": args.fence, "reason": args.reason})
-
-
-def _told(args: Namespace, verb: str, body: dict[str, Any]) -> int:
+def run_report(args: Namespace) -> int:
+    """Renew, complete, fail or cancel a run."""
     from interlock.cli.connection import answer_call
     from interlock.wire.admission import Run as HeldRun
+
+    report: _Report = args.report
+    body: dict[str, Any] = {"fence": args.fence}
+    if report.field:
+        body[report.field] = getattr(args, report.field)
 
     def tell(run: HeldRun) -> None:
         say(_sentence(run))
 
-    return answer_call(args, "POST", "workflow-runs", args.id, verb, kind=HeldRun, tell=tell, body=body)
+    return answer_call(
+        args, "POST", "workflow-runs", args.id, report.verb, kind=HeldRun, tell=tell, body=body
+    )
 
 
 def _sentence(run: Run) -> str:
@@ -159,82 +166,32 @@ def _sentence(run: Run) -> str:
     return f"{name} {ENDED.get(run.state, f'is {run.state}')}; its slot is free"
 
 
-def _holding(parser: ArgumentParser) -> None:
-    parser.add_argument("id", metavar="ID", help="the run's id")
-    told = "the run's, as `start` printed it; not needed with the role operate"
-    parser.add_argument("--fence", type=int, metavar="N", help=told)
-
-
-VERBS = (
-    Verb(
-        "start",
-        "take a slot, if there is room",
-        declare_start,
-        run_start,
-        "interlock runs start nightly-report --ttl 10m --wait 1m --key nightly-2030-01-01",
-        _START_EXITS,
-    ),
-    Verb(
-        "renew",
-        "keep the slot for another period",
-        declare_renew,
-        run_renew,
-        "interlock runs renew run_… --fence 3",
-    ),
-    Verb(
-        "complete",
-        "say that it went well, and free the slot",
-        declare_complete,
-        run_complete,
-        "interlock runs complete run_… --fence 3 --result '{\"rows\": 120}'",
-    ),
-    Verb(
-        "fail",
-        "say that it did not go well, and free the slot",
-        declare_fail,
-        run_fail,
-        "interlock runs fail run_… --fence 3 --error 'the warehouse did not answer'",
-    ),
-    Verb(
-        "cancel",
-        "stop a run, and free the slot",
-        declare_cancel,
-        run_cancel,
-        "interlock runs cancel run_… --reason 'started by mistake'",
-    ),
-)
-
-
-def declare_verb(parser: ArgumentParser, verb: Verb) -> None:
-    """The options of one verb."""
-    verb.declare(parser)
-    as_json(parser)
-    parser.epilog = "\n".join(filter(None, [f"examples:\n  {verb.example}\n", verb.more]))
-    connecting(parser, key_option="--api-key" if verb.name == "start" else "--key")
-    parser.set_defaults(run=verb.run)
-
-
 STATES = ("running", "succeeded", "failed", "cancelled", "lost")
 
 
 def declare_runs() -> Parser:
     """The options of `interlock runs`."""
+    examples = {each.verb: f"interlock runs {each.verb} run_… --fence 3{each.example}" for each in _REPORTS}
     parser = Parser(
         "interlock runs",
         description="List runs of workflows, newest first; or take a slot for one, keep it, and give it back.",
         examples=(
             "interlock runs --state running",
             "interlock runs --workflow nightly-report --json",
-            *(verb.example for verb in VERBS),
+            _START_EXAMPLE,
+            *examples.values(),
         ),
     )
     parser.add_argument("--state", type=str.lower, choices=STATES, metavar="STATE", help=", ".join(STATES))
     parser.add_argument("--workflow", metavar="NAME", help="only runs of this workflow")
     paging(parser)
     finished(parser, run_runs)
-    verbs = parser.add_subparsers(metavar="|".join(verb.name for verb in VERBS), parser_class=Parser)
-    for verb in VERBS:
-        declare_verb(verbs.add_parser(verb.name, **told(verb.summary)), verb)
+    verbs = parser.add_subparsers(metavar="|".join(("start", *examples)), parser_class=Parser)
+    start = told("take a slot, if there is room")
+    _declare_start(verbs.add_parser("start", **start, examples=(_START_EXAMPLE,), more=_START_EXITS))
+    for each in _REPORTS:
+        words = told(each.summary)
+        _declare_report(verbs.add_parser(each.verb, **words, examples=(examples[each.verb],)), each)
     return parser
 
 
