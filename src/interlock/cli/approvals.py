@@ -143,7 +143,7 @@ def summary(job: Job) -> str:
 
 
 def is_to_be_named(job: Job) -> bool:
-    """Whether a yes must say which version it is for: it was another, or the rule wants it said."""
+    """Whether an approval must name the version: the request was edited, or the rule requires the hash."""
     is_other = any(old.job_hash != job.job_hash for old in job.revisions or ())
     return is_other or (job.approval is not None and job.approval.require_hash)
 
@@ -190,7 +190,7 @@ def _say_votes(votes: Sequence[Vote]) -> None:
 def _grace(approval: Approval) -> str:
     if approval.in_grace:
         return f"may be withdrawn, and does not run, until {exactly(approval.grace_until)}"
-    return f"{approval.grace_seconds} s after the deciding yes" if approval.grace_seconds else ""
+    return f"{approval.grace_seconds} s after the deciding vote" if approval.grace_seconds else ""
 
 
 def _say_comments(comments: Sequence[Comment], total: int) -> None:
@@ -250,7 +250,7 @@ def _say_next(request: ApprovalRequest) -> None:
     if request.state == "expired":
         say("", _ask_anew(request.job, request.approval))
     if request.approval.in_grace and request.job.state == "PENDING":
-        say("", painted("to take your yes back", "dim"), f"  interlock withdraw {job_id} --reason '…'")
+        say("", painted("to withdraw your approval", "dim"), f"  interlock withdraw {job_id} --reason '…'")
     if request.state != "pending":
         return
     drift = request.drift
@@ -276,7 +276,7 @@ def declare_approvals() -> Parser:
     """The options of `interlock approvals`."""
     parser = Parser(
         "interlock approvals",
-        description="List requests for people's decision, newest first. Without --state, what is pending.",
+        description="List requests for approval, newest first. Without --state, the pending ones.",
         examples=("interlock approvals", "interlock approvals --state rejected --json"),
     )
     parser.add_argument("--state", choices=(*STATES, "all"), default="pending", help="(default: pending)")

@@ -29,7 +29,7 @@ def declare_board() -> Parser:
     """The options of `interlock board`."""
     parser = Parser(
         "interlock board",
-        description="Show who owns what, until when, what waits and what collided, every second. End with Ctrl-C.",
+        description="Show leases, waiting callers, conflicts and runs, every second. End with Ctrl-C.",
         examples=("interlock board", "interlock board --once --json"),
     )
     parser.add_argument("--once", action="store_true", help="print it once and end")

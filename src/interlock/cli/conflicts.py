@@ -29,7 +29,7 @@ def declare_conflicts() -> Parser:
     """The options of `interlock conflicts`."""
     parser = Parser(
         "interlock conflicts",
-        description="List collisions, newest first. Without --state, those that are open.",
+        description="List conflicts, newest first. Without --state, the open ones.",
         examples=("interlock conflicts", "interlock conflicts --kind stale_fence --state all --json"),
     )
     parser.add_argument(
@@ -45,7 +45,7 @@ def declare_conflict() -> Parser:
     """The options of `interlock conflict …`."""
     parser = Parser(
         "interlock conflict",
-        description="Show a collision, settle one, or see what keeps colliding.",
+        description="Show a conflict, resolve one, or see which conflicts recur.",
         examples=(
             "interlock conflict show cnf_…",
             "interlock conflict resolve cnf_… keep_second --note 'the edit is right'",
@@ -53,15 +53,15 @@ def declare_conflict() -> Parser:
         ),
     )
     verbs = parser.add_subparsers(metavar="show|resolve|patterns", required=True, parser_class=Parser)
-    show = verbs.add_parser("show", **told("who collided over what, and the safest next step"))
+    show = verbs.add_parser("show", **told("show who collided over what, and the safest next step"))
     show.add_argument("id", metavar="ID", help="the conflict's id")
     finished(show, run_show)
-    resolve = verbs.add_parser("resolve", **told("say how it was settled, and carry that out"))
+    resolve = verbs.add_parser("resolve", **told("resolve it, and carry the resolution out"))
     resolve.add_argument("id", metavar="ID", help="the conflict's id")
     resolve.add_argument("resolution", choices=RESOLUTIONS, metavar="|".join(RESOLUTIONS))
     resolve.add_argument("--note", required=True, help="why; it is kept")
     finished(resolve, run_resolve)
-    patterns = verbs.add_parser("patterns", **told("what keeps colliding, and what would prevent it"))
+    patterns = verbs.add_parser("patterns", **told("show which conflicts recur, and what would prevent them"))
     patterns.add_argument("--last", type=int, default=500, metavar="N", help="of the newest (default 500)")
     finished(patterns, run_patterns)
     return parser

@@ -19,8 +19,8 @@ def declare_approve() -> Parser:
     """The options of `interlock approve`."""
     parser = Parser(
         "interlock approve",
-        description="Say yes to one request, exactly as it is shown in the line that this prints.\n"
-        "With --job-hash, only to exactly what you looked at before; once it was edited, that is needed.",
+        description="Approve one request, exactly as it is shown in the line that this prints.\n"
+        "With --job-hash, only the version with this hash; after an edit the hash is required.",
         examples=("interlock approve job_… --job-hash sha256:… --reason 'matches the invoice'",),
     )
     parser.add_argument("id", metavar="ID", help="the job's id")
@@ -34,7 +34,7 @@ def declare_reject() -> Parser:
     """The options of `interlock reject`."""
     parser = Parser(
         "interlock reject",
-        description="Say no to one request. One no is enough.",
+        description="Reject one request. One rejection is enough.",
         examples=("interlock reject job_… --reason 'the amount is wrong' --code wrong_amount",),
     )
     parser.add_argument("id", metavar="ID", help="the job's id")
@@ -49,8 +49,8 @@ def declare_refresh() -> Parser:
     """The options of `interlock refresh`."""
     parser = Parser(
         "interlock refresh",
-        description="Put a request back on the policy now in force. Votes are cleared;\n"
-        "the policy may release it, deny it, or ask people anew.",
+        description="Evaluate a request again under the policy in force. Its votes are cleared;\n"
+        "the policy may allow it, deny it, or ask people again.",
         examples=("interlock refresh job_…",),
     )
     parser.add_argument("id", metavar="ID", help="the job's id")
@@ -77,8 +77,8 @@ def declare_withdraw() -> Parser:
     """The options of `interlock withdraw`."""
     parser = Parser(
         "interlock withdraw",
-        description="Take your own yes back: while the request waits, or within the grace after it was approved.\n"
-        "It then waits for people again, with the votes that remain.",
+        description="Withdraw your own approval: while the request is pending, or within the grace period after\n"
+        "it was approved. The request is then pending again, with the votes that remain.",
         examples=("interlock withdraw job_… --reason 'the wrong invoice'",),
     )
     parser.add_argument("id", metavar="ID", help="the job's id")
@@ -108,7 +108,7 @@ def declare_ask() -> Parser:
 
 
 def run_approve(args: Namespace) -> int:
-    """Vote yes."""
+    """Approve."""
     from interlock.cli.connection import connected
 
     with connected(args) as client:
@@ -118,7 +118,7 @@ def run_approve(args: Namespace) -> int:
 
 
 def run_reject(args: Namespace) -> int:
-    """Vote no."""
+    """Reject."""
     from interlock.cli.connection import connected
 
     with connected(args) as client:
@@ -144,7 +144,7 @@ def run_edit(args: Namespace) -> int:
 
 
 def run_withdraw(args: Namespace) -> int:
-    """Take a yes back."""
+    """Withdraw an approval."""
     from interlock.cli.connection import connected
 
     with connected(args) as client:
@@ -179,14 +179,12 @@ def review_text(job_id: str, review: Review) -> str:
                 return f"{job_id} is approved; it may run from {exactly(review.grace_until)} on; {undo}"
             return f"{job_id} is approved; it may run"
         case "withdrawn":
-            return (
-                f"your yes to {job_id} is taken back ({review.votes} of {review.quorum}); it waits for people"
-            )
+            return f"your approval of {job_id} is withdrawn ({review.votes} of {review.quorum}); it is pending again"
         case "rejected":
             return f"{job_id} is rejected; it will not run"
         case "vote_recorded":
             missing = (review.quorum or 1) - (review.votes or 0)
-            return f"your yes is counted ({review.votes} of {review.quorum}); {missing} more needed"
+            return f"your approval is counted ({review.votes} of {review.quorum}); {missing} more needed"
         case "already_approved":
             return f"{job_id} was approved before{by}; nothing changed"
         case "already_rejected":
@@ -198,7 +196,7 @@ def review_text(job_id: str, review: Review) -> str:
 def shown_hash(client: Interlock, args: Namespace, job_id: str, doing: str) -> str | None:
     """Say in a line what is decided on, and return its hash: the decision is about that and nothing else.
 
-    None for a yes to what was edited, or whose rule wants to know the version: who looked at it before may have seen
+    None for an approval of what was edited, or whose rule requires the hash: a reviewer who looked before may have seen
     another one, so the service asks which.
     """
     from interlock.cli.approvals import is_to_be_named, summary

@@ -103,7 +103,7 @@ def declare_doctor() -> Parser:
     """The options of `interlock doctor`."""
     parser = Parser(
         "interlock doctor",
-        description="Look for trouble: an unreachable store, no policy, requests that nobody can decide,\n"
+        description="Look for problems: an unreachable store, no policy, requests that nobody can decide,\n"
         "jobs that nobody takes. Exit code 1 if something is wrong.",
         examples=(
             "interlock doctor",

@@ -120,9 +120,9 @@ def declare_drill() -> Parser:
     """The options of `interlock drill …`."""
     parser = Parser(
         "interlock drill",
-        description="Play trouble, and see whether it holds. Without --url or INTERLOCK_URL a drill starts a server\n"
-        "of its own on a temporary store. On a deployment it works with keys, jobs, runs and limits of its own,\n"
-        "never changes the policy, and takes back what it made. Exit code 1 if a claim did not hold.",
+        description="Rehearse a failure, and check that the deployment holds. Without --url or INTERLOCK_URL a drill\n"
+        "starts its own server on a temporary store. On a deployment it makes its own keys, jobs, runs and limits,\n"
+        "never changes the policy, and removes what it made. Exit code 1 if a claim did not hold.",
         examples=(
             "interlock drill approvals",
             "interlock drill admission --url http://127.0.0.1:8700 --api-key KEY --json",

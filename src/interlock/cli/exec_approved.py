@@ -45,7 +45,7 @@ def run_asking(args: Namespace, prepared: Prepared, job_id: str | None = None) -
 
 
 def run_decided(client: Interlock, args: Namespace, prepared: Prepared, job: Job) -> int:
-    """Wait for the decision on a job, and run the command if it was yes."""
+    """Wait for the decision on a job, and run the command if it was approved."""
     from interlock.sdk.outcomes import StillPending
 
     try:

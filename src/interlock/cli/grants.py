@@ -186,7 +186,7 @@ def declare_grants() -> Parser:
 
 def declare_revoke() -> Parser:
     """The options of `interlock revoke`."""
-    parser = Parser("interlock revoke", description="End what is left of a grant; claimed uses stay claimed.")
+    parser = Parser("interlock revoke", description="End a grant. Uses that were claimed stay claimed.")
     parser.add_argument("id", metavar="ID", help="the id that issuing it printed")
     parser.add_argument("--reason", help="why; it is kept in the audit log")
     return finished(parser, run_revoke)

@@ -66,7 +66,7 @@ def telling(job: Job) -> str:
         return waiting_for(approval)
     words = (_CALL_TELLING if is_call(job) else _TELLING).get(job.state, "")
     if job.state == "PENDING" and approval is not None and approval.in_grace:
-        words = f"it may run from {exactly(approval.grace_until)} on, unless the yes is withdrawn"
+        words = f"it may run from {exactly(approval.grace_until)} on, unless the approval is withdrawn"
     is_agreed = approval is None or approval.state == "approved"
     if job.state == "DENIED" and is_agreed:
         return f"{words} ({safe(because(job.decision))})"

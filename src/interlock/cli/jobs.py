@@ -65,7 +65,7 @@ def declare_cancel() -> Parser:
     """The options of `interlock cancel`."""
     parser = Parser(
         "interlock cancel",
-        description="Withdraw a job that is not done.",
+        description="Cancel a job that has not ended.",
         examples=("interlock cancel job_… --reason 'asked for twice'",),
     )
     parser.add_argument("id", metavar="ID", help="the id that submitting it printed")
@@ -254,7 +254,7 @@ def declare_retry() -> Parser:
     """The options of `interlock retry`."""
     parser = Parser(
         "interlock retry",
-        description="Put a job that failed for good back to work, with all its attempts before it again.",
+        description="Let a job that failed for good run again, with all its attempts.",
         examples=("interlock jobs --state FAILED", "interlock retry job_0190…"),
     )
     parser.add_argument("id", metavar="ID", help="the id of a job in state FAILED")

@@ -136,7 +136,7 @@ def declare_lease() -> Parser:
     """The options of `interlock lease …`."""
     parser = Parser(
         "interlock lease",
-        description="Take a resource, keep it, and hand it on. The next holder gets the last checkpoint.",
+        description="Take a resource, keep it, and hand it over. The next holder gets the last checkpoint.",
         examples=(
             "interlock lease acquire repo:billing/invoice.py --ttl 10m --purpose 'rename a field'",
             "interlock lease acquire 'repo:billing/**' --wait 2m",

@@ -102,7 +102,7 @@ verbs:
   delete ID             forget it; runs under way go on
   run RUN               how far a run came, step by step
   timeline RUN          what happened to a run, oldest first
-  approve RUN STEP      say yes to a step that asks people
+  approve RUN STEP      approve a step that asks people
   rerun RUN --from STEP run it again from a step
   forget RUN            forget a run that is over
 
@@ -215,7 +215,7 @@ def _tell(args: Namespace, found: object) -> None:
 
 
 def _approve(client: Interlock, args: Namespace) -> object:
-    """Say yes to a step's job as it is shown here, or as `--job-hash` names it."""
+    """Approve a step's job as it is shown here, or as `--job-hash` names it."""
     from interlock.cli.connection import typed
     from interlock.wire.workflows import RunWithSteps
 
