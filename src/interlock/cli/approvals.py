@@ -237,7 +237,7 @@ def _say_people(request: ApprovalRequest) -> None:
 
 
 def _ask_anew(job: Job, approval: Approval) -> str:
-    """What is left to do about a request that nobody decided in time."""
+    """What can be done about a request that was not decided in time."""
     if approval.binding == "workflow":
         return f"its step ended with it; begin there with: interlock workflow rerun {job.run_id} --from STEP"
     if job.expires_at is not None and job.expires_at <= datetime.now(UTC):

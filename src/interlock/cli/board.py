@@ -140,8 +140,8 @@ def _say_runs(runs: Sequence[Run]) -> None:
 
 
 _PARTS: Mapping[str, tuple[str, str, Callable[[list[Any]], None]]] = {
-    "leases": ("Who owns what", "nobody owns anything", _say_owners),
-    "waiting": ("Who waits", "nobody waits", _say_waiting),
-    "conflicts": ("What collided", "nothing collided that is not settled", _say_conflicts),
-    "runs": ("What runs", "no run holds a slot", _say_runs),
+    "leases": ("Leases", "no lease is held", _say_owners),
+    "waiting": ("Waiting callers", "no caller waits", _say_waiting),
+    "conflicts": ("Open conflicts", "no conflict is open", _say_conflicts),
+    "runs": ("Runs", "no run holds a slot", _say_runs),
 }

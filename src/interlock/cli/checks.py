@@ -72,7 +72,7 @@ def unsettled_leases(running: Sequence[Job], now: datetime) -> Iterator[Finding]
         yield Finding(
             level="wrong",
             about="leases",
-            text=f"{counted(len(ended), 'lease')} ran out and nobody settled it",
+            text=f"{counted(len(ended), 'lease')} ran out without being settled",
             since=min(job.lease_expires_at for job in ended if job.lease_expires_at),
             next_step="keep one `interlock serve` running; it settles them within seconds",
         )
@@ -146,7 +146,7 @@ def lost_slots(lost: list[Run], now: datetime) -> Iterator[Finding]:
         yield Finding(
             level="wrong",
             about="runs",
-            text=f"{counted(len(late), 'slot')} ran out and nobody took it back",
+            text=f"{counted(len(late), 'slot')} ran out without being taken back",
             since=min(run.slot_expires_at for run in late if run.slot_expires_at),
             next_step="keep one `interlock serve` running; it takes them back within seconds",
         )

@@ -286,7 +286,7 @@ def _url(args: Namespace) -> str | None:
 
 
 def explained(error: Exception) -> Failed | None:
-    """How a command ends that met this error; None for one that nobody expected."""
+    """How a command ends that met this error; None for an unexpected one."""
 
     from interlock.kernel.refusal import Fault, LockBusy, Refusal
     from interlock.kernel.storage import LockTimeout, NotAStore, SchemaTooNew, StoreDown, StoreMissing

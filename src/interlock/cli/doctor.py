@@ -103,8 +103,8 @@ def declare_doctor() -> Parser:
     """The options of `interlock doctor`."""
     parser = Parser(
         "interlock doctor",
-        description="Look for problems: an unreachable store, no policy, requests that nobody can decide,\n"
-        "jobs that nobody takes. Exit code 1 if something is wrong.",
+        description="Look for problems: an unreachable store, no policy, requests that too few people can decide,\n"
+        "jobs that no worker takes. Exit code 1 if a problem is found.",
         examples=(
             "interlock doctor",
             "interlock doctor --url http://127.0.0.1:8700 --json",
@@ -324,7 +324,7 @@ def undecidable_approvals(seen: Examined) -> Iterator[Finding]:
 
 
 def stuck_jobs(seen: Examined) -> Iterator[Finding]:
-    """Is anything released that nobody takes?"""
+    """Which released jobs does no worker take?"""
     offered = [job for job in seen.released if job.executor != "caller"]  # the others wait for their callers
     stuck = [job for job in offered if job.updated_at and seen.now - job.updated_at > WAITS_LONG]
     if stuck:
@@ -359,7 +359,7 @@ def keys_and_owners(seen: Examined) -> Iterator[Finding]:
 
 
 def _agents_without_owner(holders: Sequence[Member], known: Sequence[Member]) -> Iterator[Finding]:
-    """An owner who is nobody here may be a slip of the pen, and then the real one is not kept from approving."""
+    """An unknown owner may be a typing error. Then the real owner is not kept from approving."""
     names = {member.name for member in known}
     is_whole = len(known) < EXAMINED_MAX
     for member in holders:

@@ -74,12 +74,12 @@ def run_begin(args: Namespace) -> int:
 
 
 def run_commit(args: Namespace) -> int:
-    """Say that it happened."""
+    """Record that it happened."""
     return _settled(args, "commit", {"fence": args.fence, "result": args.result})
 
 
 def run_fail(args: Namespace) -> int:
-    """Say that it did not happen, or that nobody can tell."""
+    """Record that it did not happen, or may have happened."""
     body = {"fence": args.fence, "error": args.error, "safe_to_retry": args.safe_to_retry}
     return _settled(args, "fail", body)
 

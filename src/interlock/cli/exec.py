@@ -181,8 +181,8 @@ exit codes:
   1 error, 2 usage, 3 denied or drifted, 4 still waiting, 5 busy or running elsewhere, 6 out of reach or unknown
 
 The command is not interactive: its stdin is what was piped or redirected in, or nothing. Of the environment it
-gets PATH, HOME and a few more, and what the task's `env` (or --env) lists. Options of ours may stand before or
-after TASK; what comes after `--` is never ours. stdout is the command's; what we say is on stderr, with --json as JSON.
+gets PATH, HOME and a few more, and what the task's `env` (or --env) lists. Options of `interlock exec` may stand before
+or after TASK, but not after `--`. stdout is the command's; Interlock prints on stderr, with --json as JSON.
 """
 
 
@@ -333,7 +333,7 @@ def _partition(given: list[str]) -> tuple[list[str], bool, list[str]]:
     return given[:place], True, given[place + 1 :]
 
 
-# Of an execution under a grant only a hash of its command is kept, so nobody can say which of them it is.
+# Of an execution under a grant only a hash of its command is kept, so it cannot be said what differs.
 WHAT_DIFFERS = (
     "its words, folder, environment, input, program, timeout or task file differ (only a hash is kept)"
 )
@@ -354,7 +354,7 @@ def exit_code_of(ended: Ended, args: Namespace) -> int:
 
 
 def begun_or_not(execution_id: str, lost: MaybeBegun, words: str = "") -> Failed:
-    """How we end if nobody said whether the command may run: it did not, and its record knows how to go on."""
+    """How the command ends if the answer was lost: nothing ran, and the record says how to go on."""
     resume = f"interlock exec --resume {execution_id} {words}".rstrip()
     return Failed(
         f"nothing ran, but {execution_id} may have been begun ({lost}); go on as its record says with `{resume}`",

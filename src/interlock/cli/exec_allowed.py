@@ -80,7 +80,7 @@ def submit_here(kernel: LocalKernel, command: Effective) -> Job | None:
 
 
 def run_here(kernel: LocalKernel, job: Job, command: Effective) -> Ended | None:
-    """Run a job that nobody has to decide. None if it is not for us to take. Raises `NotStarted`."""
+    """Run a job that needs no decision. None if it cannot be claimed here. Raises `NotStarted`."""
     if job.state is not JobState.PENDING:
         return None
     take = ClaimJob(caller=kernel.caller, job_id=job.id, lease_seconds=_LEASE_SECONDS, backoff=Backoff())

@@ -189,7 +189,7 @@ def _resume_claim(client: Any, args: Namespace, prepared: Prepared) -> int:
     """A claim that never started: the same execution id gets the same use, and only for the same command."""
     from interlock.cli.exec_granted import claim_and_run
 
-    # Never None: what was claimed before is run or refused, and nobody is asked about it.
+    # Never None: an earlier claim is run or refused, without asking people.
     return exit_code_of(cast("Ended", claim_and_run(ClientGate(client), args, prepared, args.resume)), args)
 
 

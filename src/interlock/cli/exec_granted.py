@@ -110,7 +110,7 @@ def _needed(args: Namespace, prepared: Prepared, execution_id: str) -> Needed:
 
 @contextmanager
 def opened_gate(args: Namespace) -> Generator[Gate]:
-    """The store itself if it is embedded and nobody else's key is shown; else a client."""
+    """The store itself if it is embedded and no key is given; else a client."""
     if embedded_folder(args) is not None:
         with opened_kernel(args) as kernel:
             yield LocalGate(kernel)

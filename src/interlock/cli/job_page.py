@@ -33,9 +33,9 @@ _TELLING = {
     "FAILED": "it failed for good",
     "DENIED": "it will not run",
     "CANCELLED": "it was withdrawn",
-    "EXPIRED": "nobody decided in time",
+    "EXPIRED": "it was not decided in time",
 }
-# Of a gated call: nobody but its caller runs it, and one that failed may have happened.
+# Of a gated call: only its caller runs it, and one that failed may have happened.
 _CALL_TELLING = _TELLING | {
     "PENDING": "it may run, and waits for its caller",
     "RUNNING": "its caller runs it",

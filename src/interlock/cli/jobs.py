@@ -53,7 +53,7 @@ def declare_job() -> Parser:
     """The options of `interlock job`."""
     parser = Parser(
         "interlock job",
-        description="Show one job, and how far it got.",
+        description="Show one job, and its progress.",
         examples=("interlock job job_…", "interlock job job_… --history"),
     )
     parser.add_argument("id", metavar="ID", help="the id that submitting it printed")

@@ -148,8 +148,8 @@ def declare_lease() -> Parser:
     verbs = parser.add_subparsers(metavar=names, required=True, parser_class=Parser)
     _declare_acquire(verbs.add_parser("acquire", **told("take a resource; /** takes everything under it")))
     _listing(verbs.add_parser("list", **told("list leases, newest first")))
-    _showing(verbs.add_parser("show", **told("show one lease, and how far its owner got")))
-    _saving(verbs.add_parser("checkpoint", **told("record how far the work has come")), fence_required=True)
+    _showing(verbs.add_parser("show", **told("show one lease, and its last checkpoint")))
+    _saving(verbs.add_parser("checkpoint", **told("record the progress of the work")), fence_required=True)
     for name, summary in _VERBS:
         _declare_verb(verbs.add_parser(name, **told(summary)), name)
     return parser
@@ -170,7 +170,7 @@ def declare_checkpoint() -> Parser:
     """The options of `interlock checkpoint`."""
     parser = Parser(
         "interlock checkpoint",
-        description="Record how far the work under a lease has come; without --done, show its checkpoints.",
+        description="Record the progress of the work under a lease; without --done, show its checkpoints.",
         examples=("interlock checkpoint lse_…", "interlock checkpoint lse_… --fence 17 --done @done.json"),
     )
     _saving(parser, fence_required=False)

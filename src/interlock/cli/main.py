@@ -41,7 +41,7 @@ SECTIONS: tuple[Section, ...] = (
                 "submit", "jobs", "submit a job; the policy decides, and people where the policy asks them"
             ),
             Entry("jobs", "jobs", "list jobs"),
-            Entry("job", "jobs", "show one job, and what happened to it"),
+            Entry("job", "jobs", "show one job, and its history"),
             Entry("cancel", "jobs", "cancel a job that has not ended"),
             Entry("retry", "jobs", "let a job that failed for good run again"),
         ),

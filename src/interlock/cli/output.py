@@ -34,7 +34,7 @@ def safe_lines(text: str) -> list[str]:
 
 def pretty(value: object) -> list[str]:
     """JSON for reading: indented, in its own alphabet, and still JSON when copied."""
-    # Not splitlines(): it also breaks where a text inside has U+2028, and what follows would pose as a line of ours.
+    # Not splitlines(): it also breaks where a text inside has U+2028, and the rest would look like a line of Interlock.
     return [safe(line) for line in json.dumps(value, indent=2, ensure_ascii=False).split("\n")]
 
 
@@ -290,7 +290,7 @@ def _fitted(cell: Cell, width: int) -> str:
 
 
 def _json_text(value: object, stream: TextIO) -> str:
-    # What the stream cannot carry, or nobody can see, is spelled as JSON spells it: it stays JSON.
+    # Characters that the stream cannot carry, or that are invisible, are escaped as in JSON: it stays JSON.
     is_ascii = (stream.encoding or "").lower().replace("-", "") != "utf8"
     indent = 2 if stream.isatty() else None
     text = json.dumps(value, indent=indent, ensure_ascii=is_ascii, default=_plain)
@@ -325,7 +325,7 @@ def _print(text: str) -> None:
 
 
 def _remark(text: str) -> None:
-    """Print on stderr. That nobody hears it is no reason to end otherwise."""
+    """Print on stderr. A stderr that cannot be written to does not change how the command ends."""
     try:
         print(text, file=sys.stderr)
     except OSError:

@@ -38,7 +38,7 @@ def some_seconds(text: str) -> int:
     """A duration in seconds that is one."""
     found = seconds(text)
     if found < 1:
-        raise ArgumentTypeError(f"{text!r} is no time; write 1s or more")
+        raise ArgumentTypeError(f"{text!r} is not a duration; write 1s or more")
     return found
 
 

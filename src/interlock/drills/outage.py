@@ -114,7 +114,7 @@ def _children(pid: int) -> list[int]:
 RECOVERY_SECONDS_MAX = 30.0
 _ANSWER_SECONDS_MAX = 15.0
 _PAUSE_SECONDS = 0.2
-_TOO_SHORT = "nobody was answered in {:.1f} s; let it last longer than a call may wait (acquire_seconds)"
+_TOO_SHORT = "no caller was answered in {:.1f} s; let it last longer than a call may wait (acquire_seconds)"
 
 
 async def drill_outage(

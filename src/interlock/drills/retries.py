@@ -121,7 +121,7 @@ class Deployment:
 
 
 class _Crowd:
-    """Clients that each want to start a run every second, and what became of that."""
+    """Clients that each want to start a run every second, and how many succeeded."""
 
     def __init__(self, policy: RetryPolicy, clients: int, outage_seconds: float, seed: int) -> None:
         self._rate = clients / _EVERY_SECONDS

@@ -269,7 +269,7 @@ class EffectScope:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Record what became of it."""
+        """Record how it ended."""
         self._drivers.blocking(settled(self._closing(error)))
 
     async def __aenter__(self) -> Self:
@@ -281,7 +281,7 @@ class EffectScope:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Record what became of it."""
+        """Record how it ended."""
         await self._drivers.in_loop(settled(self._closing(error)))
 
     def _closing(self, error: BaseException | None) -> Flow[None]:

@@ -159,7 +159,7 @@ def _written(method: str, where: str, headers: dict[str, str], body: Mapping[str
 
 
 def fresh_name() -> str:
-    """A name that nobody used before."""
+    """A new unique name."""
     import uuid_utils
 
     return uuid_utils.uuid7().hex

@@ -90,7 +90,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     def passage(
         self, session: Session, shape: CallShape, result: Result | Yielded, call: BoundCall
     ) -> Flow[Passage | Finished]:
-        """Ask for one call, wait for the answer, and take the right to run it or learn what became of it."""
+        """Ask for one call, wait for the answer, and take the right to run it, or learn how it ended."""
         ends_at = inf if self.wait is None else (yield from now()) + self.wait
         asked = yield from self._asked(session, call)
         # A repeat is answered as it was the first time; where it stands now is for the job to say.
@@ -191,7 +191,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
         return (yield from taken(claim, lambda job, _: release(session, job.id, job.fence)))
 
     def _finished_elsewhere(self, session: Session, running: Job, ends_at: float) -> Flow[Job]:
-        """The job once nobody runs it any more; `Busy` if that takes longer than the gate waits."""
+        """The job once it is no longer running; `Busy` if that takes longer than the gate waits."""
         left = 0.0 if ends_at == inf else ends_at - (yield from now())
         if left <= 0:
             raise _busy((yield from read_job(session, running.id)))
@@ -210,7 +210,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     def _reconciled(
         self, session: Session, result: Result | Yielded, job: Job, doubt: Ambiguous
     ) -> Flow[None]:
-        """Record what the remote side says of a call in doubt; raise `Ambiguous` if nobody can tell."""
+        """Record what the remote side says of a call in doubt; raise `Ambiguous` if it cannot tell."""
         if doubt.code != "effect_ambiguous":
             raise doubt
         unknown = _in_doubt(job, doubt)

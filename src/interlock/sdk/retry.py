@@ -2,7 +2,7 @@
 
     busy         409 `lock_busy` and other retryable conflicts, 423: another caller holds it, briefly
     full         429: the quota was evaluated and is used up; coming back soon makes it worse
-    unavailable  502, 503, 504 and connection errors: nobody could evaluate it
+    unavailable  502, 503, 504 and connection errors: it could not be evaluated
 
 Each waits by truncated exponential backoff with full jitter, added to the time the service asked for (`Retry-After`,
 `retry_after_ms`). Everything here is a pure function of its arguments.

@@ -197,7 +197,7 @@ class Worker:
         return [(job, asking.sent_at) for job in jobs]
 
     def _asking(self, most: int) -> _Asking:
-        """What to claim. A claim whose answer was lost is repeated: its jobs are ours, and would wait for nobody."""
+        """What to claim. A claim whose answer was lost is repeated: this worker may hold its jobs."""
         unheard, now = self._unheard, time.monotonic()
         if unheard is not None and now < unheard.sent_at + self._lease / RENEWALS_A_LEASE:
             return unheard

@@ -70,7 +70,7 @@ class Hold:
 
     @property
     def seconds_left(self) -> float:
-        """How long the job is surely ours."""
+        """How long this worker surely holds the job."""
         return self._state.seconds_left
 
     async def is_ours(self) -> bool:
@@ -87,7 +87,7 @@ class Hold:
         await keep(self._state, lambda: self._renew(None))
 
     async def renew(self, checkpoint: Any) -> None:
-        """Renew once. Raises `LeaseLost` if the job is not ours any more."""
+        """Renew once. Raises `LeaseLost` if this worker no longer holds the job."""
         state, why = self._state, None
         if not state.is_over:
             try:
@@ -143,12 +143,12 @@ class _Work:
 
     @property
     def lost(self) -> Lost:
-        """True, and set, once the job is not ours any more; look at it before anything that cannot be undone."""
+        """True, and set, once this worker no longer holds the job; check it before anything that cannot be undone."""
         return self._hold.lost
 
     @property
     def seconds_left(self) -> float:
-        """How long the job is surely ours if no renewal succeeds."""
+        """How long this worker surely holds the job if no renewal succeeds."""
         return self._hold.seconds_left
 
 

@@ -94,7 +94,7 @@ def submit(client: Interlock, command: Effective, asked: Asked) -> Job:
 
 
 def settle(client: Interlock, job: Job, wait_seconds: float, tell: Callable[[Job], None]) -> Job:
-    """Wait until nobody has to decide any more. Raises `StillPending`, `Rejected` or `Expired`."""
+    """Wait until the job is decided. Raises `StillPending`, `Rejected` or `Expired`."""
     if not job.is_decided:
         if wait_seconds:
             tell(job)
@@ -127,7 +127,7 @@ def run_approved(client: Interlock, job: Job, command: Effective, approval: Task
 
 
 def _take_back(client: Interlock, job: Job) -> None:
-    """Withdraw what will never run, so that nobody else takes it; as far as it lets us."""
+    """Cancel a job that will never run, so that no worker takes it; if it can still be cancelled."""
     with contextlib.suppress(InterlockError):
         client.cancel(job.id, reason="interlock.yaml asks for more than it was released with")
 
@@ -290,12 +290,12 @@ def _unsettled(execution_id: str, effect: Effect) -> InterlockError:
     if state == "IN_PROGRESS":
         detail = (
             f"{execution_id} is running elsewhere, begun by {begun_by} at {begun_at}; "
-            f"wait for it to end. If it was killed, what became of it counts as unknown from {expires_at} on"
+            f"wait for it to end. If it was killed, its outcome counts as unknown from {expires_at} on"
         )
         return Busy(problem_here("effect_in_progress", detail, state=state, begun_by=begun_by))
     detail = (
         f"whether {execution_id} ran is not known: it was begun by {begun_by} at {begun_at} and "
-        f"nobody said how it ended. Find out, then record it with `interlock effect resolve {action_id} "
+        f"its outcome was not recorded. Find out, then record it with `interlock effect resolve {action_id} "
         "committed|not_committed --evidence …`"
     )
     key = effect.downstream_key

@@ -69,7 +69,7 @@ class Gate(Protocol):
     def begin(self, attempt: Attempt) -> Begun:
         """Consume what permits it and record that the command is about to run, or neither.
 
-        Raises `NotGranted`, and `MaybeBegun` if nobody can say which.
+        Raises `NotGranted`, and `MaybeBegun` if the answer was lost.
         """
         ...
 

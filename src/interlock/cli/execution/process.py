@@ -70,7 +70,7 @@ class Stream:
     def pass_on(self) -> None:
         """Write as much as fits. If the reader has gone, the command goes on, and so does its record.
 
-        `unheard` is why the rest could not be written, if it was not that nobody reads it.
+        `unheard` is why the rest could not be written, unless the reader has gone.
         """
         try:
             while self.left and self._room.poll(0):

@@ -176,7 +176,7 @@ def _faults(name: str, document: Any) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def _advised(steps: tuple[str, ...], reason: str) -> str:
-    """YAML reads a bare true or 7 as something else than text; and nobody reads a pattern."""
+    """The reason with advice: YAML reads a bare true or 7 as another type, and a regular expression helps no reader."""
     if reason.startswith(MISSPELT) or "matching regex" in reason:
         return _SPELLED.get(steps[0], reason)
     if not reason.startswith("expected str, got"):

@@ -54,7 +54,7 @@ def quorum(first: Answer, again: Answer, second: Answer) -> list[Promise]:
 
 
 def others(small: Answer, other: Answer) -> list[Promise]:
-    """What needs nobody, and what nobody allowed."""
+    """One action that the policy allows at once, and one that it denies."""
     return [
         Promise("a small payment may run at once", (small.status, small.word) == (201, "PENDING")),
         Promise("what no rule allows is denied", (other.status, other.word) == (403, "policy_denied")),
