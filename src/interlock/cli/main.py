@@ -88,7 +88,7 @@ SECTIONS: tuple[Section, ...] = (
             Entry("workflow", "workflows", "define steps, follow a run of them, run it again"),
             Entry("audit", "events", "list audit entries: who did what"),
             Entry("events", "events", "show events, past and as they happen"),
-            Entry("webhooks", "webhooks", "send events to an address, signed"),
+            Entry("webhooks", "events", "send events to an address, signed"),
             Entry("key", "keys", "create, list and revoke keys"),
             Entry("signer", "signers", "register the keys that people sign grants with"),
             Entry("keys", "keys", "show or rotate the keys that sign permits"),
@@ -105,7 +105,7 @@ SECTIONS: tuple[Section, ...] = (
             Entry("doctor", "doctor", "look for problems, and say how to fix them"),
             Entry("runs", "runs", "list runs; take a slot, keep it, give it back"),
             Entry("run", "runs", "show one run"),
-            Entry("limits", "limits", "show and set how many runs may be active at once"),
+            Entry("limits", "runs", "show and set how many runs may be active at once"),
             Entry("drill", "drill", "rehearse a failure on a deployment, and check that it holds"),
             Entry(
                 "demo",
