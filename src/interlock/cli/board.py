@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit
 from interlock.cli.options import Parser, finished, wants_json
+from interlock.cli.output import Cell, Table, listed, painted, say, say_json, when
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
@@ -75,7 +76,6 @@ def _items(client: Interlock, *segments: str, query: Mapping[str, Any] | None = 
 
 def _show(args: Namespace, frame: Frame) -> None:
     from interlock.cli.connection import typed
-    from interlock.cli.output import painted, say, say_json
     from interlock.wire.admission import Run
     from interlock.wire.leases import Lease, Waiter
     from interlock.wire.shared import Conflict
@@ -100,8 +100,6 @@ def _say_owners(leases: Sequence[Lease]) -> None:
 
 
 def _say_waiting(places: Sequence[Waiter]) -> None:
-    from interlock.cli.output import Table, when
-
     (
         Table(places)
         .column("WHO", lambda place: place.principal, flexible=True)
@@ -113,8 +111,6 @@ def _say_waiting(places: Sequence[Waiter]) -> None:
 
 
 def _say_conflicts(conflicts: Sequence[Conflict]) -> None:
-    from interlock.cli.output import Cell, Table, listed
-
     (
         Table(conflicts)
         .column("ID", lambda conflict: conflict.id)
@@ -128,8 +124,6 @@ def _say_conflicts(conflicts: Sequence[Conflict]) -> None:
 
 
 def _say_runs(runs: Sequence[Run]) -> None:
-    from interlock.cli.output import Table, when
-
     (
         Table(runs)
         .column("ID", lambda run: run.run_id)

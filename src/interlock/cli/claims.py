@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, finished, wants_json
+from interlock.cli.output import safe, say, say_json
 from interlock.cli.values import json_or_text, json_value, pair
 
 if TYPE_CHECKING:
@@ -114,15 +115,11 @@ def _argument(text: str) -> tuple[str, Any]:
 def _say_answer(claim: GrantClaim, execution_id: str) -> None:
     from msgspec import to_builtins
 
-    from interlock.cli.output import say_json
-
     answer = {name: value for name, value in to_builtins(claim).items() if value is not None}
     say_json({**answer, "execution_id": execution_id})
 
 
 def _tell(claim: GrantClaim, task: str, execution_id: str) -> None:
-    from interlock.cli.output import safe, say
-
     use = f"use {claim.use} of {claim.grant_id}, fence {claim.fence}"
     say(f"claimed {safe(task)} as {safe(execution_id)}: {use}")
 

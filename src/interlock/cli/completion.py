@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 from interlock.cli.exits import Exit
 from interlock.cli.main import entries, parser_of
 from interlock.cli.options import GLOBAL_FLAGS, GLOBAL_OPTIONS, Parser
+from interlock.cli.output import say
 
 _BASH = """\
 # bash completion for interlock; load it with: eval "$(interlock completion bash)"
@@ -202,8 +203,6 @@ def declare_completion() -> Parser:
 
 def run_completion(args: argparse.Namespace) -> int:
     """Print the script."""
-
-    from interlock.cli.output import say
 
     write = {"bash": bash, "zsh": zsh, "fish": fish}[args.shell]
     say(write(known_commands(), global_options()))

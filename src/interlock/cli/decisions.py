@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit, exit_of_state
 from interlock.cli.options import Parser, Run, finished, wants_json
+from interlock.cli.output import exactly, say
 from interlock.cli.values import json_value
 
 if TYPE_CHECKING:
@@ -169,8 +170,6 @@ def run_ask(args: Namespace) -> int:
 
 def review_text(job_id: str, review: Review) -> str:
     """What a vote came to, in a sentence."""
-    from interlock.cli.output import exactly
-
     by = f" by {review.decided_by}" if review.decided_by else ""
     match review.outcome:
         case "approved":
@@ -200,7 +199,6 @@ def shown_hash(client: Interlock, args: Namespace, job_id: str, doing: str) -> s
     another one, so the service asks which.
     """
     from interlock.cli.approvals import is_to_be_named, summary
-    from interlock.cli.output import say
 
     job = client.job(job_id)
     if not wants_json(args):
@@ -227,14 +225,12 @@ def _saying(parser: Parser, run: Run) -> Parser:
 
 def _commented(args: Namespace, comment: Comment, done: str) -> int:
     from interlock.cli.connection import answer
-    from interlock.cli.output import say
 
     return answer(args, comment, lambda _: say(f"{done}; see it with: interlock approval {args.id}"))
 
 
 def _reviewed(args: Namespace, review: Review) -> int:
     from interlock.cli.connection import answer
-    from interlock.cli.output import say
 
     return answer(args, review, lambda review: say(review_text(args.id, review)))
 

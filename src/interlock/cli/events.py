@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit
 from interlock.cli.options import Parser, finished, paging, told, wants_json
+from interlock.cli.output import Table, exactly, listed, one_line, painted, safe, say, say_json, warn, when
 from interlock.cli.values import count_to
 
 if TYPE_CHECKING:
@@ -49,7 +50,6 @@ def declare_events() -> Parser:
 def run_events(args: Namespace) -> int:
     """Show events; with `--follow`, one JSON document a line under `--json`."""
     from interlock.cli.connection import connected
-    from interlock.cli.output import say, say_json
 
     with connected(args) as client:
         if args.follow:
@@ -83,7 +83,6 @@ def _next_page(client: Interlock, after: int, args: Namespace) -> EventPage:
     """What comes after a position, or nothing yet. A server that is away is waited for: nothing is missed."""
     import time
 
-    from interlock.cli.output import warn
     from interlock.sdk.outcomes import Unavailable
 
     is_told = False
@@ -98,8 +97,6 @@ def _next_page(client: Interlock, after: int, args: Namespace) -> EventPage:
 
 
 def _say_one(event: Event, args: Namespace) -> None:
-    from interlock.cli.output import exactly, one_line, painted, safe, say, say_json
-
     if wants_json(args):
         say_json(event)
         return
@@ -212,8 +209,6 @@ def run_list(args: Namespace) -> int:
 
 
 def _say_webhooks(webhooks: Sequence[Webhook]) -> None:
-    from interlock.cli.output import Table, listed, safe, say
-
     if not webhooks:
         say("no webhooks; add one with `interlock webhooks add URL`")
         return
@@ -236,7 +231,6 @@ def _say_webhooks(webhooks: Sequence[Webhook]) -> None:
 def run_test(args: Namespace) -> int:
     """Post a test event; ends with 1 if it was not taken."""
     from interlock.cli.connection import answer, connected
-    from interlock.cli.output import safe, say
 
     with connected(args) as client:
         tried = client.try_webhook(args.id)
@@ -252,7 +246,6 @@ def run_test(args: Namespace) -> int:
 def run_remove(args: Namespace) -> int:
     """Remove a webhook."""
     from interlock.cli.connection import answer, connected
-    from interlock.cli.output import say
 
     with connected(args) as client:
         removed = client.remove_webhook(args.id)
@@ -269,8 +262,6 @@ def run_letters(args: Namespace) -> int:
 
 
 def _say_letters(webhook_id: str, letters: Sequence[DeadLetter]) -> None:
-    from interlock.cli.output import Table, say, when
-
     if not letters:
         say("no dead letters")
         return
@@ -289,7 +280,6 @@ def _say_letters(webhook_id: str, letters: Sequence[DeadLetter]) -> None:
 def run_redeliver(args: Namespace) -> int:
     """Try a dead letter again."""
     from interlock.cli.connection import answer, connected
-    from interlock.cli.output import say
 
     with connected(args) as client:
         letter = client.redeliver(args.id, args.event_id)
@@ -303,8 +293,6 @@ def _about_one(parser: ArgumentParser) -> ArgumentParser:
 
 
 def _say_secret(made: Webhook) -> None:
-    from interlock.cli.output import safe, say
-
     say(
         f"{made.id} posts to {safe(made.url)}, signed with:",
         "",

@@ -24,6 +24,7 @@ from interlock.cli.execution.gates import ClientGate, MaybeBegun
 from interlock.cli.execution.process import NotStarted
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import wants_json
+from interlock.cli.output import warn
 
 if TYPE_CHECKING:
     from interlock.cli.exec import Prepared
@@ -96,8 +97,6 @@ def _untold(_: Job) -> None:
 
 
 def _tell_waiting(job: Job) -> None:
-    from interlock.cli.output import warn
-
     groups = f" of {', '.join(job.approval.groups)}" if job.approval and job.approval.groups else ""
     warn(f"{job.id} waits for a person{groups}: interlock approve {job.id} --job-hash {job.job_hash}")
 

@@ -16,6 +16,7 @@ from interlock.cli.options import (
     intent,
     paging,
 )
+from interlock.cli.output import say
 from interlock.cli.values import (
     count_to,
     duration,
@@ -111,7 +112,6 @@ def run_job(args: Namespace) -> int:
 def run_cancel(args: Namespace) -> int:
     """Withdraw one job."""
     from interlock.cli.connection import answer, connected
-    from interlock.cli.output import say
 
     with connected(args) as client:
         job = client.cancel(args.id, reason=args.reason)
@@ -264,7 +264,6 @@ def declare_retry() -> Parser:
 def run_retry(args: Namespace) -> int:
     """Put one dead letter back."""
     from interlock.cli.connection import answer_call
-    from interlock.cli.output import say
     from interlock.wire.jobs import Job
 
     def tell(job: Job) -> None:

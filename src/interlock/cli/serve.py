@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_type_hints
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, as_json, wants_json
+from interlock.cli.output import say, say_json, without_password
 
 if TYPE_CHECKING:
     from interlock.service.operator import IssuedKey
@@ -25,8 +26,6 @@ def declare_version() -> Parser:
 
 def run_version(args: Namespace) -> int:
     """Print it."""
-    from interlock.cli.output import say, say_json
-
     version = installed_version()
     if wants_json(args):
         say_json({"version": version})
@@ -161,8 +160,6 @@ def _stop(number: int, frame: object) -> NoReturn:
 
 
 def _announce(settings: Settings, address: str, admin: IssuedKey | None, *, as_json: bool) -> None:
-    from interlock.cli.output import say, say_json, without_password
-
     store = without_password(settings.store)
     if as_json:
         say_json({"url": address, "store": store, "admin_key": admin.key if admin else None})

@@ -21,6 +21,7 @@ import msgspec
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, finished, given, makes_store, wants_json
+from interlock.cli.output import say, say_json
 from interlock.kernel.codec.strict import DEPTH_MAX, JsonRefused, parse
 from interlock.sdk.outcomes import Final, InvalidRequest, Retryable
 from interlock.sdk.worker_jobs import AsyncWork, Settled
@@ -107,8 +108,6 @@ def run_worker(args: Namespace) -> int:
 
 def _tell(job: HeldJob, end: Settled, *, as_json: bool) -> None:
     import sys
-
-    from interlock.cli.output import say, say_json
 
     if as_json:
         say_json(
