@@ -71,6 +71,10 @@ def say_approval(request: ApprovalRequest) -> None:
             ("why asked", decision_text(job.decision)),
             ("who decides", _who(approval)),
             ("ends", f"{when(approval.expires_at)} ({exactly(approval.expires_at)})"),
+            ("escalates", _escalates(request)),
+            ("who can", _eligible(request)),
+            ("looking now", listed([each.principal for each in request.viewers if each.here], "")),
+            ("taken by", listed(request.takers, "")),
             ("grace", _grace(approval)),
             ("on approve", request.on_approve or ""),
             ("edited", _edited(edit)),
@@ -85,6 +89,20 @@ def say_approval(request: ApprovalRequest) -> None:
     _say_drift(request)
     _say_people(request)
     _say_next(request)
+
+
+def _escalates(request: ApprovalRequest) -> str:
+    """When others may decide, too, and who."""
+    if request.next_escalation_at is None:
+        return ""
+    return f"{when(request.next_escalation_at)}, to {listed(request.next_escalation_groups)}"
+
+
+def _eligible(request: ApprovalRequest) -> str:
+    """The names of those who may decide, as far as they are told."""
+    more = (request.people_able or 0) - len(request.eligible)
+    names = listed(request.eligible, "")
+    return f"{names} and {more} more" if names and more > 0 else names
 
 
 def too_few_people(approval: Approval, people_able: int | None) -> str | None:
@@ -276,10 +294,17 @@ def declare_approvals() -> Parser:
     """The options of `interlock approvals`."""
     parser = Parser(
         "interlock approvals",
-        description="List requests for approval, newest first. Without --state, the pending ones.",
-        examples=("interlock approvals", "interlock approvals --state rejected --json"),
+        description="List requests for approval, newest first. Without --state, the pending ones. With --mine, only "
+        "those that wait for your decision, the most urgent first.",
+        examples=(
+            "interlock approvals",
+            "interlock approvals --mine",
+            "interlock approvals --state rejected --json",
+        ),
     )
-    parser.add_argument("--state", choices=(*STATES, "all"), default="pending", help="(default: pending)")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--state", choices=(*STATES, "all"), default="pending", help="(default: pending)")
+    which.add_argument("--mine", action="store_true", help="what you may decide now and have not decided yet")
     paging(parser)
     return finished(parser, run_approvals)
 
@@ -300,6 +325,15 @@ def run_approvals(args: Namespace) -> int:
     from interlock.cli.connection import answer_list
     from interlock.wire.approvals import ApprovalItem
 
+    if args.mine:
+        return answer_list(
+            args,
+            "inbox",
+            kind=ApprovalItem,
+            tell=say_approvals,
+            command="interlock approvals --mine",
+            nothing=_NOTHING_MINE,
+        )
     return answer_list(
         args,
         "approvals",
@@ -318,6 +352,9 @@ def run_approval(args: Namespace) -> int:
     from interlock.wire.approvals import ApprovalRequest
 
     return answer_call(args, "GET", "approvals", args.id, kind=ApprovalRequest, tell=say_approval)
+
+
+_NOTHING_MINE = "nothing waits for your decision; `interlock approvals` shows what waits for anybody's"
 
 
 def _nothing(state: str) -> str:

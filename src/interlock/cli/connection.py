@@ -25,14 +25,14 @@ from interlock.sdk.outcomes import (
     Unavailable,
     converted,
 )
-from interlock.wire.next_step import with_next
 from interlock.wire.pages import Page
+from interlock.wire.problem import with_next
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
     from interlock.sdk.retry import Retry, RetryPolicy
     from interlock.service.settings import BadSetting
-    from interlock.wire.next_step import NextStep
+    from interlock.wire.problem import NextStep
 
 T = TypeVar("T")
 

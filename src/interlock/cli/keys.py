@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,7 +28,7 @@ from interlock.cli.values import words
 
 if TYPE_CHECKING:
     from interlock.service.service import Service
-    from interlock.wire.identity import ApiKey, IssuedKey, PermitKey
+    from interlock.wire.identity import ApiKey, IssuedKey, IssueKeyBody, PermitKey
     from interlock.wire.pages import Page
 
 
@@ -91,14 +91,14 @@ def declare_key() -> Parser:
 def run_create(args: Namespace) -> int:
     """Make a key, and the principal if it is new."""
     from interlock.cli.connection import typed
-    from interlock.wire.identity import IssuedKey
+    from interlock.wire.identity import IssuedKey, IssueKeyBody
 
-    body = {
-        "kind": args.kind,
-        "roles": list(args.roles),
-        "groups": list(args.groups) if args.groups is not None else None,
-        "owner": args.owner,
-    }
+    body = IssueKeyBody(
+        kind=args.kind,
+        roles=list(args.roles),
+        groups=list(args.groups) if args.groups is not None else None,
+        owner=args.owner,
+    )
     # The first key is how a server is set up, often before it first runs; so this makes the store, as `serve` does.
     answer = (
         _issued_by_server(args, body)
@@ -214,7 +214,7 @@ def _meant(args: Namespace) -> str:
     return live[0] if live else args.key
 
 
-def _issued_by_server(args: Namespace, body: Mapping[str, object]) -> object:
+def _issued_by_server(args: Namespace, body: IssueKeyBody) -> object:
     from interlock.cli.connection import connected
 
     if args.tenant != "default":
@@ -307,15 +307,14 @@ def declare_keys() -> Parser:
 
 def run_keys(args: Namespace) -> int:
     """Show or rotate the keys of permits."""
-    from interlock.cli.connection import answer, connected, typed
-    from interlock.wire.identity import PermitKeys
+    from interlock.cli.connection import answer, connected
 
     with connected(args) as client:
         if args.verb == "rotate":
             found = client.rotate_permit_keys(lead_seconds=args.lead_seconds, revoke=args.revoke)
         else:
             found = client.permit_keys()
-    return answer(args, found, lambda found: _say_permit_keys(typed(found, PermitKeys).keys))
+    return answer(args, found, lambda found: _say_permit_keys(found.keys))
 
 
 def _say_permit_keys(keys: Sequence[PermitKey]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError, Namespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from interlock.cli.exits import Exit
 from interlock.cli.options import (
@@ -31,7 +31,17 @@ from interlock.cli.values import json_value, seconds, some_seconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from interlock.wire.admission import AdmissionStats, Limit, Limits, Run
+    from interlock.wire.admission import (
+        AdmissionStats,
+        Limit,
+        Limits,
+        Run,
+        StartsOfWorkflow,
+        TrafficPoint,
+    )
+    from interlock.wire.fields import Body
+
+S = TypeVar("S", bound="StartsOfWorkflow | TrafficPoint")
 
 _STYLES = {"running": "blue", "succeeded": "green", "failed": "red", "cancelled": "dim", "lost": "yellow"}
 _TELLING = {
@@ -119,8 +129,9 @@ def run_start(args: Namespace) -> int:
     """Take a slot, or say why there is none."""
     from interlock.cli.connection import answer, connected, typed
     from interlock.wire.admission import Run as StartedRun
+    from interlock.wire.admission import StartRunBody
 
-    body = {"input": args.input, "ttl_seconds": args.ttl, "wait_seconds": args.wait}
+    body = StartRunBody(input=args.input, ttl_seconds=args.ttl, wait_seconds=args.wait)
     with connected(args) as client:
         where = ("workflows", args.workflow, "runs")
         found = client.call(
@@ -146,17 +157,25 @@ def run_report(args: Namespace) -> int:
     from interlock.cli.connection import answer_call
     from interlock.wire.admission import Run as HeldRun
 
-    report: _Report = args.report
-    body: dict[str, Any] = {"fence": args.fence}
-    if report.field:
-        body[report.field] = getattr(args, report.field)
-
     def tell(run: HeldRun) -> None:
         say(_sentence(run))
 
-    return answer_call(
-        args, "POST", "workflow-runs", args.id, report.verb, kind=HeldRun, tell=tell, body=body
-    )
+    where = ("workflow-runs", args.id, args.report.verb)
+    return answer_call(args, "POST", *where, kind=HeldRun, tell=tell, body=_reported(args))
+
+
+def _reported(args: Namespace) -> Body:
+    from interlock.wire.admission import CancelRunBody, CompleteRunBody, FailRunBody, RunFenceBody
+
+    match args.report.verb:
+        case "complete":
+            return CompleteRunBody(fence=args.fence, result=args.result)
+        case "fail":
+            return FailRunBody(fence=args.fence, error=args.error)
+        case "cancel":
+            return CancelRunBody(fence=args.fence, reason=args.reason)
+        case _:
+            return RunFenceBody(fence=args.fence)
 
 
 def _sentence(run: Run) -> str:
@@ -312,6 +331,7 @@ def declare_limits() -> Parser:
             "interlock limits set nightly-report 1",
             "interlock limits clear nightly-report",
             "interlock limits stats --window 10m",
+            "interlock limits stats --window 7d --step 24h --workflow nightly-report",
         ),
     )
     finished(parser, run_limits)
@@ -322,10 +342,25 @@ def declare_limits() -> Parser:
     clearing = verbs.add_parser("clear", **told("take a limit away"))
     clearing.add_argument("scope", metavar="SCOPE", help="`tenant`, or a workflow's id")
     telling = verbs.add_parser("stats", **told("show how starts ended, on all servers"))
-    telling.add_argument("--window", metavar="1h", default="1h", help="how far back to look (default 1h)")
+    _declare_stats(telling)
     for verb, run in ((setting, run_set), (clearing, run_clear), (telling, run_stats)):
         finished(verb, run)
     return parser
+
+
+def _declare_stats(telling: Parser) -> None:
+    telling.add_argument(
+        "--window", metavar="1h", default="1h", help="how far back to look, up to 30d (default 1h)"
+    )
+    telling.add_argument("--step", metavar="10m", help="also count by steps of this length")
+    telling.add_argument("--workflow", metavar="ID", help="of one workflow only")
+    telling.add_argument(
+        "--topics", action="store_true", help="count jobs that the policy throttled, by topic"
+    )
+    telling.add_argument(
+        "--limit", metavar="N", type=_number, help="how many workflows or topics (default 50)"
+    )
+    telling.add_argument("--cursor", metavar="CURSOR", help="go on where the page before ended")
 
 
 def run_limits(args: Namespace) -> int:
@@ -341,12 +376,12 @@ def run_limits(args: Namespace) -> int:
 def run_set(args: Namespace) -> int:
     """Change one limit."""
     from interlock.cli.connection import answer_call
-    from interlock.wire.admission import Limit
+    from interlock.wire.admission import Limit, SetLimitBody
 
     def tell(limit: Limit) -> None:
         say(f"{safe(limit.scope)} may have {counted(limit.max_concurrent_runs, 'run')} at once")
 
-    body = {"max_concurrent_runs": args.most}
+    body = SetLimitBody(max_concurrent_runs=args.most)
     return answer_call(args, "PUT", "limits", args.scope, kind=Limit, tell=tell, body=body)
 
 
@@ -365,7 +400,14 @@ def run_stats(args: Namespace) -> int:
     from interlock.cli.connection import answer, connected
 
     with connected(args) as client:
-        stats = client.admission_stats(window=args.window)
+        stats = client.admission_stats(
+            window=args.window,
+            step=args.step,
+            by="topic" if args.topics else None,
+            name=args.workflow,
+            limit=args.limit,
+            cursor=args.cursor,
+        )
     return answer(args, stats, say_stats)
 
 
@@ -400,14 +442,29 @@ def say_stats(stats: AdmissionStats) -> None:
         f"{stats.admitted} admitted, {stats.full_429} full (429), {stats.unavailable_503} not evaluated (503) "
         f"in the last {stats.window}, on all servers"
     )
-    if not stats.workflows:
-        return
-    say("")
-    (
-        Table(stats.workflows)
-        .column("WORKFLOW", lambda row: row.workflow, flexible=True)
-        .column("ADMITTED", lambda row: str(row.admitted))
+    if stats.policy_throttled_429:
+        say(f"{counted(stats.policy_throttled_429, 'job')} throttled by the policy (429)")
+    if stats.series:
+        say("")
+        points = _starts(Table(stats.series).column("FROM", lambda point: exactly(point.at)))
+        points.column("THROTTLED", lambda point: str(point.policy_throttled_429)).say()
+    if stats.workflows:
+        say("")
+        _starts(Table(stats.workflows).column("WORKFLOW", lambda row: row.workflow, flexible=True)).say()
+    if stats.topics:
+        say("")
+        topics = Table(stats.topics).column("TOPIC", lambda row: row.topic, flexible=True)
+        topics.column("THROTTLED", lambda row: str(row.policy_throttled_429)).say()
+    if stats.next_cursor:
+        say(
+            "", f"There are more: interlock limits stats --window {stats.window} --cursor {stats.next_cursor}"
+        )
+
+
+def _starts(table: Table[S]) -> Table[S]:
+    """Add how starts ended, one column for each outcome."""
+    return (
+        table.column("ADMITTED", lambda row: str(row.admitted))
         .column("FULL", lambda row: str(row.full_429))
         .column("NOT EVALUATED", lambda row: str(row.unavailable_503))
-        .say()
     )

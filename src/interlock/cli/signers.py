@@ -78,11 +78,11 @@ def run_revoke(args: Namespace) -> int:
 def run_require(args: Namespace) -> int:
     """Set which tasks need a signed grant."""
     from interlock.cli.connection import answer, connected, typed
-    from interlock.wire.grants import GrantTerms
+    from interlock.wire.grants import GrantTerms, GrantTermsBody
 
     with connected(args) as client:
         before = _signed_tasks(client)
-        found = client.call("PUT", "grants", "terms", body={"signed_tasks": list(args.tasks)})
+        found = client.call("PUT", "grants", "terms", body=GrantTermsBody(signed_tasks=list(args.tasks)))
 
     def tell(found: object) -> None:
         terms = typed(found, GrantTerms)

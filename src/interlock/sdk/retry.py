@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 if TYPE_CHECKING:
-    from interlock.sdk.outcomes import Problem
+    from interlock.wire.problem import Problem
 
 
 PROBE_SECONDS_MAX = 30.0

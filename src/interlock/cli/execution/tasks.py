@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from interlock.kernel.codec.durations import DurationText, seconds_of
+from interlock.kernel.codec.durations import seconds_of
 from interlock.kernel.codec.located import (
     LocatedFault,
     Mapping,
@@ -31,6 +31,7 @@ from interlock.kernel.codec.located import (
 )
 from interlock.kernel.codec.shapes import MISSPELT, shape_faults
 from interlock.service.settings import nearest
+from interlock.wire.fields import DurationText
 
 TIMEOUT_SECONDS_DEFAULT = 3600
 TIMEOUT_SECONDS_MAX = 82_800  # so that the record of the effect, which outlives it, fits into a day

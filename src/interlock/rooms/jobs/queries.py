@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+import msgspec
+
+from interlock.kernel.ids import made_at
 from interlock.kernel.pages import Records, page_of
 from interlock.kernel.record import micros
 from interlock.kernel.storage import Store
@@ -12,6 +15,7 @@ from interlock.rooms.jobs.model import JOBS, Job, JobState
 from interlock.rooms.policy.matching import topics_test
 
 DEAD_COUNTED_MAX = 10_000
+AWAITING_COUNTED_MAX = 10_000
 
 _EXACT_MAX = 4
 _TOPICS_MAX = 16
@@ -83,3 +87,22 @@ async def topics_to_claim(
 async def count_dead(store: Store) -> int:
     """How many dead letters there are, counted up to a bound."""
     return int((await store.query("jobs.count_dead", {"limit": DEAD_COUNTED_MAX}))[0][0])
+
+
+async def count_dead_of(store: Store, tenant: str, *, limit: int) -> int:
+    """How many dead letters a tenant has, counted up to `limit`."""
+    return int((await store.query("jobs.count_dead_of_tenant", {"tenant": tenant, "limit": limit}))[0][0])
+
+
+class Awaiting(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits for people in a tenant: how many requests, and since when the oldest."""
+
+    tenant: str
+    count: int
+    since: datetime
+
+
+async def count_awaiting(store: Store) -> list[Awaiting]:
+    """What waits for people, by tenant, counted up to a bound in all."""
+    rows = await store.query("jobs.count_awaiting", {"limit": AWAITING_COUNTED_MAX})
+    return [Awaiting(tenant=row[0], count=int(row[1]), since=made_at(row[2])) for row in rows]

@@ -40,6 +40,12 @@ async def list_waiting_on(store: Store, tenant: str, key: str, *, limit: int) ->
     return readable(JOBS, (row[0] for row in await store.query("targets.list_jobs_waiting_on", params)))
 
 
+async def count_waiting_on(store: Store, tenant: str, key: str, *, limit: int) -> int:
+    """How many jobs that have not run yet would change a target, counted up to `limit`."""
+    params = {"tenant": tenant, "target": key, "limit": limit}
+    return int((await store.query("targets.count_jobs_waiting_on", params))[0][0])
+
+
 async def list_holders(store: Store, tenant: str, key: str, now: datetime) -> list[Lease]:
     """The live leases that cover a target: on it, or on everything above it."""
     found: list[Lease] = []
