@@ -354,7 +354,7 @@ def run_approval(args: Namespace) -> int:
     return answer_call(args, "GET", "approvals", args.id, kind=ApprovalRequest, tell=say_approval)
 
 
-_NOTHING_MINE = "nothing waits for your decision; `interlock approvals` shows what waits for anybody's"
+_NOTHING_MINE = "nothing waits for your decision; `interlock approvals` lists all pending requests"
 
 
 def _nothing(state: str) -> str:
