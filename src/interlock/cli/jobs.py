@@ -32,10 +32,15 @@ def declare_jobs() -> Parser:
     parser = Parser(
         "interlock jobs",
         description="List jobs, newest first.",
-        examples=("interlock jobs --state APPROVAL", "interlock jobs --topic finance.payment.execute --json"),
+        examples=("interlock jobs --state APPROVAL", "interlock jobs --search 'ann acme' --json"),
     )
     parser.add_argument("--state", type=str.upper, choices=STATES, metavar="STATE", help=", ".join(STATES))
-    parser.add_argument("--topic", help="only this kind of action")
+    parser.add_argument("--topic", help="only this kind of action; `*` and `**` stand for parts of its name")
+    parser.add_argument(
+        "--search",
+        metavar="WORDS",
+        help="only jobs with these words in their id, topic, submitter or payload",
+    )
     paging(parser)
     as_json(parser)
     connecting(parser)
@@ -81,13 +86,14 @@ def run_jobs(args: Namespace) -> int:
     from interlock.wire.jobs import Job
 
     with connected(args) as client:
-        query = {"state": args.state, "topic": args.topic}
+        filters = {"state": args.state, "topic": args.topic}
+        query = {**filters, "q": args.search}
         page = listing(client, "jobs", limit=args.limit, cursor=args.cursor, query=query)
     if wants_json(args):
         say_json(page)
     elif page.items:
         say_jobs(typed(page.items, list[Job]))
-        say(*filter(None, [more(page, "interlock jobs", args, query)]))
+        say(*filter(None, [more(page, "interlock jobs", args, {**filters, "search": args.search})]))
     else:
         say(_nothing(args))
     return Exit.DONE
@@ -130,7 +136,7 @@ def run_cancel(args: Namespace) -> int:
 
 
 def _nothing(args: Namespace) -> str:
-    if args.state or args.topic or args.cursor:
+    if args.state or args.topic or args.search or args.cursor:
         return "no jobs match; `interlock jobs` lists them all"
     return "no jobs yet; propose one with `interlock submit TOPIC --payload '{…}'`"
 
