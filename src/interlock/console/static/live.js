@@ -98,7 +98,7 @@ function renewList(old, fresh) {
   const button = old.querySelector("[data-news]");
   if (!button) return;
   button.hidden = !(fresher || over);
-  button.textContent = [fresher ? `${fresher} new` : "", over ? `${over} no longer waiting` : ""].filter(Boolean).join(" · ");
+  button.textContent = [fresher ? `${fresher} new` : "", over ? `${over} ${old.dataset.gone || "no longer waiting"}` : ""].filter(Boolean).join(" · ");
   button.onclick = () => { button.hidden = true; morph(old, fresh); };
 }
 
@@ -172,6 +172,12 @@ if (url && window.EventSource && navigator.locks) {
   lead();
   document.addEventListener("visibilitychange", () => { if (!document.hidden) happened(null); });
 }
+// Not everything that changes is an event: a lease that is renewed is only seen by looking.
+setInterval(() => {
+  if (paused || document.hidden) return;
+  for (const element of document.querySelectorAll("[data-every]")) stale.add(element.id);
+  if (stale.size && !timer) timer = setTimeout(refresh, 0);
+}, 10000);
 pause?.addEventListener("click", () => {
   paused = !paused;
   pause.setAttribute("aria-pressed", String(paused));
