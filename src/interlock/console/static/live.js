@@ -68,12 +68,22 @@ function morph(old, fresh) {
   const keep = typed?.matches("input, textarea") && old.contains(typed) ? { id: typed.id, value: typed.value } : null;
   const reason = old.querySelector("#reason")?.value;
   const before = old.dataset.hash;
+  keepOpen(old, fresh);
   window.htmx.swap({ target: old, text: fresh.outerHTML, swap: "outerMorph" });
   const now = document.getElementById(fresh.id);
   if (keep?.id) { const field = document.getElementById(keep.id); if (field) { field.value = keep.value; field.focus(); } }
   if (reason && now?.querySelector("#reason")) now.querySelector("#reason").value = reason;
   if (before && now && before !== now.dataset.hash) now.classList.add("glow");
   document.dispatchEvent(new CustomEvent("interlock:morphed"));
+}
+
+// What somebody unfolded stays unfolded.
+function keepOpen(old, fresh) {
+  const was = [...old.querySelectorAll("details")], is = [...fresh.querySelectorAll("details")];
+  is.forEach((details, index) => {
+    const same = details.id ? was.find((other) => other.id === details.id) : was.length === is.length ? was[index] : null;
+    if (same) details.open = same.open;
+  });
 }
 
 // A list changes in place: rows that are over are marked, and new ones wait behind a button until the reader wants them.
