@@ -26,13 +26,14 @@ from interlock.api.decoder import (
 )
 from interlock.api.operations import Answer, Answered, C, Call, Operation, Reply, S
 from interlock.api.problem import MEDIA_TYPE as PROBLEM_JSON
-from interlock.api.problem import Problem, ProblemError, invalid, problem, problem_response, retry_after
+from interlock.api.problem import ProblemError, invalid, problem, problem_response, retry_after
 from interlock.kernel.codec.strict import Fault
 from interlock.kernel.ids import new_id
 from interlock.service.logs import Log
 from interlock.service.metrics import Registry
 from interlock.service.router import MethodNotAllowed, NoRoute, Router
 from interlock.wire.http import Headers, NotDecodable, Request, Response
+from interlock.wire.problem import Problem
 
 PATH_BYTES_MAX = 8192
 UNROUTED = "none"
@@ -113,7 +114,7 @@ class App(Generic[C, S]):
         except Exception as error:  # noqa: BLE001 - the outermost edge: whatever it is, the caller gets an answer
             refused = self._problem(error, trace)
             trace.code = refused.code
-            response = problem_response(refused)
+            response = problem_response(refused, error.headers if isinstance(error, ProblemError) else ())
         if trace.code is None and response.status >= 400:
             trace.code, response = _told(response)
         response = _finished(request, response, trace.request_id)
@@ -124,11 +125,11 @@ class App(Generic[C, S]):
         """Log what broke after the answer had begun, when it is too late for another answer."""
         self._log.fault(error, request=request, request_id=_request_id(request), route=UNROUTED)
 
-    def refuse(self, request: Request, refused: Problem) -> Response:
+    def refuse(self, request: Request, error: ProblemError) -> Response:
         """Answer a request that a server could not even read whole, in the same form as any other."""
         trace: _Trace[C, S] = _Trace(request)
-        trace.code = refused.code
-        response = _finished(request, problem_response(refused), trace.request_id)
+        trace.code = error.problem.code
+        response = _finished(request, problem_response(error.problem, error.headers), trace.request_id)
         self._record(request, response, trace)
         return response
 
@@ -263,7 +264,7 @@ def _unrouted(error: NoRoute | MethodNotAllowed | NotDecodable) -> ProblemError:
     if isinstance(error, NotDecodable):
         return invalid(Fault("path", str(error)))
     if isinstance(error, MethodNotAllowed):
-        return ProblemError(problem("method_not_allowed", str(error), headers=(("allow", error.allowed),)))
+        return ProblemError(problem("method_not_allowed", str(error)), (("allow", error.allowed),))
     hint = (
         "leave out the slash at its end"
         if error.without_slash

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import dropwhile
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from interlock.api.approval_facts import ASKERS, Facts, read_facts, viewers_view
 from interlock.api.calls import JOB_ID, Asked, caller_of, decide
-from interlock.api.decoder import Spelled
-from interlock.api.fields import GivenReason, Reason, Said
 from interlock.api.jobs import approval_view, evidence_view, job_fields, whole_view
-from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.operations import Answer, Operation, Reply
 from interlock.api.pages import PageQuery, id_cursor
 from interlock.api.problem import invalid
 from interlock.api.problems import code_of
@@ -52,41 +50,6 @@ from interlock.wire.pages import Page
 
 _COMMENTS_SHOWN = 50
 
-Hash = Annotated[str, msgspec.Meta(max_length=100)]
-
-
-class ApproveBody(Body, frozen=True, kw_only=True):
-    """`job_hash` is what the reviewer saw, and must be what is stored.
-
-    It may be left out while the request is as it was submitted, unless the rule has `require_hash`.
-    """
-
-    reason: Reason = ""
-    note: Reason = ""
-    job_hash: Hash | None = None
-
-
-class RejectBody(Body, frozen=True, kw_only=True):
-    """`code` is a word for machines, such as `wrong_amount`. With `job_hash`, it is a no to exactly that version."""
-
-    reason: GivenReason
-    note: Reason = ""
-    code: Annotated[str, msgspec.Meta(max_length=100, pattern=r"^[A-Za-z0-9_.\-]+$(?!\n)")] | None = None
-    job_hash: Hash | None = None
-
-
-class EditBody(Body, frozen=True, kw_only=True):
-    payload: Spelled
-    reason: GivenReason
-
-
-class WithdrawBody(Body, frozen=True, kw_only=True):
-    reason: GivenReason
-
-
-class CommentBody(Body, frozen=True, kw_only=True):
-    text: Said
-
 
 class ApprovalsQuery(PageQuery, frozen=True, kw_only=True):
     state: Literal["pending", "approved", "rejected", "expired"] | None = None
@@ -121,11 +84,11 @@ async def read(call: Asked[None, None]) -> Reply:
     return Reply(200, request_view(job, approval, foreseen, drift, target, facts, said, now))
 
 
-async def approve(call: Asked[None, ApproveBody]) -> Answer:
+async def approve(call: Asked[None, wire.ApproveBody]) -> Answer:
     return await approve_by_id(call, call.path["job_id"])
 
 
-async def approve_by_id(call: Asked[None, ApproveBody], job_id: str) -> Answer:
+async def approve_by_id(call: Asked[None, wire.ApproveBody], job_id: str) -> Answer:
     """Approve a job that the path names in whichever way."""
     body = call.body
     command = ApproveJob(
@@ -138,7 +101,7 @@ async def approve_by_id(call: Asked[None, ApproveBody], job_id: str) -> Answer:
     return await _counted(call, "approve", command)
 
 
-async def reject(call: Asked[None, RejectBody]) -> Answer:
+async def reject(call: Asked[None, wire.RejectBody]) -> Answer:
     body = call.body
     command = RejectJob(
         caller=caller_of(call),
@@ -151,16 +114,16 @@ async def reject(call: Asked[None, RejectBody]) -> Answer:
     return await _counted(call, "reject", command)
 
 
-async def withdraw(call: Asked[None, WithdrawBody]) -> Answer:
+async def withdraw(call: Asked[None, wire.WithdrawBody]) -> Answer:
     command = WithdrawVote(caller=caller_of(call), job_id=call.path["job_id"], reason=call.body.reason)
     return await _counted(call, "withdraw", command)
 
 
-async def comment(call: Asked[None, CommentBody]) -> Answer:
+async def comment(call: Asked[None, wire.CommentBody]) -> Answer:
     return await _said(call, CommentKind.COMMENT)
 
 
-async def ask(call: Asked[None, CommentBody]) -> Answer:
+async def ask(call: Asked[None, wire.CommentBody]) -> Answer:
     return await _said(call, CommentKind.ASK)
 
 
@@ -180,7 +143,7 @@ async def look(call: Asked[None, None]) -> Answer:
     return await decide(call, command, lambda seen: Reply(200, viewers_view(seen, call.services.now())))
 
 
-async def _said(call: Asked[None, CommentBody], kind: CommentKind) -> Answer:
+async def _said(call: Asked[None, wire.CommentBody], kind: CommentKind) -> Answer:
     text = call.body.text
     if (size := len(text.encode())) > COMMENT_BYTES_MAX:
         why = (
@@ -201,7 +164,7 @@ async def refresh(call: Asked[None, None]) -> Answer:
     return await _decided(call, command)
 
 
-async def edit(call: Asked[None, EditBody]) -> Answer:
+async def edit(call: Asked[None, wire.EditBody]) -> Answer:
     submitter = await _submitter(call.services, call.caller.tenant, call.path["job_id"])
     command = EditJob(
         caller=caller_of(call),
@@ -393,20 +356,20 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="approve_job", method="POST", path="/api/v1/approvals/{job_id}/approve", tag=_TAG,
         parameters=JOB_ID, summary="Say yes to exactly this request",
-        body=ApproveBody, answers={200: wire.Review}, answer=approve,
+        body=wire.ApproveBody, answers={200: wire.Review}, answer=approve,
         problems=APPROVAL_PROBLEMS,
     ),
     Operation(
         id="reject_job", method="POST", path="/api/v1/approvals/{job_id}/reject", tag=_TAG,
         parameters=JOB_ID, summary="Say no, with a reason",
-        body=RejectBody, answers={200: wire.Review}, answer=reject,
+        body=wire.RejectBody, answers={200: wire.Review}, answer=reject,
         problems=(*_DECISIONS, "hash_mismatch"),
     ),
     Operation(
         id="withdraw_vote", method="POST", path="/api/v1/approvals/{job_id}/withdraw", tag=_TAG,
         parameters=JOB_ID, summary="Take your own yes back, while it waits or within the grace",
         description="If the yes had decided, the job waits for people again, with the votes that remain.",
-        body=WithdrawBody, answers={200: wire.Review}, answer=withdraw,
+        body=wire.WithdrawBody, answers={200: wire.Review}, answer=withdraw,
         problems=("not_actionable", "approval_expired", "not_eligible", "people_only", "forbidden", "lock_busy"),
     ),
     Operation(
@@ -417,14 +380,14 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="comment_on_approval", method="POST", path="/api/v1/approvals/{job_id}/comment", tag=_TAG,
         parameters=JOB_ID, summary="Say something about a request; its submitter answers so", roles=ASKERS,
-        body=CommentBody, answers={201: wire.Comment}, answer=comment,
+        body=wire.CommentBody, answers={201: wire.Comment}, answer=comment,
         problems=("not_actionable", "people_only", "lock_busy"),
     ),
     Operation(
         id="ask_back", method="POST", path="/api/v1/approvals/{job_id}/ask", tag=_TAG,
         parameters=JOB_ID, summary="Ask the submitter something; it changes no state",
         description="It is shown as open until the submitter comments, or the request is edited.",
-        body=CommentBody, answers={201: wire.Comment}, answer=ask,
+        body=wire.CommentBody, answers={201: wire.Comment}, answer=ask,
         problems=("not_actionable", "approval_expired", "people_only", "forbidden", "lock_busy"),
     ),
     Operation(
@@ -435,7 +398,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="edit_job", method="POST", path="/api/v1/approvals/{job_id}/edit", tag=_TAG,
         parameters=JOB_ID, summary="Change the request; votes are cleared", roles=ASKERS,
-        body=EditBody, answers={200: wire_jobs.Job}, answer=edit,
+        body=wire.EditBody, answers={200: wire_jobs.Job}, answer=edit,
         problems=_RENEWALS,
     ),
 )  # fmt: skip

@@ -42,7 +42,7 @@ from interlock.rooms.events.addresses import Allowed, read_networks
 from interlock.service.keyring import Known
 from interlock.service.logs import Form, Level, Log
 from interlock.service.metrics import Counter, Registry
-from interlock.service.operator import IssuedKey, activate_policy_file, bootstrap
+from interlock.service.operator import Greeting, activate_policy_file, greet
 from interlock.service.service import Service, open_service
 from interlock.service.settings import UNIX_PEER, Settings, settings_from
 from interlock.wire.http import Request, Response
@@ -91,10 +91,11 @@ class InterlockApp:
         self._open: _Open | None = None
 
     @contextlib.asynccontextmanager
-    async def opened(self, *, first_admin: bool = True) -> AsyncGenerator[IssuedKey | None]:
+    async def opened(self, *, first_admin: bool = True) -> AsyncGenerator[Greeting]:
         """Open the store and start everything; inside the block requests are answered.
 
-        Yields the key of the first admin if the store was empty: it is shown nowhere else. Raises what kept it from
+        Yields what is shown once and nowhere else: the key of the first admin if the store was empty, and on a local
+        server a link to sign in with. Raises what kept it from
         opening, such as `StoreDown` or a bad policy.
         """
         from interlock.channels.table import (
@@ -102,11 +103,11 @@ class InterlockApp:
         )
 
         async with open_service(self.settings, channels=CHANNELS) as service:
-            admin = await bootstrap(service) if first_admin else None
+            greeting = await greet(service) if first_admin else Greeting()
             if self.settings.policy:
                 await activate_policy_file(service, Path(self.settings.policy))
             with self.answering(service):
-                yield admin
+                yield greeting
 
     @contextlib.contextmanager
     def answering(self, service: Service) -> Generator[None]:
@@ -232,7 +233,7 @@ class _Open:
         except ProblemError as refused:
             incoming.expect({name.decode("latin-1").lower(): "1" for name, _ in scope["headers"]})
             request = Request(method=scope["method"], path="", root=asked.root, client=asked.client)
-            return request, self._app.refuse(request, refused.problem)
+            return request, self._app.refuse(request, refused)
         if Console.serves(request.path):
             return request, await self._console.respond(request)
         return request, await self._app.respond(request)
@@ -366,7 +367,7 @@ class _Bodies:
             detail = f"the body was not there after {self._seconds:g} s; send it faster, or less"
             members = {"limit_seconds": self._seconds}
             raise ProblemError(
-                problem("body_timeout", detail, members=members, headers=(("connection", "close"),))
+                problem("body_timeout", detail, members=members), (("connection", "close"),)
             ) from None
 
     async def _read(self, receive: Receive, announced: int | None) -> bytes:

@@ -21,8 +21,10 @@ from interlock.api import (
     permits,
     policy,
     sessions,
+    settings,
     signers,
     targets,
+    traffic,
     webhooks,
     workers,
     workflows,
@@ -48,6 +50,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     *approvals.OPERATIONS,
     *inbox.OPERATIONS,
     *admission.OPERATIONS,
+    *traffic.OPERATIONS,
     *workflows.OPERATIONS,
     *leases.OPERATIONS,
     *effects.OPERATIONS,
@@ -60,6 +63,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     *audit.OPERATIONS,
     *events.OPERATIONS,
     *webhooks.OPERATIONS,
+    *settings.OPERATIONS,
     *health.OPERATIONS,
 )
 

@@ -13,6 +13,8 @@ import msgspec
 
 from interlock.api.app import encode
 from interlock.api.operations import Answer, Call, Reply
+from interlock.api.problem import invalid
+from interlock.kernel.codec.strict import Fault
 from interlock.kernel.command import Command
 from interlock.kernel.idempotency import Once, Rendered
 from interlock.kernel.record import Reads
@@ -46,6 +48,14 @@ def caller_of(call: Call[Known, Service, Any, Any]) -> Caller:
         services_may_administer=call.services.settings.services_may_administer,
         via=call.via,
     )
+
+
+def named(call: Call[Any, Any, Any, Any], parameter: str, kind: Any, reason: str) -> str:
+    """What the path has for `parameter`, if a body could have it too: `kind` is its type there."""
+    try:
+        return msgspec.convert(call.path[parameter], kind)
+    except msgspec.ValidationError:
+        raise invalid(Fault(f"path/{parameter}", reason)) from None
 
 
 async def decide(

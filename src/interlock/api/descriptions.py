@@ -38,7 +38,7 @@ def describing(
     def document() -> dict[str, Any]:
         from interlock.api.openapi import openapi
 
-        return openapi((*operations, *own), title=title, version=version or _own_version(), codes=codes)
+        return openapi((*operations, *own), title=title, version=version or own_version(), codes=codes)
 
     @cache
     def documentation() -> bytes:
@@ -91,7 +91,8 @@ def _public(
     )
 
 
-def _own_version() -> str:
+def own_version() -> str:
+    """The version that is installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

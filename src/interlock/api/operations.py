@@ -59,10 +59,6 @@ Q = TypeVar("Q")
 B = TypeVar("B")
 
 
-class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of request bodies: an unknown field is refused, since a misspelt one must not be ignored."""
-
-
 class Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of query strings: each field is one parameter, and an unknown one is refused."""
 

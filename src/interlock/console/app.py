@@ -113,7 +113,9 @@ class Console:
         if known is None and not route.public:
             return self._to_sign_in(request)
         form = await _form(request, is_public=known is None)
-        return await route.answer(self._visit(request, path, form, known, token if known else ""))
+        visit = self._visit(request, path, form, known, token if known else "")
+        await visit.note_position()  # before the page reads anything: what happens from now on is news to it
+        return await route.answer(visit)
 
     async def _known(self, token: str) -> Known | None:
         if not token:

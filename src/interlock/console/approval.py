@@ -148,8 +148,7 @@ async def _done(
 async def _page(visit: Visit, *, status: int = 200, notice: Notice | None = None) -> Response:
     request = await _request(visit)
     history = await visit.api.ask("job_history", Page[AuditEntry], path=visit.path, query={"limit": 200})
-    named = request.job.target
-    target = await visit.api.ask("get_target", TargetState, path={"key": named.key}) if named else None
+    target = await _target(visit, request.job)
     before, after, place = await _neighbours(visit, request.job_id)
     return await visit.page(
         "approval.html",
@@ -171,6 +170,17 @@ async def _page(visit: Visit, *, status: int = 200, notice: Notice | None = None
 
 async def _request(visit: Visit) -> ApprovalRequest:
     return await visit.api.ask("get_approval", ApprovalRequest, path=visit.path)
+
+
+async def _target(visit: Visit, job: Job) -> TargetState | None:
+    if job.target is None:
+        return None
+    try:
+        return await visit.api.ask("get_target", TargetState, path={"key": job.target.key})
+    except Refused as refused:
+        if refused.refusal.status not in (403, 404):
+            raise
+        return TargetState(key=job.target.key)  # Nobody has touched it, and nothing else waits for it.
 
 
 async def _neighbours(visit: Visit, job_id: str) -> tuple[str | None, str | None, str]:

@@ -197,20 +197,14 @@ def relative(at: datetime | None) -> Markup:
     """A moment, as how long ago or ahead it is; the exact one on hover, and without JavaScript as it is."""
     if at is None:
         return Markup('<span class="none">-</span>')
-    exact = exactly(at)
-    return Markup('<relative-time hx-morph-skip-children datetime="{}" title="{}">{}</relative-time>').format(
-        _iso(at), exact, exact
-    )
+    return _timed("relative-time", at, exactly(at))
 
 
 def countdown(at: datetime | None) -> Markup:
     """How long until a moment."""
     if at is None:
         return Markup('<span class="none">-</span>')
-    exact = exactly(at)
-    return Markup('<count-down hx-morph-skip-children datetime="{}" title="{}">until {}</count-down>').format(
-        _iso(at), exact, exact
-    )
+    return _timed("count-down", at, f"until {exactly(at)}")
 
 
 def _timed(element: str, at: datetime, text: str) -> Markup:

@@ -17,6 +17,7 @@ from interlock.console.attempts import Attempts
 from interlock.console.client import Api, OperationFacts, Refusal
 from interlock.service.keyring import Known
 from interlock.service.service import Service
+from interlock.wire.events import EventPage
 from interlock.wire.http import Headers, Request, Response
 from interlock.wire.inbox import InboxCounts
 
@@ -107,6 +108,7 @@ class Visit:
         self.service = service
         self.api = api
         self.known = known
+        self.position: int | None = None
         self._operations = operations
         self._assets = assets
         self.attempts = attempts
@@ -167,6 +169,11 @@ class Visit:
             **{"counts": None, **context},
         )
         return Response(status=status, headers=HTML, body=text.encode())
+
+    async def note_position(self) -> None:
+        """Note where the stream of events is, for a whole page: from there it goes on live."""
+        if not self.is_partial and self.may("read_events"):
+            self.position = (await self.api.ask("read_events", EventPage, query={"limit": 1})).next_after
 
     async def _counts(self) -> InboxCounts | None:
         if self.known is None or not self.may("count_inbox"):

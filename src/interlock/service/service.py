@@ -11,18 +11,12 @@ from interlock.kernel.ids import new_id
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.storage import Store
 from interlock.kernel.store_time import StoreTime
+from interlock.service.admission_stats import AdmissionStats, Tallying
 from interlock.service.compute_pool import ComputePool
 from interlock.service.event_feed import EventFeed
 from interlock.service.judgements import Judgements
 from interlock.service.keyring import Keyring
-from interlock.service.measures import (
-    AdmissionStats,
-    KernelMeasures,
-    Measures,
-    RelayMeasures,
-    Tallying,
-    measure_store,
-)
+from interlock.service.measures import KernelMeasures, Measures, RelayMeasures, measure_store
 from interlock.service.metrics import Registry
 from interlock.service.permits import PermitSigner
 from interlock.service.settings import Settings
@@ -55,7 +49,9 @@ class Service:
             computing=self.judgements,
         )
         measure_store(self.registry, self._store_time)
+        self.measures.attention.follow(self.now)
         self.keyring = Keyring(store, now=self.now)
+        self.started_at = self.now()
         self.permits = PermitSigner(self.kernel, store, settings.secret)
         self.admission_stats = AdmissionStats(self.registry, now=self.now)
         self.is_stopping = False

@@ -21,11 +21,13 @@ from interlock.rooms.admission.endings import RECLAIM_MAX
 from interlock.rooms.admission.queries import tenants_with_expired_runs
 from interlock.rooms.admission.rules import ReclaimSlots
 from interlock.rooms.admission.tallies import ForgetTallies
+from interlock.rooms.admission.traffic import ForgetTraffic, RollUpTallies
 from interlock.rooms.audit.model import NoteStoreState
+from interlock.rooms.effects.queries import count_ambiguous_by_tenant
 from interlock.rooms.effects.settlement import SweepOverdueEffects
 from interlock.rooms.grants.rules import SweepOverdueGrants
 from interlock.rooms.identity.sessions import ForgetSessions
-from interlock.rooms.jobs.queries import count_dead
+from interlock.rooms.jobs.queries import count_awaiting, count_dead
 from interlock.rooms.jobs.sweeps import OfferUnclaimed, SweepDueJobs, SweepLostLeases
 from interlock.rooms.leases.transfers import SweepOverdueLeases
 from interlock.rooms.policy.rules import ForgetFullBuckets
@@ -86,23 +88,35 @@ class Sweeps:
             self._offer_unclaimed,
             self._note_store_state,
         )
-        await asyncio.gather(*map(self._surely, sweeps))
-        await self._surely(self._count_dead_letters)
+        ended = await asyncio.gather(*map(self._surely, sweeps))
+        counts = (self._count_dead_letters, self._count_what_waits)
+        ended += [await self._surely(count) for count in counts]
+        if all(ended):
+            self._measures.attention.swept()
 
     async def forget_once(self) -> None:
         """One pass over what nobody needs any more."""
-        forgets = (self._prune, self._forget_full_buckets, self._forget_tallies, self._forget_sessions)
-        for forget in forgets:
-            await self._surely(forget)
+        sweeps = (
+            self._prune,
+            self._forget_full_buckets,
+            self._roll_up_tallies,
+            self._forget_traffic,
+            self._forget_sessions,
+        )
+        for sweep in sweeps:
+            await self._surely(sweep)
 
-    async def _surely(self, sweep: Callable[[], Awaitable[None]]) -> None:
+    async def _surely(self, sweep: Callable[[], Awaitable[None]]) -> bool:
+        """Run one sweep; whether it ended well."""
         name = getattr(sweep, "__name__", "a sweep").strip("_")
         try:
             await sweep()
+            return True
         except (Fault, StoreDown, LockTimeout) as fault:
             log.debug("%s could not run: %s", name, fault)
         except Exception:
             log.exception("%s broke; it runs again in %.1f s", name, self._every)
+        return False
 
     async def _until_few(self, what: str, sweep: Command[int]) -> None:
         """Run a sweep again as long as it finds as much as it may take at once."""
@@ -140,14 +154,24 @@ class Sweeps:
     async def _forget_full_buckets(self) -> None:
         await self._until_few("full_buckets", ForgetFullBuckets(most=_PASS_MAX))
 
-    async def _forget_tallies(self) -> None:
+    async def _roll_up_tallies(self) -> None:
+        # A pass may take fewer than it is allowed to, because they are large; so go on until there are none.
+        while count := await self._kernel.run(RollUpTallies(most=_PASS_MAX)):
+            self._measures.swept.add("rolled_up_tallies", amount=count)
+
+    async def _forget_traffic(self) -> None:
         await self._until_few("old_tallies", ForgetTallies(most=_PASS_MAX))
+        await self._until_few("old_traffic", ForgetTraffic(most=_PASS_MAX))
 
     async def _forget_sessions(self) -> None:
         await self._until_few("old_sessions", ForgetSessions(most=_PASS_MAX))
 
     async def _count_dead_letters(self) -> None:
         self._measures.work.dead_letters = await count_dead(self._store)
+
+    async def _count_what_waits(self) -> None:
+        self._measures.attention.awaiting = await count_awaiting(self._store)
+        self._measures.attention.ambiguous = await count_ambiguous_by_tenant(self._store)
 
     async def _end_overdue_leases(self) -> None:
         await self._until_few("overdue_leases", SweepOverdueLeases(most=_PASS_MAX))

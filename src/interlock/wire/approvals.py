@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from interlock.wire.fields import Body, CommentText, GivenReason, Reason, Spelled
 from interlock.wire.jobs import Approval, Evidence, Job, Vote
 from interlock.wire.marks import Given
 from interlock.wire.shared import Touch
@@ -149,3 +150,39 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     decided_by: str | None = None
     decided_at: datetime | None = None
     grace_until: datetime | None = None
+
+
+Hash = Annotated[str, msgspec.Meta(max_length=100)]
+
+
+class ApproveBody(Body, frozen=True, kw_only=True):
+    """`job_hash` is what the reviewer saw, and must be what is stored.
+
+    It may be left out while the request is as it was submitted, unless the rule has `require_hash`.
+    """
+
+    reason: Reason = ""
+    note: Reason = ""
+    job_hash: Hash | None = None
+
+
+class RejectBody(Body, frozen=True, kw_only=True):
+    """`code` is a word for machines, such as `wrong_amount`. With `job_hash`, it is a no to exactly that version."""
+
+    reason: GivenReason
+    note: Reason = ""
+    code: Annotated[str, msgspec.Meta(max_length=100, pattern=r"^[A-Za-z0-9_.\-]+$(?!\n)")] | None = None
+    job_hash: Hash | None = None
+
+
+class EditBody(Body, frozen=True, kw_only=True):
+    payload: Spelled
+    reason: GivenReason
+
+
+class WithdrawBody(Body, frozen=True, kw_only=True):
+    reason: GivenReason
+
+
+class CommentBody(Body, frozen=True, kw_only=True):
+    text: CommentText

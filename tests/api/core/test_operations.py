@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.api.operations import Body, Call, Operation, Query, RawBody, Reply
+from interlock.api.operations import Call, Operation, Query, RawBody, Reply
+from interlock.wire.fields import Body
 from interlock.wire.http import Request
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -86,7 +88,7 @@ async def test_the_inbox_is_the_same_on_every_store(durable: Stage) -> None:
     await durable.policy(POLICY)
     ada, bob = (
         await durable.person("ada", groups=("Finance", "finance")),
-        await durable.person("bob", groups=("fin",)),
+        await durable.person("bob", groups=("fin", "FINANCE", "%", "|")),
     )
     bot = await durable.agent()
     pay = [await durable.submit(bot, expires_in=f"{hours}h") for hours in (3, 1, 2)]
@@ -138,3 +140,36 @@ async def test_a_page_and_the_counts_read_little_of_ten_thousand_that_wait(
     assert rows < 1200, "a page of fifty, and a thousand that were counted"
     assert gets < 70, "what was said of each item, and those who submitted them"
     assert queries < 30
+
+
+@pytest.mark.parametrize("group", ["50%", "a_b", "wow!", "it's", "a|b", "Größe"])
+async def test_a_group_is_found_whatever_its_name(durable: Stage, group: str) -> None:
+    asked = POLICY.replace("[finance]", json.dumps([group]))
+    await durable.policy(asked)
+    ada = await durable.person("ada", groups=(group,))
+    many = await durable.person("bob", groups=(*(f"g{number}" for number in range(20)), group))
+    job = await durable.submit(await durable.agent())
+    for key in (ada, many):
+        assert [item["job_id"] for item in (await durable.get("inbox", key))["items"]] == [job]
+
+
+async def test_everything_that_needs_attention_is_counted(durable: Stage) -> None:
+    await durable.policy("{version: v1, default: allow}")
+    hand = await durable.key("hand", "worker", "work,submit")
+    job = await durable.submit(hand, topic="any")
+    (held,) = (await durable.call("POST", "jobs/claim", hand, {"topics": ["any"]})).document["jobs"]
+    stale = await durable.call(
+        "POST", f"jobs/{job}/complete", hand, {"fence": held["fence"] - 1, "result": 1}
+    )
+    given_up = {"fence": held["fence"], "error": "no", "retryable": False}
+    failed = await durable.call("POST", f"jobs/{job}/fail", hand, given_up)
+    begun = await durable.call(
+        "POST", "effects/refund-1/begin", hand, {"request_hash": f"sha256:{'0' * 64}", "ttl_seconds": 1}
+    )
+    assert (stale.word, failed.word, begun.status) == ("fence_stale", "FAILED", 201)
+    await asyncio.sleep(1.1)
+    await durable.submit(hand, topic="other")  # lists go by the clock of the last decision
+
+    told = await durable.get("inbox/counts")
+
+    assert (told["conflicts_open"], told["effects_ambiguous"], told["dead_letters"]) == (1, 1, 1)

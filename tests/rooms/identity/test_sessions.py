@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.api.http import Request
-from interlock.kernel.refusal import Refusal
+from interlock.kernel.storage import Transaction
 from interlock.rooms.identity.model import API_KEYS, Caller, PrincipalKind, Role
 from interlock.rooms.identity.refusals import (
+    Forbidden,
     KindMismatch,
     LinkOver,
     PeopleOnly,
@@ -31,7 +31,9 @@ from interlock.service.sessions import (
     open_with_link,
     see,
 )
-from tests.harness.in_process_api import ASK, Stage
+from interlock.store.memory import MemoryStore
+from interlock.wire.http import Request
+from tests.harness.in_process_api import ASK, Stage, VirtualClock, open_stage
 
 TENANT = "default"
 MINUTE, HOUR = 60.0, 3600.0
@@ -200,6 +202,28 @@ async def test_loading_pages_writes_at_most_once_a_minute(stage: Stage) -> None:
     assert versions == [1, 1, 2, 2, 2, 3]
 
 
+class CountingStore(MemoryStore):
+    """A store that counts its transactions."""
+
+    def __init__(self) -> None:
+        super().__init__(clock=VirtualClock())
+        self.transactions = 0
+
+    async def transact(self, transaction: Transaction) -> None:
+        self.transactions += 1
+        await super().transact(transaction)
+
+
+async def test_loading_pages_within_a_minute_takes_no_transaction() -> None:
+    store = CountingStore()
+    async with open_stage(store) as stage:
+        ada = await signed_in(stage)
+        before = store.transactions
+        for _ in range(5):
+            await see(stage.service, ada.token)
+        assert store.transactions == before
+
+
 async def test_a_session_ends_with_the_key_that_opened_it(stage: Stage) -> None:
     ada = await signed_in(stage)
     other = await signed_in(stage)
@@ -356,10 +380,9 @@ async def test_no_provider_vouches_for_the_person_of_the_file(stage: Stage) -> N
 async def test_an_admin_ends_the_session_of_another_and_others_do_not(stage: Stage) -> None:
     ada, bob = await signed_in(stage), await signed_in(stage, "bob")
     admin = await signed_in(stage, "root", "admin")
-    for who, key_kind in (("bob", bob.token), ("agent", await stage.agent("bot", "admin"))):
-        sessions_count = who == "bob"
-        known = await stage.service.keyring.known(key_kind, False, sessions_count=sessions_count)
-        with pytest.raises(Refusal):
+    for credential, refusal in ((bob.token, Forbidden), (await stage.agent("bot", "admin"), PeopleOnly)):
+        known = await stage.service.keyring.known(credential, recent_will_do=False, sessions_count=True)
+        with pytest.raises(refusal):
             await stage.service.kernel.run(EndSession(caller=known.caller, session_id=ada.session.id))
     assert await is_live(stage, ada.token)
     root = (await see(stage.service, admin.token)).caller

@@ -85,7 +85,9 @@ def waiting_rows() -> list[Row]:
     whole = AT.replace(microsecond=0)
     return [
         job(21, JobState.APPROVAL, approval=approval(ApprovalState.PENDING), priority=Priority.CRITICAL),
-        job(22, JobState.APPROVAL, approval=approval(ApprovalState.PENDING), run_id="run_1", expires_at=whole),
+        job(
+            22, JobState.APPROVAL, approval=approval(ApprovalState.PENDING), run_id="run_1", expires_at=whole
+        ),
         job(23, JobState.APPROVAL, approval=approval(ApprovalState.PENDING, escalating)),
         job(24, JobState.APPROVAL, approval=approval(ApprovalState.PENDING, anybody), priority=Priority.HIGH),
         job(25, JobState.APPROVAL, approval=approval(ApprovalState.PENDING, escalating, ends_by=whole)),

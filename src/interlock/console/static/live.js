@@ -11,7 +11,9 @@ const away = document.getElementById("away");
 const WAIT_MS = 150;
 let paused = false;
 let missed = false;
-let lastId = "";
+let lastId = document.body.dataset.after || "";
+const kept = [];
+const KEPT_MAX = 500;
 const stale = new Set();
 let timer = 0;
 
@@ -113,11 +115,12 @@ function renewList(old, fresh) {
 }
 
 let awaySince = null;
+let retry = 0;
 function gone(text) {
   awaySince ??= new Date();
   away.textContent = `${text} Since ${awaySince.toLocaleTimeString()}. What is on this page stays; it goes on by itself.`;
   away.hidden = false;
-  setTimeout(() => happened(null), 2000);
+  retry ||= setTimeout(() => { retry = 0; happened(null); }, 2000);
 }
 function back() { awaySince = null; away.hidden = true; }
 
@@ -146,41 +149,53 @@ function notify(event) {
   new Notification("Interlock", { body: `${topic} waits for a decision`, tag: event.subject });
 }
 
+function heard(event, id) {
+  if (Number(id) <= Number(lastId)) return;
+  lastId = id;
+  happened(event);
+}
+
 channel.onmessage = ({ data }) => {
-  if (data.kind === "event") { lastId = data.id || lastId; happened(data.event); }
-  if (data.kind === "open" && data.after !== lastId) happened(null);
+  if (data.kind === "event") heard(data.event, data.id);
+  if (data.kind === "again") happened(null);
+  // A tab that was just opened asks for what happened since its page was made; the tab with the stream knows.
+  if (data.kind === "since" && document.documentElement.dataset.leads !== undefined) {
+    for (const each of kept) if (Number(each.id) > Number(data.after)) channel.postMessage({ kind: "event", ...each });
+    if (kept.length === KEPT_MAX) channel.postMessage({ kind: "again" });
+  }
 };
 
-async function lead() {
-  await navigator.locks.request(LOCK, () => new Promise(() => {
+function connect() {
+  const source = new EventSource(lastId ? `${url}?after=${lastId}` : url);
+  source.onopen = () => { live.hidden = false; if (awaySince) happened(null); };
+  source.onmessage = ({ data, lastEventId }) => {
+    const event = JSON.parse(data);
+    // Without a type it is word of a gap: whatever was missed is on the pages once they are fetched again.
+    if (!event.type) { happened(null); channel.postMessage({ kind: "again" }); return; }
+    kept.push({ event, id: lastEventId });
+    if (kept.length > KEPT_MAX) kept.shift();
+    channel.postMessage({ kind: "event", event, id: lastEventId });
+    heard(event, lastEventId);
+    notify(event);
+  };
+  source.onerror = () => {
+    gone("The connection is interrupted.");
+    // The browser tries again by itself, unless the answer was an error.
+    if (source.readyState === EventSource.CLOSED) setTimeout(connect, 2000 + Math.random() * 2000);
+  };
+}
+
+function lead() {
+  navigator.locks.request(LOCK, () => new Promise(() => {
     document.documentElement.dataset.leads = "";
-    const source = new EventSource(lastId ? `${url}?after=${lastId}` : url);
-    let opened = false;
-    source.onopen = () => {
-      // After a gap, whatever was missed is on the pages once they are fetched again.
-      if (opened || lastId) { happened(null); channel.postMessage({ kind: "open" }); }
-      opened = true;
-      live.hidden = false;
-    };
-    source.onmessage = ({ data, lastEventId }) => {
-      lastId = lastEventId || lastId;
-      let event = null;
-      try { event = JSON.parse(data); } catch { return; }
-      channel.postMessage({ kind: "event", event, id: lastId });
-      happened(event);
-      notify(event);
-    };
-    source.onerror = () => {
-      if (source.readyState === EventSource.CLOSED) setTimeout(() => location.reload(), 3000 + Math.random() * 3000);
-      else gone("The connection is interrupted.");
-    };
+    connect();
   }));
 }
 
 if (url && window.EventSource && navigator.locks) {
   live.hidden = false;
   lead();
-  document.addEventListener("visibilitychange", () => { if (!document.hidden) happened(null); });
+  channel.postMessage({ kind: "since", after: lastId });
 }
 // Not everything that changes is an event: a lease that is renewed is only seen by looking.
 setInterval(() => {

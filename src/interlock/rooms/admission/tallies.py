@@ -1,7 +1,7 @@
-"""Counts of how starts of runs ended, stored for a day, so that every server can report what all of them saw.
+"""Counts of how starts of runs ended, handed in by every server, so that each can report what all of them saw.
 
-A 503 means that the store could not be asked, so each server counts in memory and stores its counts later, in one
-record for each few seconds with something to count.
+A 503 means that the store could not be asked, so each server counts in memory and stores its counts later, in tallies
+of a few seconds each. After a minute they are rolled up into sheets (traffic.py), which are kept for a month.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from interlock.kernel.record import Kind, Params, Pick, Reads, micros
 from interlock.kernel.world import World
 from interlock.rooms.admission.model import TALLIES, Tally
 
-KEPT = timedelta(hours=25)
+# How long a tally that was rolled up is kept: a server that was not told of its COMMIT may hand it in again.
+KEPT = timedelta(hours=1)
 
 
 class KeepTally(Command[Tally], frozen=True, kw_only=True):
@@ -31,11 +32,13 @@ class KeepTally(Command[Tally], frozen=True, kw_only=True):
         before = world.get(TALLIES, self.tally.tenant, self.tally.id)
         if before is None:
             return world.add(TALLIES, self.tally)
-        return world.put(TALLIES, msgspec.structs.replace(before, rows=self.tally.rows))
+        if before.rows == self.tally.rows:
+            return before
+        return world.put(TALLIES, msgspec.structs.replace(before, rows=self.tally.rows, rolled_at=None))
 
 
 class OldTallies(Pick[Tally], frozen=True, kw_only=True):
-    """Tallies that no window reaches back to, in every tenant, the oldest first."""
+    """Tallies that were rolled up long ago, in every tenant, the oldest first."""
 
     @property
     def kind(self) -> Kind[Tally]:
@@ -49,14 +52,14 @@ class OldTallies(Pick[Tally], frozen=True, kw_only=True):
         return {"before": micros(now - KEPT)}
 
     def matches(self, record: Tally, now: datetime) -> bool:
-        return record.at < now - KEPT
+        return record.rolled_at is not None and record.rolled_at < now - KEPT
 
     def sort_key(self, record: Tally) -> Any:
-        return (record.at, record.tenant, record.id)
+        return (record.rolled_at, record.tenant, record.id)
 
 
 class ForgetTallies(Command[int], frozen=True, kw_only=True):
-    """Drop up to `most` tallies that are too old to be asked for; returns how many there were."""
+    """Drop up to `most` tallies that were rolled up long ago; returns how many there were."""
 
     most: int = 100
 

@@ -38,3 +38,9 @@ SELECT count(*) FROM (
   UNION ALL
   SELECT 1 FROM (SELECT 1 FROM effects WHERE overdue_at <= :now AND tenant = :tenant LIMIT :limit) AS overdue
 ) AS unknown;
+
+-- name: count_ambiguous_by_tenant
+-- How many effects of each tenant are ambiguous and unresolved, counted up to a bound in all.
+SELECT tenant, count(*) FROM (
+  SELECT tenant FROM effects WHERE state = 'AMBIGUOUS' ORDER BY tenant, uid LIMIT :limit
+) AS ambiguous GROUP BY tenant LIMIT :limit;

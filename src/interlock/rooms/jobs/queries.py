@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
+from interlock.kernel.ids import made_at
 from interlock.kernel.pages import Records, page_of
 from interlock.kernel.record import micros
 from interlock.kernel.storage import Store
@@ -13,6 +16,7 @@ from interlock.rooms.jobs.model import JOBS, Job, JobState
 from interlock.rooms.policy.matching import topics_test
 
 DEAD_COUNTED_MAX = 10_000
+AWAITING_COUNTED_MAX = 10_000
 
 _EXACT_MAX = 4
 _TOPICS_MAX = 16
@@ -96,3 +100,17 @@ async def count_dead(store: Store) -> int:
 async def count_dead_of(store: Store, tenant: str, *, limit: int) -> int:
     """How many dead letters a tenant has, counted up to `limit`."""
     return int((await store.query("jobs.count_dead_of_tenant", {"tenant": tenant, "limit": limit}))[0][0])
+
+
+class Awaiting(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits for people in a tenant: how many requests, and since when the oldest."""
+
+    tenant: str
+    count: int
+    since: datetime
+
+
+async def count_awaiting(store: Store) -> list[Awaiting]:
+    """What waits for people, by tenant, counted up to a bound in all."""
+    rows = await store.query("jobs.count_awaiting", {"limit": AWAITING_COUNTED_MAX})
+    return [Awaiting(tenant=row[0], count=int(row[1]), since=made_at(row[2])) for row in rows]

@@ -18,12 +18,13 @@ SELECT body FROM jobs WHERE tenant = :tenant AND state = (:state || '') AND topi
 ORDER BY id DESC LIMIT :limit;
 
 -- name: latest_taken
--- Jobs of one topic that somebody has claimed, newest first, among the newest so many of the topic.
+-- Claimed jobs of one topic, newest first, among its newest; as a range, or PostgreSQL may walk through every topic.
 SELECT (SELECT j.body FROM jobs j WHERE j.tenant = :tenant AND j.id = taken.id) FROM (
   SELECT id FROM (
-    SELECT id, state FROM jobs WHERE tenant = :tenant AND topic = :topic ORDER BY id DESC LIMIT :among
+    SELECT id, state FROM jobs WHERE tenant = :tenant AND topic >= :topic AND topic <= :topic AND id > ''
+    ORDER BY topic DESC, id DESC LIMIT :among
   ) AS latest WHERE state IN ('RUNNING', 'SUCCEEDED', 'FAILED') ORDER BY id DESC LIMIT :limit
-) AS taken;
+) AS taken ORDER BY id DESC LIMIT :limit;
 
 -- name: list_expired_jobs
 -- A tenant's expired jobs and those that are due, which may be expired by now, newest first. Few are due at any time.
@@ -99,6 +100,12 @@ ORDER BY offer_again_at, tenant, id LIMIT :limit;
 -- name: count_dead
 -- How many dead letters there are in all tenants, counted up to a bound.
 SELECT count(*) FROM (SELECT 1 FROM jobs WHERE state = 'FAILED' LIMIT :limit) AS dead;
+
+-- name: count_awaiting
+-- How many requests wait for people in each tenant, and the first of them, counted up to a bound in all.
+SELECT tenant, count(*), min(id) FROM (
+  SELECT tenant, id FROM jobs WHERE state = 'APPROVAL' ORDER BY tenant, id LIMIT :limit
+) AS awaiting GROUP BY tenant LIMIT :limit;
 
 -- name: oldest_dead
 -- Dead letters of every tenant, the oldest by id first.
