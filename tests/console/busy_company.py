@@ -11,6 +11,7 @@ from tests.harness.console_site import ConsoleSite
 
 FILE = "repo:billing/invoice.py"
 HASH = f"sha256:{'ab' * 32}"
+Form = dict[str, str | float | bool]
 
 
 def call(site: ConsoleSite, key: str, method: Any, *segments: str, **body: object) -> dict[str, Any]:

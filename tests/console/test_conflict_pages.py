@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.console.busy_company import FILE, edited_while_leased, moved_under_a_draft, person
+from tests.console.busy_company import FILE, Form, edited_while_leased, moved_under_a_draft, person
 from tests.harness.console_site import ConsoleSite
 
 
@@ -109,7 +109,7 @@ def test_settling_needs_a_note_and_a_role(console: ConsoleSite, page: Page) -> N
     page.goto(address)
     expect(page.get_by_role("region", name="Competing versions")).to_be_visible()
     expect(page.get_by_role("button", name=re.compile("Keep|Merge|Discard"))).to_have_count(0)
-    form = {"resolution": "merge", "note": "because"}
+    form: Form = {"resolution": "merge", "note": "because"}
     answer = page.context.request.post(f"{address}/resolve", form=form, headers=ours)
     assert answer.status == 403
     assert console.client(console.ann).conflict(conflict_id).state == "open"

@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.console.busy_company import committed, effect, in_doubt, person
+from tests.console.busy_company import Form, committed, effect, in_doubt, person
 from tests.harness.console_site import ConsoleSite
 
 
@@ -97,7 +97,7 @@ def test_saying_what_happened_needs_evidence_a_role_and_a_doubt(console: Console
         f"{console.url}/console/effects/refund:4711/resolve", form={"outcome": "committed"}, headers=ours
     )
     assert (answer.status, "Say how you know" in answer.text()) == (400, True)
-    form = {"outcome": "not_committed", "evidence": "I say so"}
+    form: Form = {"outcome": "not_committed", "evidence": "I say so"}
     answer = post(f"{console.url}/console/effects/payout:1/resolve", form=form, headers=ours)
     assert (answer.status, "not_actionable" in answer.text()) == (409, True)
 
