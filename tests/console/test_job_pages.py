@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.busy_company import call, dead_letter, take
+from tests.console.busy_company import call, dead_letter, person, take
 from tests.harness.console_site import ConsoleSite
 
 
@@ -203,3 +203,44 @@ def test_a_job_that_is_not_there_is_not_found(console: ConsoleSite, page: Page) 
     assert answer is not None
     assert answer.status == 404
     expect(page.get_by_role("alert").filter(has_text="job")).to_be_visible()
+
+
+def call_in_doubt(console: ConsoleSite, key: str) -> str:
+    """A gated call that raised: its caller cannot tell what it did."""
+    payload = {"amount_cents": 5_000, "currency": "EUR", "to": "Acme"}
+    job = console.client(key).submit("finance.payment.execute", payload, env="production", executor="caller")
+    held = call(console, key, "POST", "jobs", job.id, "claim")
+    call(console, key, "POST", "jobs", job.id, "fail", fence=held["fence"], error="reset", retryable=False)
+    return job.id
+
+
+def test_a_call_in_doubt_is_not_retried_but_settled_by_who_knows(console: ConsoleSite, page: Page) -> None:
+    kim = person(console, "kim", "submit")
+    first, second = call_in_doubt(console, kim), call_in_doubt(console, kim)
+    console.sign_in(page, console.ann)
+    page.goto(f"{console.url}/console/jobs/{first}")
+    expect(page.get_by_role("alert").filter(has_text="Nobody knows whether this happened.")).to_be_visible()
+    expect(page.get_by_role("button", name="Retry")).to_have_count(0)
+    page.get_by_role("link", name="Say what happened").click()
+    page.get_by_label("How do you know?").fill("asked the bank")
+    page.get_by_role("button", name="It did not happen").click()
+    expect(page.get_by_role("status").filter(has_text="It may run again.")).to_be_visible()
+    assert console.client(console.ann).job(first).state == "PENDING"
+
+    page.context.clear_cookies()
+    console.sign_in(page, kim)
+    page.goto(f"{console.url}/console/jobs/{second}")
+    page.get_by_label("It is your own call").fill("the money left my account")
+    page.get_by_role("button", name="It happened").click()
+    expect(page.get_by_role("status").filter(has_text="What became of it is recorded.")).to_be_visible()
+    assert console.client(console.ann).job(second).state == "SUCCEEDED"
+
+
+def test_what_a_worker_says_is_shown_and_never_run(console: ConsoleSite, page: Page) -> None:
+    job_id = dead_letter(console, {"message": "<img src=x onerror=alert(1)> \u202egpj.exe"})
+    console.sign_in(page, console.ann)
+    for address in ("/console/jobs?state=FAILED", f"/console/jobs/{job_id}"):
+        page.goto(console.url + address)
+        expect(page.get_by_text("<img src=x onerror=alert(1)>")).to_be_visible()
+        expect(page.locator(".unseen")).to_have_count(1)
+        expect(page.locator("main img")).to_have_count(0)
