@@ -21,7 +21,7 @@ from interlock.rooms.jobs.queries import listing_of
 from interlock.rooms.policy.matching import topic_test
 
 _ROWS_A_LOOK = 500
-_LOOKS_A_PAGE = 4
+_LOOKS_A_PAGE = 10
 _BEGINNING_OF_ID = re.compile(r"job_[0-9a-f]{1,32}")
 
 
