@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from interlock.console import approval, inbox, live, sign_in
+from interlock.console import approval, board, conflicts, effects, inbox, jobs, live, sign_in
 from interlock.console.route import PageRoute
 
 PAGES: tuple[PageRoute, ...] = (
     *sign_in.PAGES,
     *inbox.PAGES,
     *approval.PAGES,
+    *jobs.PAGES,
+    *board.PAGES,
+    *conflicts.PAGES,
+    *effects.PAGES,
     *live.PAGES,
 )
