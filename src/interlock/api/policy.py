@@ -57,10 +57,10 @@ async def read_policy(text: bytes, pool: ComputePool, tenant: str) -> Checked:
     return await _read(text, pool, tenant, None)
 
 
-async def read_candidate(policy: Any, pool: ComputePool, tenant: str) -> PolicyDocument:
-    """A policy that is only asked about, as text or as an object."""
+async def read_candidate(policy: Any, pool: ComputePool, tenant: str) -> Checked:
+    """A policy that is only asked about, as text or as an object, with its warnings."""
     text = policy.encode() if isinstance(policy, str) else msgspec.json.encode(policy)
-    return (await _read(text, pool, tenant, _candidates)).document
+    return await _read(text, pool, tenant, _candidates)
 
 
 def remark(found: LocatedFault) -> wire.PolicyWarning:
@@ -186,7 +186,9 @@ async def _evaluated(call: Asked[None, EvaluateBody]) -> Reply:
         priority=body.priority,
     )
     pool, tenant = call.services.compute_pool, call.caller.tenant
-    candidate = await read_candidate(body.policy, pool, tenant) if body.policy is not None else None
+    candidate = (
+        (await read_candidate(body.policy, pool, tenant)).document if body.policy is not None else None
+    )
     if not pool.is_open or (candidate is None and explains_quickly(asking, head)):
         return Reply(200, _evaluation(explain(asking, head, candidate)))
     try:
@@ -199,7 +201,7 @@ async def _evaluated(call: Asked[None, EvaluateBody]) -> Reply:
 
 async def _simulated(call: Asked[None, SimulateBody]) -> Reply:
     pool, tenant = call.services.compute_pool, call.caller.tenant
-    candidate = await read_candidate(call.body.policy, pool, tenant)
+    candidate, found = await read_candidate(call.body.policy, pool, tenant)
     store, last = call.services.store, call.body.last
     jobs = _latest_jobs(call.services, tenant, last)
 
@@ -219,6 +221,7 @@ async def _simulated(call: Asked[None, SimulateBody]) -> Reply:
             examined=result.examined,
             unchanged=result.examined - len(result.changes),
             changes=tuple(_change_view(each) for each in result.changes),
+            warnings=tuple(remark(each) for each in found),
         ),
     )
 

@@ -32,6 +32,8 @@ _DECIDED_INSIDE: Mapping[str, tuple[str, ...]] = {
     "ask_back": ("review", "operate", "admin"),
     "comment_on_approval": ("submit", "review", "operate", "admin"),
     "resolve_effect": ("operate", "admin", "review"),
+    "issue_grant": ("review", "admin"),
+    "approve_step": ("review",),
 }
 
 
