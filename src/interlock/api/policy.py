@@ -13,7 +13,7 @@ import msgspec
 from interlock.api.calls import Asked, answer_once, caller_of, decide
 from interlock.api.fields import Text
 from interlock.api.jobs import READERS, SubmitBody, action_of, failure_view, job_view
-from interlock.api.operations import Answer, Body, Operation, RawBody, Reply
+from interlock.api.operations import Answer, Body, Operation, Query, RawBody, Reply
 from interlock.api.pages import LIMIT_MAX, PageQuery, id_cursor, position
 from interlock.api.problem import ProblemError, problem
 from interlock.kernel.codec.located import LocatedFault, SourceInvalid
@@ -36,7 +36,7 @@ from interlock.rooms.jobs.simulation import (
 from interlock.rooms.policy import queries
 from interlock.rooms.policy.expressions import EVALUATION_SECONDS
 from interlock.rooms.policy.judgement import SHORT_BYTES, TOO_LONG
-from interlock.rooms.policy.language import ApprovalRequirement, PolicyDocument
+from interlock.rooms.policy.language import ApprovalRequirement
 from interlock.rooms.policy.model import PolicyHead, PolicySnapshot
 from interlock.rooms.policy.parser import Checked, check_policy
 from interlock.rooms.policy.refusals import PolicyUnavailable, SimulationTooLong
@@ -98,6 +98,12 @@ _TEXTS = (
 )
 
 
+class PutQuery(Query, frozen=True, kw_only=True):
+    """With `expecting`, it is put in force only if that snapshot is in force now; otherwise 409 `conflict`."""
+
+    expecting: Annotated[str, msgspec.Meta(min_length=1, max_length=100)] | None = None
+
+
 class RollbackBody(Body, frozen=True, kw_only=True):
     snapshot: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 
@@ -128,11 +134,14 @@ class SimulateBody(Body, frozen=True, kw_only=True):
     last: Annotated[int, msgspec.Meta(ge=1, le=_SIMULATE_MAX)] = 200
 
 
-async def activate(call: Asked[None, bytes]) -> Answer:
+async def activate(call: Asked[PutQuery, bytes]) -> Answer:
     text = call.body
     document, found = await read_policy(text, call.services.compute_pool, call.caller.tenant)
     warnings = tuple(remark(each) for each in found)
-    command = ActivatePolicy.of(document, text.decode(), tenant=call.caller.tenant, by=caller_of(call))
+    command = msgspec.structs.replace(
+        ActivatePolicy.of(document, text.decode(), tenant=call.caller.tenant, by=caller_of(call)),
+        expecting=call.query.expecting,
+    )
     source = command.source
     return await decide(call, command, lambda head: Reply(200, _head_view(head, source, warnings)))
 
@@ -357,7 +366,8 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="put_policy", method="PUT", path="/api/v1/policy", tag=_TAG, roles=("admin",),
         summary="Put a policy in force", description="YAML or JSON. Errors and warnings name line and column.",
-        body=RawBody(_TEXTS), answers={200: wire.Policy}, answer=activate, problems=("people_only",),
+        query=PutQuery, body=RawBody(_TEXTS), answers={200: wire.Policy}, answer=activate,
+        problems=("people_only", "conflict"),
     ),
     Operation(
         id="get_policy", method="GET", path="/api/v1/policy", tag=_TAG, roles=READERS,

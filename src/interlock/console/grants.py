@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
-from typing import Any
-
-import msgspec
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from interlock.console.client import Refused
 from interlock.console.route import PageRoute
 from interlock.console.visit import Notice, Visit, notice_of
+from interlock.kernel.codec.strict import JsonRefused, parse
 from interlock.kernel.ids import new_id
 from interlock.wire.grants import Grant, GrantLedger, GrantTally, GrantUse
 from interlock.wire.http import Response
@@ -21,10 +21,12 @@ _LEDGER_PAGE = 200
 _FILTERS = ("task", "state")
 _STATES = ("open", "spent", "expired", "revoked")
 _FIELDS = ("task", "pins", "uses", "expires_in", "standing", "reason")
-_PIN = re.compile(r"\s*([^\s=<~]+)\s*(=|<=|~)\s*(.+?)\s*")
-_WAYS = {"<=": "max", "~": "glob"}
+_PIN = re.compile(r"([^<>=~]+)(<=|=|~)(.*)")
 _WORDS = {"max": "at most", "glob": "like", "exact": "is"}
-_OUTCOMES = {"issued": "The grant is issued.", "revoked": "The grant is revoked: what was left of it cannot be used."}
+_OUTCOMES = {
+    "issued": "The grant is issued.",
+    "revoked": "The grant is revoked: what was left of it cannot be used.",
+}
 
 
 class BadPins(ValueError):
@@ -65,49 +67,58 @@ async def revoke(visit: Visit) -> Response:
 
 
 def read_pins(text: str) -> dict[str, Any]:
-    """Pins as people write them, one a line: `repo = billing`, `amount_cents <= 500`, `branch ~ fix/*`; or as JSON.
+    """Pins as on the command line, one a line: `repo = billing`, `amount_cents <= 500`, `branch ~ fix/*`.
 
     A value is read as JSON if it is that (500, true, "500"), and as text if not.
     """
-    if text.lstrip().startswith("{"):
-        try:
-            return msgspec.json.decode(text.encode(), type=dict[str, Any])
-        except (msgspec.DecodeError, msgspec.ValidationError, UnicodeEncodeError) as error:
-            raise BadPins(f"The pins are not a JSON object: {error}.") from None
     pins: dict[str, Any] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         found = _PIN.fullmatch(line)
         if found is None:
-            raise BadPins(f"Line {number} of the pins is not a pin. Write: repo = billing, amount <= 500 or branch ~ fix/*")
-        path, sign, value = found.groups()
+            raise BadPins(
+                f"Line {number} is not a pin. Write repo = billing, amount <= 500 or branch ~ fix/*"
+            )
+        path, sign, value = (part.strip() for part in found.groups())
         if path in pins:
             raise BadPins(f"Line {number} pins {path} a second time. Keep one of the two lines.")
-        pins[path] = _pinned(sign, value)
+        pins[path] = {"glob": value} if sign == "~" else _bound(number, sign, value)
     return pins
 
 
-def pin_words(pins: dict[str, Any]) -> list[tuple[str, str, Any]]:
+def _bound(number: int, sign: str, value: str) -> Any:
+    try:
+        said = parse(value.encode())
+    except JsonRefused as refused:
+        if _is_json(value):
+            reason = refused.faults[0].reason
+            raise BadPins(f"Line {number}: {value} cannot be kept as it is, {reason}.") from None
+        said = value
+    if sign == "<=":
+        return {"max": said}
+    return {"exact": said} if isinstance(said, dict) else said
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def pin_words(pins: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
     """Each pin as a path, how it narrows, and the value."""
     return [(path, *_narrowing(value)) for path, value in pins.items()]
 
 
 def _narrowing(value: Any) -> tuple[str, Any]:
     if isinstance(value, dict):
-        for way, bound in value.items():
-            return _WORDS.get(str(way), str(way)), bound
-    return _WORDS["exact"], value
-
-
-def _pinned(sign: str, value: str) -> Any:
-    try:
-        said = msgspec.json.decode(value.encode())
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        said = value
-    if sign == "=":
-        return {"exact": said} if isinstance(said, dict) else said
-    return {_WAYS[sign]: said if sign == "<=" else value}
+        ways = cast("dict[str, Any]", value)
+        for way, bound in ways.items():
+            return _WORDS.get(way, way), bound
+    return _WORDS["exact"], cast("Any", value)
 
 
 def _asked_for(visit: Visit) -> dict[str, Any]:
@@ -150,9 +161,7 @@ async def _ledger(visit: Visit, shown: Sequence[Grant]) -> dict[str, Any]:
         counted = await visit.api.ask("grants_ledger", GrantLedger, query={"limit": _LEDGER_PAGE})
         scope = f"the newest {counted.grants} grants" if counted.next_cursor else "all grants"
         return {"scope": scope, "sums": counted, "uneven": counted.uneven}
-    sums = {
-        name: sum(getattr(grant.tally, name) for grant in shown) for name in GrantTally.__struct_fields__
-    }
+    sums = {name: sum(getattr(grant.tally, name) for grant in shown) for name in GrantTally.__struct_fields__}
     return {"scope": "the grants on this page", "sums": GrantTally(**sums), "uneven": ()}
 
 

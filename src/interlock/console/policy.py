@@ -1,4 +1,4 @@
-"""The policy: what is in force, and an editor that checks, compares, simulates and tests a text before it applies it."""
+"""The policy in force, and an editor that checks, compares, simulates and tests a text before it is applied."""
 
 from __future__ import annotations
 
@@ -88,9 +88,11 @@ async def roll_back(visit: Visit) -> Response:
 async def _checked(visit: Visit, draft: Draft) -> tuple[Draft, Notice | None]:
     found = await _simulated(visit, draft.text, 1)
     in_force = await _in_force(visit)
-    said = "The text is a policy. It is the one in force." if found.snapshot == in_force.snapshot else "The text is a policy."
-    if found.warnings:
-        said += f" {len(found.warnings)} thing{'' if len(found.warnings) == 1 else 's'} in it may not be meant: see below."
+    said = "The text is a policy."
+    if found.snapshot == in_force.snapshot:
+        said += " It says what the one in force says."
+    if count := len(found.warnings):
+        said += f" {count} thing{'' if count == 1 else 's'} in it may not be meant: see below."
     return _remarked(draft, found.warnings), Notice(text=said)
 
 
@@ -137,7 +139,7 @@ async def _put(visit: Visit, draft: Draft) -> Response:
             "put_policy", Policy, query=query, body=draft.text.encode(), content_type="application/yaml"
         )
     except Refused as refused:
-        if refused.refusal.code != "snapshot_changed":
+        if refused.refusal.code != "conflict":
             raise
         draft, _ = await _reviewed(visit, draft)
         notice = Notice(text=_MOVED, is_problem=True, refusal=refused.refusal)
@@ -249,7 +251,12 @@ async def _asked_about(visit: Visit, draft: Draft, candidate: str | None) -> dic
 def _action_of(job: Job) -> dict[str, Any]:
     """A stored job, as whoever submitted it would submit it now."""
     labels = {name: value for name, value in job.labels.items() if name not in job.system_labels}
-    action: dict[str, Any] = {"topic": job.topic, "labels": labels, "risk": job.risk, "priority": job.priority}
+    action: dict[str, Any] = {
+        "topic": job.topic,
+        "labels": labels,
+        "risk": job.risk,
+        "priority": job.priority,
+    }
     if job.payload is not msgspec.UNSET:
         action["payload"] = job.payload
     action |= {name: value for name, value in (("env", job.env), ("channel", job.channel)) if value}

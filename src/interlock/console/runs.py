@@ -140,7 +140,7 @@ def _moments(timeline: Timeline, steps: tuple[RunStep, ...]) -> list[dict[str, A
         moment: Moment = moment_of(entry)
         if entry.action in _WORDS:
             moment = msgspec.structs.replace(moment, words=_WORDS[entry.action])
-        told.append({"moment": moment, "step": names.get(entry.subject)})
+        told.append({"moment": moment, "step": names.get(entry.subject or "")})
     return told
 
 
