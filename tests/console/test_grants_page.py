@@ -80,7 +80,9 @@ def test_uses_ledger_and_revoking_are_shown_as_they_happen(
     page.get_by_label("Reason").fill("done with it")
     page.get_by_role("button", name="Revoke").click()
     expect(page.get_by_role("status").first).to_contain_text("The grant is revoked")
-    expect(page.get_by_role("region", name="Terms")).to_contain_text("0 open + 1 claimed + 0 expired + 2 revoked")
+    expect(page.get_by_role("region", name="Terms")).to_contain_text(
+        "0 open + 1 claimed + 0 expired + 2 revoked"
+    )
     audit_accessibility(page)
     assert ann.grant_get(grant.id).state == "revoked"
     page.goto(f"{console.url}/console/grants?state=open")
@@ -89,7 +91,9 @@ def test_uses_ledger_and_revoking_are_shown_as_they_happen(
     expect(page.get_by_role("link", name="deploy")).to_be_visible()
 
 
-def test_a_grant_that_is_over_meanwhile_is_not_revoked_and_says_so(console: ConsoleSite, plain_page: Page) -> None:
+def test_a_grant_that_is_over_meanwhile_is_not_revoked_and_says_so(
+    console: ConsoleSite, plain_page: Page
+) -> None:
     page, ann = plain_page, console.client(console.ann)
     grant = ann.grant("deploy")
     opened(console, page, console.ann, f"/{grant.id}")
@@ -110,6 +114,24 @@ def test_grants_are_paged_and_fit_a_phone(console: ConsoleSite, phone_page: Page
     page.get_by_role("link", name="Next page").click()
     expect(page.locator("[data-row]")).to_have_count(1)
     expect(page.get_by_role("link", name="task-0")).to_be_visible()
+
+
+def test_who_may_neither_issue_nor_revoke_is_not_offered_it_and_refused(
+    console: ConsoleSite, page: Page
+) -> None:
+    grant = console.client(console.ann).grant("deploy")
+    opened(console, page, console.hire("eve", "audit"))
+    expect(page.get_by_role("link", name="deploy")).to_be_visible()
+    expect(page.get_by_text("Issue a grant")).to_have_count(0)
+    page.goto(f"{console.url}/console/grants/{grant.id}")
+    expect(page.get_by_role("region", name="Terms")).to_be_visible()
+    expect(page.get_by_text("Revoke what is left of it")).to_have_count(0)
+    for where in ("", f"/{grant.id}/revoke"):
+        answer = page.context.request.post(
+            f"{console.url}/console/grants{where}", form={"task": "x"}, headers={"origin": console.url}
+        )
+        assert answer.status == 403
+    assert console.client(console.ann).grant_get(grant.id).state == "open"
 
 
 @pytest.mark.parametrize(
