@@ -51,7 +51,7 @@ def test_what_is_refused_is_told_and_what_was_typed_stays(console: ConsoleSite, 
 def test_a_form_that_is_sent_twice_issues_one_grant(console: ConsoleSite, page: Page) -> None:
     opened(console, page, console.bob)
     key = page.locator("input[name=key]").input_value()
-    form = {"key": key, "task": "deploy", "uses": "1", "expires_in": "1h"}
+    form: dict[str, str | float | bool] = {"key": key, "task": "deploy", "uses": "1", "expires_in": "1h"}
     for _ in range(2):
         answer = page.context.request.post(
             f"{console.url}/console/grants", form=form, headers={"origin": console.url}, max_redirects=0

@@ -168,7 +168,11 @@ def test_earlier_policies_are_compared_and_rolled_back_to(
     opened(console, page, console.bob, "?tab=snapshots")
     expect(page.locator("[data-row]")).to_have_count(2)
     expect(page.get_by_text("Roll back…")).to_have_count(0)
-    for path, form in (("", {"do": "put", "policy": LOOSER}), ("/rollback", {"snapshot": first})):
+    forms: tuple[tuple[str, dict[str, str | float | bool]], ...] = (
+        ("", {"do": "put", "policy": LOOSER}),
+        ("/rollback", {"snapshot": first}),
+    )
+    for path, form in forms:
         answer = page.context.request.post(
             f"{console.url}/console/policy{path}", form=form, headers={"origin": console.url}
         )

@@ -99,9 +99,17 @@ _TEXTS = (
 
 
 class PutQuery(Query, frozen=True, kw_only=True):
-    """With `expecting`, it is put in force only if that snapshot is in force now; otherwise 409 `conflict`."""
-
-    expecting: Annotated[str, msgspec.Meta(min_length=1, max_length=100)] | None = None
+    expecting: (
+        Annotated[
+            str,
+            msgspec.Meta(
+                min_length=1,
+                max_length=100,
+                description="Only if this snapshot is in force now; otherwise 409 `conflict`, and nothing changes.",
+            ),
+        ]
+        | None
+    ) = None
 
 
 class RollbackBody(Body, frozen=True, kw_only=True):
