@@ -98,6 +98,26 @@ def test_whoever_started_a_run_cancels_and_reruns_it(console: ConsoleSite, plain
     assert console.client(console.ann).workflow_run(again).state == "running"
 
 
+def test_a_rerun_that_is_sent_twice_starts_one_run(console: ConsoleSite, page: Page) -> None:
+    ann = console.client(console.ann)
+    run = started(console, console.ann)
+    ann.cancel_run(run.run_id, fence=run.fence)
+    opened(console, page, console.ann, f"/runs/{run.run_id}")
+    key = page.locator("#rerun-card input[name=key]").input_value()
+    answers = [
+        page.context.request.post(
+            f"{console.url}/console/runs/{run.run_id}/rerun",
+            form={"key": key, "from_step": "agree"},
+            headers={"origin": console.url},
+            max_redirects=0,
+        )
+        for _ in range(2)
+    ]
+    assert [answer.status for answer in answers] == [303, 303]
+    assert len({answer.headers["location"] for answer in answers}) == 1
+    assert len(ann.runs().items) == 2
+
+
 def test_a_run_of_somebody_else_is_cancelled_by_operators_alone(console: ConsoleSite, page: Page) -> None:
     run = console.client(console.payouts).start_run("nightly", ttl_seconds=600)
     opened(console, page, console.ann, f"/runs/{run.run_id}")  # an admin, but not an operator

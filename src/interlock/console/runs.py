@@ -10,6 +10,7 @@ from interlock.console.client import Refused
 from interlock.console.route import PageRoute
 from interlock.console.timeline import Moment, moment_of
 from interlock.console.visit import Notice, Visit, notice_of
+from interlock.kernel.ids import new_id
 from interlock.wire.admission import Limits, Run
 from interlock.wire.approvals import ApprovalRequest, Review
 from interlock.wire.http import Response
@@ -85,9 +86,11 @@ async def cancel(visit: Visit) -> Response:
 
 
 async def rerun(visit: Visit) -> Response:
+    """Start the run again. The form carries a key of its own, so that to send it twice starts one."""
     body = {"from_step": visit.form.one("from_step")}
+    key = {"idempotency-key": visit.form.one("key") or new_id("form")}
     try:
-        run = await visit.api.ask("rerun_run", Run, path=visit.path, body=body)
+        run = await visit.api.ask("rerun_run", Run, path=visit.path, body=body, headers=key)
     except Refused as refused:
         return await _one(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
     return visit.redirect(f"/console/runs/{run.run_id}", outcome="rerun")
@@ -107,6 +110,7 @@ async def _one(visit: Visit, *, status: int = 200, notice: Notice | None = None)
         may_end=_may_end(visit, run),
         timeline=_moments(timeline, run.steps),
         untold=max(0, len(timeline.items) - _TIMELINE_MAX),
+        key=new_id("form"),
         notice=notice,
     )
 
