@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from interlock.console import approval, board, conflicts, effects, inbox, jobs, live, sign_in
+from interlock.console import (
+    approval,
+    board,
+    conflicts,
+    effects,
+    grants,
+    inbox,
+    jobs,
+    live,
+    policy,
+    runs,
+    sign_in,
+    workflows,
+)
 from interlock.console.route import PageRoute
 
 PAGES: tuple[PageRoute, ...] = (
@@ -13,5 +26,9 @@ PAGES: tuple[PageRoute, ...] = (
     *board.PAGES,
     *conflicts.PAGES,
     *effects.PAGES,
+    *grants.PAGES,
+    *runs.PAGES,
+    *workflows.PAGES,
+    *policy.PAGES,
     *live.PAGES,
 )
