@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from interlock.console import approval, inbox, live, sign_in
+from interlock.console import approval, audit, deliveries, inbox, live, people, settings, sign_in, traffic
 from interlock.console.route import PageRoute
 
 PAGES: tuple[PageRoute, ...] = (
     *sign_in.PAGES,
     *inbox.PAGES,
     *approval.PAGES,
+    *audit.PAGES,
+    *traffic.PAGES,
+    *deliveries.PAGES,
+    *people.PAGES,
+    *settings.PAGES,
     *live.PAGES,
 )

@@ -1,0 +1,61 @@
+// Draws the counts that the page has as a table. Colours are those of the figures above it, so both schemes fit.
+
+const EVERY_MS = 30_000;
+const NAMES = ["admitted", "429 full", "503 not evaluated", "429 throttled"];
+const TONES = ["done", "waiting", "rejected", "conflict"];
+const HEIGHT = 260;
+let plot = null;
+
+function read() {
+  const points = document.getElementById("points")?.dataset.points;
+  if (!points) return null;
+  const rows = points.split(";").map((row) => row.split(",").map(Number));
+  return rows[0].map((_, column) => rows.map((row) => row[column]));
+}
+
+function colour(tone, name) {
+  const probe = document.createElement("span");
+  probe.dataset.tone = tone;
+  probe.className = "state";
+  document.body.append(probe);
+  const found = getComputedStyle(probe)[name];
+  probe.remove();
+  return found;
+}
+
+function draw() {
+  const place = document.getElementById("chart");
+  const data = read();
+  if (!place || !data || !window.uPlot) return;
+  place.hidden = false;
+  plot?.destroy();
+  // Of a topic only throttles are known; where the policy throttled nothing there is no line for it.
+  const wanted = [1, 2, 3, 4].filter((column) => (place.dataset.topic ? column === 4 : column < 4 || data[4].some(Boolean)));
+  const ink = getComputedStyle(place).color;
+  const line = getComputedStyle(place).borderTopColor;
+  const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
+  const series = wanted.map((column) => ({
+    label: NAMES[column - 1],
+    stroke: colour(TONES[column - 1], "color"),
+    fill: column === 1 ? colour(TONES[0], "backgroundColor") : undefined,
+    width: 2,
+    dash: column === 2 ? [6, 4] : column === 4 ? [2, 3] : undefined,
+    points: { show: data[0].length < 2 },
+  }));
+  const highest = Math.max(1, ...wanted.flatMap((column) => data[column]));
+  plot = new window.uPlot({
+    width: place.clientWidth,
+    height: HEIGHT,
+    series: [{}, ...series],
+    axes: [axis, { ...axis, size: 48 }],
+    scales: { y: { range: [0, highest * 1.1] } },
+    cursor: { drag: { x: false, y: false } },
+  }, [data[0], ...wanted.map((column) => data[column])], place);
+}
+
+draw();
+document.addEventListener("interlock:morphed", draw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+new ResizeObserver(() => { const place = document.getElementById("chart"); if (plot && place) plot.setSize({ width: place.clientWidth, height: HEIGHT }); }).observe(document.querySelector("main"));
+// What is refused is no event, so the page asks by itself from time to time.
+setInterval(() => { if (!document.hidden) document.dispatchEvent(new CustomEvent("interlock:refresh")); }, EVERY_MS);
