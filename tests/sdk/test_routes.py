@@ -183,6 +183,18 @@ ROUTES: list[tuple[str, tuple[Any, ...], dict[str, Any], Response, tuple[str, st
     ("workflow", ("month",), {}, WORKFLOW, ("GET", "/api/v1/workflows/month", "", None)),
     ("workflows", (), {"limit": 3}, PAGE, ("GET", "/api/v1/workflows", "limit=3", None)),
     ("run_timeline", ("run_1",), {}, PAGE, ("GET", "/api/v1/workflow-runs/run_1/timeline", "", None)),
+    (  # What nobody said is not sent, not even as its default: the request that a key stands for would be another.
+        "approve_step",
+        ("run_1", "ask"),
+        {"job_hash": "sha256:0"},
+        REVIEW,
+        (
+            "POST",
+            "/api/v1/workflow-runs/run_1/steps/ask/approve",
+            "",
+            {"reason": "", "job_hash": "sha256:0"},
+        ),
+    ),
     ("permit_keys", (), {}, KEYS, ("GET", "/api/v1/keys", "", None)),
     (
         "rotate_permit_keys",

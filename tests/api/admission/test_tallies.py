@@ -103,6 +103,31 @@ async def test_what_could_not_be_handed_in_is_handed_in_later(stage: Stage) -> N
     assert await figures(stage) == (0, 0, 1)
 
 
+@pytest.mark.parametrize("unlucky", ["a", "b", "c"])
+async def test_what_one_tenants_counts_fail_at_keeps_nobody_elses_from_the_store(
+    stage: Stage, unlucky: str
+) -> None:
+    stats = stage.service.admission_stats
+    for tenant in ("a", "b", "c"):
+        stats.count(tenant, "w", "unavailable")
+    kernel: Any = stage.service.kernel
+    run = kernel.run
+
+    async def partly_broken(command: KeepTally) -> Any:
+        if command.tally.tenant == unlucky:
+            raise StoreUnavailable("gone")
+        return await run(command)
+
+    kernel.run = partly_broken
+    with pytest.raises(StoreUnavailable):
+        await stage.service.tallying.hand_in()
+    kernel.run = run
+
+    assert [each.tenant for each in stats.unstored()] == [unlucky]
+    await stage.service.tallying.hand_in()
+    assert stats.unstored() == []
+
+
 async def test_a_window_leaves_out_what_another_server_counted_before_it(
     stage: Stage,
 ) -> None:
