@@ -8,7 +8,7 @@ import msgspec
 
 from interlock.console.route import PageRoute
 from interlock.console.visit import Visit
-from interlock.wire.admission import AdmissionStats, StartsOfWorkflow, ThrottlesOfTopic
+from interlock.wire.admission import AdmissionStats, StartsOfWorkflow, ThrottlesOfTopic, TrafficPoint
 from interlock.wire.http import Response
 
 _PAGE = 50
@@ -95,7 +95,7 @@ def _row(each: StartsOfWorkflow | ThrottlesOfTopic) -> Row:
     )
 
 
-def _total(point: object) -> int:
+def _total(point: TrafficPoint) -> int:
     return sum(count for count in msgspec.structs.asdict(point).values() if isinstance(count, int))
 
 
