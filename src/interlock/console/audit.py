@@ -58,8 +58,8 @@ _VERBS = {
     "lease_terms_set": "set the terms of leases for",
     "conflict_resolve": "resolved the conflict",
     "target_touch": "touched",
-    "policy_activate": "put in force the policy",
-    "policy_roll_back": "went back to the policy",
+    "policy_activate": "put a policy in force",
+    "policy_roll_back": "went back to an earlier policy",
     "limit_set": "set the limit of",
     "limit_clear": "cleared the limit of",
     "workflow_define": "defined the workflow",
@@ -71,15 +71,15 @@ _VERBS = {
     "run_completed": "completed the run",
     "run_failed": "reported a failure of the run",
     "run_cancelled": "cancelled the run",
-    "principal_set": "changed what they may do:",
+    "principal_set": "changed the roles or groups of",
     "principal_remove": "removed",
     "key_issue": "issued an API key for",
     "key_revoke": "revoked an API key of",
-    "session.opened": "signed in:",
+    "session.opened": "signed in",
     "session.ended": "ended the session",
-    "session.refused": "could not sign in:",
+    "session.refused": "tried to sign in",
     "session_end": "ended the session",
-    "sign_in_link.made": "made a sign-in link:",
+    "sign_in_link.made": "made a sign-in link",
     "webhook_add": "added the webhook",
     "webhook_rotate": "made a new secret for the webhook",
     "webhook_remove": "removed the webhook",
@@ -110,6 +110,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     verb: str
     subject: str
     page: str | None
+    is_about_another: bool
     refusal: str
     why: str
     facts: dict[str, Any]
@@ -153,6 +154,7 @@ def line_of(visit: Visit, entry: AuditEntry) -> Line:
         verb=_VERBS.get(name) or name.replace(".", " ").replace("_", " "),
         subject=entry.subject or "",
         page=_page_of(visit, name, entry.subject or ""),
+        is_about_another=entry.subject not in (entry.actor, "policy", "", None),
         refusal=_refusal(entry) if is_refused else "",
         why=str(said),
         facts={key: value for key, value in facts.items() if value is not None},

@@ -25,6 +25,22 @@ _ROLES = {
     "audit": "reads everything",
     "admin": "changes people, keys and the policy",
 }
+# The first that fits: browsers name their ancestors too.
+_BROWSERS = (
+    ("Edg/", "Edge"),
+    ("OPR/", "Opera"),
+    ("Firefox/", "Firefox"),
+    ("Chrome/", "Chrome"),
+    ("Safari/", "Safari"),
+)
+_SYSTEMS = (
+    ("Android", "Android"),
+    ("iPhone", "iPhone"),
+    ("iPad", "iPad"),
+    ("Windows", "Windows"),
+    ("Mac OS", "macOS"),
+)
+_SYSTEMS += (("Linux", "Linux"),)
 _OUTCOMES = {
     "ended": "The session was ended: whoever had it is signed out.",
     "revoked": "The key was revoked: the next request with it is refused.",
@@ -151,6 +167,7 @@ async def _list(
         kinds=_KINDS,
         roles=_ROLES,
         form=visit.form,
+        browser=_browser,
     )
 
 
@@ -198,6 +215,13 @@ async def _sessions(visit: Visit) -> Page[Any]:
     is_all = _everybody(visit) and principal is None
     query = {**_paging(visit), "principal": principal, "all": True if is_all else None}
     return await visit.api.ask("list_sessions", Page[Session], query=query)
+
+
+def _browser(agent: str) -> str:
+    """A browser as its user calls it; the beginning of what it says if it is none of the usual ones."""
+    name = next((name for mark, name in _BROWSERS if mark in agent), "")
+    system = next((name for mark, name in _SYSTEMS if mark in agent), "")
+    return f"{name} on {system}" if name and system else name or agent[:60]
 
 
 def _outcome(visit: Visit) -> Notice | None:

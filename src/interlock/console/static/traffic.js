@@ -4,6 +4,7 @@ const EVERY_MS = 30_000;
 const NAMES = ["admitted", "429 full", "503 not evaluated", "429 throttled"];
 const TONES = ["done", "waiting", "rejected", "conflict"];
 const HEIGHT = 260;
+const DAY_SECONDS = 86_400;
 let plot = null;
 
 function read() {
@@ -23,16 +24,23 @@ function colour(tone, name) {
   return found;
 }
 
+function moment(second, withDay) {
+  const at = new Date(second * 1000);
+  const time = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
+  return withDay ? `${at.toLocaleDateString([], { day: "numeric", month: "short" })} ${time}` : time;
+}
+
 function draw() {
   const place = document.getElementById("chart");
   const data = read();
   if (!place || !data || !window.uPlot) return;
   place.hidden = false;
   plot?.destroy();
-  // Of a topic only throttles are known; where the policy throttled nothing there is no line for it.
-  const wanted = [1, 2, 3, 4].filter((column) => (place.dataset.topic ? column === 4 : column < 4 || data[4].some(Boolean)));
+  // What never happened has no line: a red one along the bottom would look like trouble.
+  const wanted = [1, 2, 3, 4].filter((column) => data[column].some(Boolean));
   const ink = getComputedStyle(place).color;
   const line = getComputedStyle(place).borderTopColor;
+  const isLong = data[0].at(-1) - data[0][0] > DAY_SECONDS;
   const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
   const series = wanted.map((column) => ({
     label: NAMES[column - 1],
@@ -46,8 +54,8 @@ function draw() {
   plot = new window.uPlot({
     width: place.clientWidth,
     height: HEIGHT,
-    series: [{}, ...series],
-    axes: [axis, { ...axis, size: 48 }],
+    series: [{ label: "from", value: (_, second) => (second == null ? "-" : moment(second, true)) }, ...series],
+    axes: [{ ...axis, values: (_, seconds) => seconds.map((second) => moment(second, isLong)) }, { ...axis, size: 48 }],
     scales: { y: { range: [0, highest * 1.1] } },
     cursor: { drag: { x: false, y: false } },
   }, [data[0], ...wanted.map((column) => data[column])], place);
