@@ -29,6 +29,7 @@ async def test_only_an_admin_changes_principals(stage: Stage) -> None:
         ("PUT", "principals/eve", {"roles": ["admin"]}),
         ("DELETE", "principals/eve", None),
         ("GET", "principals", None),
+        ("GET", "principals/eve", None),
         ("GET", "api-keys", None),
         ("POST", f"api-keys/{eve.split('_')[1]}/revoke", {}),
     )
@@ -53,6 +54,16 @@ async def test_a_role_taken_away_is_gone_from_the_next_request_on(stage: Stage) 
 
     assert (await stage.call("GET", "principals", eve)).status == 403
     assert (await stage.call("PUT", "principals/eve", eve, {"roles": ["admin"]})).status == 403
+
+
+async def test_an_admin_reads_one_principal_and_only_of_their_tenant(stage: Stage) -> None:
+    await stage.person("ada", "review")
+
+    seen = await stage.get("principals/ada")
+    missing = await stage.call("GET", "principals/nobody", stage.admin)
+
+    assert (seen["name"], seen["kind"], seen["roles"], seen["keys_live"]) == ("ada", "person", ["review"], 1)
+    assert (missing.status, missing.word) == (404, "not_found")
 
 
 async def test_an_unknown_principal_cannot_be_changed(stage: Stage) -> None:

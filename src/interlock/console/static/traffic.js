@@ -55,7 +55,7 @@ function draw() {
     width: place.clientWidth,
     height: HEIGHT,
     series: [{ label: "from", value: (_, second) => (second == null ? "-" : moment(second, true)) }, ...series],
-    axes: [{ ...axis, values: (_, seconds) => seconds.map((second) => moment(second, isLong)) }, { ...axis, size: 48 }],
+    axes: [{ ...axis, space: isLong ? 110 : 60, values: (_, seconds) => seconds.map((second) => moment(second, isLong)) }, { ...axis, size: 48 }],
     scales: { y: { range: [0, highest * 1.1] } },
     cursor: { drag: { x: false, y: false } },
   }, [data[0], ...wanted.map((column) => data[column])], place);
