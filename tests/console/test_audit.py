@@ -28,7 +28,7 @@ def test_an_entry_is_a_line_with_its_details_on_demand(
         "href", f"/console/jobs/{job.id}"
     )
     expect(line.get_by_text(job.job_hash)).to_be_hidden()
-    line.get_by_text("Details of entry").click()
+    line.locator("summary").click()
     expect(line.get_by_text(job.job_hash)).to_be_visible()
     audit_accessibility(page)
 

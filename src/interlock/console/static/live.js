@@ -64,9 +64,6 @@ async function refresh() {
   }
 }
 
-// A page with parts that change without an event asks for them from time to time.
-document.addEventListener("interlock:refresh", () => happened(null));
-
 function morph(old, fresh) {
   const typed = document.activeElement;
   // What a person is writing stays; so does what they decided to look at.

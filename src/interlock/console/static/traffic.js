@@ -1,6 +1,5 @@
 // Draws the counts that the page has as a table. Colours are those of the figures above it, so both schemes fit.
 
-const EVERY_MS = 30_000;
 const NAMES = ["admitted", "429 full", "503 not evaluated", "429 throttled"];
 const TONES = ["done", "waiting", "rejected", "conflict"];
 const HEIGHT = 260;
@@ -65,5 +64,3 @@ draw();
 document.addEventListener("interlock:morphed", draw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 new ResizeObserver(() => { const place = document.getElementById("chart"); if (plot && place) plot.setSize({ width: place.clientWidth, height: HEIGHT }); }).observe(document.querySelector("main"));
-// What is refused is no event, so the page asks by itself from time to time.
-setInterval(() => { if (!document.hidden) document.dispatchEvent(new CustomEvent("interlock:refresh")); }, EVERY_MS);
