@@ -176,4 +176,4 @@ def _page_of(visit: Visit, action: str, subject: str) -> str | None:
     return None
 
 
-PAGES = (PageRoute(path="/console/audit", answer=show),)
+PAGES = (PageRoute(path="/console/audit", answer=show, operation="list_audit"),)

@@ -46,44 +46,49 @@ async def show_one(visit: Visit) -> Response:
     return await _one(visit, notice=_outcome(visit))
 
 
-async def act(visit: Visit) -> Response:
-    """What the buttons of a webhook's page do."""
-    does = {"test": _test, "rotate": _rotate, "remove": _remove, "redeliver": _redeliver}
-    chosen = does.get(visit.form.one("do"))
-    if chosen is None:
-        text = "Nothing was chosen: use one of the buttons below."
-        return await _one(visit, status=400, notice=Notice(text=text, is_problem=True))
+async def test(visit: Visit) -> Response:
+    """Post a test event now, and say what the receiver answered."""
     try:
-        return await chosen(visit)
+        tried = await visit.api.ask("test_webhook", WebhookTest, path=visit.path)
     except Refused as refused:
-        return await _one(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
-
-
-async def _test(visit: Visit) -> Response:
-    tried = await visit.api.ask("test_webhook", WebhookTest, path=visit.path)
+        return await _refused(visit, refused)
     if tried.delivered:
         text = f"The receiver took the test event: it answered {tried.status} within {tried.milliseconds} ms."
         return await _one(visit, notice=Notice(text=text))
-    answered = f" It answered {tried.status}." if tried.status else ""
-    text = f"The receiver did not take the test event after {tried.milliseconds} ms: {tried.error}.{answered}"
+    text = f"The receiver did not take the test event ({tried.milliseconds} ms): {tried.error}."
     return await _one(visit, notice=Notice(text=text, is_problem=True))
 
 
-async def _rotate(visit: Visit) -> Response:
-    made = await visit.api.ask("rotate_webhook_secret", Webhook, path=visit.path, once=visit.form.one("once"))
+async def rotate(visit: Visit) -> Response:
+    """Make a new secret, which is shown on the page that answers, and never again."""
+    once = visit.form.one("once")
+    try:
+        made = await visit.api.ask("rotate_webhook_secret", Webhook, path=visit.path, once=once)
+    except Refused as refused:
+        return await _refused(visit, refused)
     text = "Requests are signed with a new secret. The old one signs too for a day."
     return await _one(visit, notice=Notice(text=text), made=made)
 
 
-async def _remove(visit: Visit) -> Response:
-    await visit.api.ask("remove_webhook", Webhook, path=visit.path)
+async def remove(visit: Visit) -> Response:
+    try:
+        await visit.api.ask("remove_webhook", Webhook, path=visit.path)
+    except Refused as refused:
+        return await _refused(visit, refused)
     return visit.redirect(_LIST, outcome="removed")
 
 
-async def _redeliver(visit: Visit) -> Response:
+async def redeliver(visit: Visit) -> Response:
     path = {**visit.path, "event_id": visit.form.one("event_id")}
-    await visit.api.ask("redeliver_dead_letter", DeadLetter, path=path)
+    try:
+        await visit.api.ask("redeliver_dead_letter", DeadLetter, path=path)
+    except Refused as refused:
+        return await _refused(visit, refused)
     return visit.redirect(f"{_LIST}/{visit.path['webhook_id']}", outcome="redelivered")
+
+
+async def _refused(visit: Visit, refused: Refused) -> Response:
+    return await _one(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
 
 
 async def _list(
@@ -143,8 +148,18 @@ def _words(text: str) -> list[str]:
 
 
 PAGES = (
-    PageRoute(path=_LIST, answer=show),
-    PageRoute(method="POST", path=_LIST, answer=add),
-    PageRoute(path=_ONE, answer=show_one),
-    PageRoute(method="POST", path=_ONE, answer=act),
+    PageRoute(path=_LIST, answer=show, operation="list_webhooks"),
+    PageRoute(method="POST", path=_LIST, answer=add, operation="add_webhook"),
+    PageRoute(path=_ONE, answer=show_one, operation="get_webhook"),
+    *(
+        PageRoute(method=method, path=f"{_ONE}/{verb}", answer=answer, operation=operation)
+        for verb, does, operation in (
+            ("test", test, "test_webhook"),
+            ("rotate", rotate, "rotate_webhook_secret"),
+            ("remove", remove, "remove_webhook"),
+            ("redeliver", redeliver, "redeliver_dead_letter"),
+        )
+        # A page that answered a form stays open where the form was sent: there it can be read again.
+        for method, answer in (("POST", does), ("GET", show_one))
+    ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from interlock.console.client import Refusal, Refused
+from interlock.console.client import Refused
 from interlock.console.route import PageRoute
 from interlock.console.visit import Notice, Visit, notice_of
 from interlock.kernel.ids import new_id
@@ -45,7 +45,7 @@ _OUTCOMES = {
     "ended": "The session was ended: whoever had it is signed out.",
     "revoked": "The key was revoked: the next request with it is refused.",
     "removed": "They were removed. What they did stays on record under their name.",
-    "set": "What they may do was changed. It counts from their next request on.",
+    "changed": "What they may do was changed. It counts from their next request on.",
 }
 
 
@@ -53,47 +53,28 @@ async def show(visit: Visit) -> Response:
     return await _list(visit, notice=_outcome(visit))
 
 
-async def act(visit: Visit) -> Response:
-    """Add somebody, end a session, or revoke a key from the list of all."""
-    does = {"add": _add, "end": _end, "revoke": _revoke}
-    return await _acted(visit, does.get(visit.form.one("do")), _list)
-
-
 async def show_one(visit: Visit) -> Response:
     return await _one(visit, notice=_outcome(visit))
 
 
-async def act_on_one(visit: Visit) -> Response:
-    """Change somebody, give them a key, end one, or remove them."""
-    does = {"set": _set, "issue": _issue, "revoke": _revoke, "remove": _remove}
-    return await _acted(visit, does.get(visit.form.one("do")), _one)
-
-
-async def _acted(visit: Visit, chosen: Any, page: Any) -> Response:
-    if chosen is None:
-        text = "Nothing was chosen: use one of the buttons below."
-        return await page(visit, status=400, notice=Notice(text=text, is_problem=True))
-    try:
-        return await chosen(visit)
-    except Refused as refused:
-        return await page(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
-
-
-async def _add(visit: Visit) -> Response:
+async def add(visit: Visit) -> Response:
     """Make a principal with its first key. Somebody who is there already is changed on their own page instead."""
     name = visit.form.one("name")
-    if name and await _known(visit, name):
-        detail = (
-            f"{name} is there already. Open {name} in the list to change what they may do or to issue a key."
-        )
-        raise Refused(Refusal(code="conflict", status=409, title="There already", detail=detail))
     body = {
         "kind": visit.form.one("kind"),
         "roles": visit.form.all("role"),
         "groups": _words(visit.form.one("groups")),
         "owner": visit.form.one("owner") or None,
     }
-    made = await visit.api.ask("issue_key", IssuedKey, path={"name": name}, body=body)
+    try:
+        if name and await _known(visit, name):
+            text = (
+                f"{name} is there already. Open {name} in the list to change their roles or to issue a key."
+            )
+            return await _list(visit, status=409, notice=Notice(text=text, is_problem=True))
+        made = await visit.api.ask("issue_key", IssuedKey, path={"name": name}, body=body)
+    except Refused as refused:
+        return await _list(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
     return await _list(visit, notice=Notice(text=f"{made.principal} was added, with an API key."), made=made)
 
 
@@ -107,42 +88,67 @@ async def _known(visit: Visit, name: str) -> bool:
     return True
 
 
-async def _end(visit: Visit) -> Response:
-    await visit.api.ask("end_session", Session, path={"session_id": visit.form.one("session_id")})
-    kept = visit.query.given("whose", "principal")
-    return visit.redirect(_LIST, tab="sessions", **kept, outcome="ended")
-
-
-async def _revoke(visit: Visit) -> Response:
-    key = await visit.api.ask("revoke_api_key", ApiKey, path={"key_id": visit.form.one("key_id")})
-    if "name" in visit.path:
-        return visit.redirect(f"{_LIST}/{key.principal}", outcome="revoked")
-    return visit.redirect(_LIST, tab="keys", outcome="revoked")
-
-
-async def _set(visit: Visit) -> Response:
+async def change(visit: Visit) -> Response:
+    """Change what somebody may do."""
     body = {
         "roles": visit.form.all("role"),
         "groups": _words(visit.form.one("groups")),
         "owner": visit.form.one("owner") or None,
     }
-    changed = await visit.api.ask("set_principal", Principal, path=visit.path, body=body)
-    return visit.redirect(f"{_LIST}/{changed.name}", outcome="set")
+    try:
+        await visit.api.ask("set_principal", Principal, path=visit.path, body=body)
+    except Refused as refused:
+        return await _refused(visit, refused)
+    return _back(visit, "changed")
 
 
-async def _issue(visit: Visit) -> Response:
+async def issue(visit: Visit) -> Response:
     """Give somebody one more key; what they may do stays."""
-    known = await visit.api.ask("get_principal", Principal, path=visit.path)
-    body = {"kind": known.kind, "roles": known.roles}
-    made = await visit.api.ask(
-        "issue_key", IssuedKey, path=visit.path, body=body, once=visit.form.one("once")
-    )
+    once = visit.form.one("once")
+    try:
+        known = await visit.api.ask("get_principal", Principal, path=visit.path)
+        body = {"kind": known.kind, "roles": known.roles}
+        made = await visit.api.ask("issue_key", IssuedKey, path=visit.path, body=body, once=once)
+    except Refused as refused:
+        return await _refused(visit, refused)
     return await _one(visit, notice=Notice(text=f"{made.principal} has one more API key."), made=made)
 
 
-async def _remove(visit: Visit) -> Response:
-    await visit.api.ask("remove_principal", Principal, path=visit.path)
+async def revoke(visit: Visit) -> Response:
+    """End a key, from its owner's page or from the list of all."""
+    try:
+        await visit.api.ask("revoke_api_key", ApiKey, path={"key_id": visit.form.one("key_id")})
+    except Refused as refused:
+        return await _refused(visit, refused)
+    if visit.form.one("back") == "keys":
+        return visit.redirect(_LIST, tab="keys", outcome="revoked")
+    return _back(visit, "revoked")
+
+
+async def remove(visit: Visit) -> Response:
+    try:
+        await visit.api.ask("remove_principal", Principal, path=visit.path)
+    except Refused as refused:
+        return await _refused(visit, refused)
     return visit.redirect(_LIST, outcome="removed")
+
+
+async def end(visit: Visit) -> Response:
+    """End a session, and come back to the list it was in."""
+    try:
+        await visit.api.ask("end_session", Session, path={"session_id": visit.form.one("session_id")})
+    except Refused as refused:
+        return await _list(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
+    kept = visit.query.given("whose", "principal")
+    return visit.redirect(_LIST, tab="sessions", **kept, outcome="ended")
+
+
+async def _refused(visit: Visit, refused: Refused) -> Response:
+    return await _one(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
+
+
+def _back(visit: Visit, outcome: str) -> Response:
+    return visit.redirect(f"{_LIST}/{visit.path['name']}", outcome=outcome)
 
 
 async def _list(
@@ -239,8 +245,20 @@ def _words(text: str) -> list[str]:
 
 
 PAGES = (
-    PageRoute(path=_LIST, answer=show),
-    PageRoute(method="POST", path=_LIST, answer=act),
-    PageRoute(path=_ONE, answer=show_one),
-    PageRoute(method="POST", path=_ONE, answer=act_on_one),
+    PageRoute(path=_LIST, answer=show, operation="who_am_i"),
+    PageRoute(method="POST", path=_LIST, answer=add, operation="issue_key"),
+    PageRoute(method="POST", path="/console/sessions/end", answer=end, operation="end_session"),
+    PageRoute(path="/console/sessions/end", answer=show, operation="list_sessions"),
+    PageRoute(path=_ONE, answer=show_one, operation="get_principal"),
+    *(
+        PageRoute(method=method, path=f"{_ONE}/{verb}", answer=answer, operation=operation)
+        for verb, does, operation in (
+            ("change", change, "set_principal"),
+            ("issue", issue, "issue_key"),
+            ("revoke", revoke, "revoke_api_key"),
+            ("remove", remove, "remove_principal"),
+        )
+        # A page that answered a form stays open where the form was sent: there it can be read again.
+        for method, answer in (("POST", does), ("GET", show_one))
+    ),
 )

@@ -46,6 +46,6 @@ def _size(count: int) -> str:
 
 
 PAGES = (
-    PageRoute(path="/console/settings", answer=show),
-    PageRoute(method="POST", path="/console/settings", answer=check),
+    PageRoute(path="/console/settings", answer=show, operation="get_settings"),
+    PageRoute(method="POST", path="/console/settings", answer=check, operation="check_store"),
 )

@@ -105,4 +105,4 @@ def _share(part: int, *others: int) -> float:
     return 100 * part / whole if whole else 0.0
 
 
-PAGES = (PageRoute(path="/console/traffic", answer=show),)
+PAGES = (PageRoute(path="/console/traffic", answer=show, operation="admission_stats"),)
