@@ -46,7 +46,7 @@ async def issue(visit: Visit) -> Response:
         return await _page(visit, status=400, notice=Notice(text=str(wrong), is_problem=True))
     key = form.one("key") or new_id("form")
     try:
-        grant = await visit.api.ask("issue_grant", Grant, body=body, headers={"idempotency-key": key})
+        grant = await visit.api.ask("issue_grant", Grant, body=body, once=key)
     except Refused as refused:
         return await _page(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
     return visit.redirect(f"/console/grants/{grant.id}", outcome="issued")

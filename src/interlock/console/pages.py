@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from interlock.console import (
     approval,
+    audit,
     board,
     conflicts,
+    deliveries,
     effects,
     grants,
     inbox,
     jobs,
     live,
+    people,
     policy,
     runs,
+    settings,
     sign_in,
+    traffic,
     workflows,
 )
 from interlock.console.route import PageRoute
@@ -30,5 +35,10 @@ PAGES: tuple[PageRoute, ...] = (
     *runs.PAGES,
     *workflows.PAGES,
     *policy.PAGES,
+    *audit.PAGES,
+    *traffic.PAGES,
+    *deliveries.PAGES,
+    *people.PAGES,
+    *settings.PAGES,
     *live.PAGES,
 )

@@ -88,9 +88,9 @@ async def cancel(visit: Visit) -> Response:
 async def rerun(visit: Visit) -> Response:
     """Start the run again. The form carries a key of its own, so that to send it twice starts one."""
     body = {"from_step": visit.form.one("from_step")}
-    key = {"idempotency-key": visit.form.one("key") or new_id("form")}
+    key = visit.form.one("key") or new_id("form")
     try:
-        run = await visit.api.ask("rerun_run", Run, path=visit.path, body=body, headers=key)
+        run = await visit.api.ask("rerun_run", Run, path=visit.path, body=body, once=key)
     except Refused as refused:
         return await _one(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
     return visit.redirect(f"/console/runs/{run.run_id}", outcome="rerun")

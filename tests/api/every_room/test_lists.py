@@ -209,3 +209,17 @@ async def test_keys_of_a_principal_who_was_removed_do_not_end_the_list(durable: 
     assert found == [item["principal"] for item in (await durable.get("api-keys"))["items"]]
     assert found[0] == "ada"
     assert len(found) == 2  # and the admin
+
+
+async def test_keys_of_one_principal_come_newest_first_without_those_of_others(durable: InProcessApi) -> None:
+    body = {"kind": "person", "roles": ["review"]}
+    made: list[str] = []
+    for name in ("ada", "eve", "ada", "ada"):
+        issued = await durable.call("POST", f"principals/{name}/keys", durable.admin, body)
+        made += [issued.document["key_id"]] if name == "ada" else []
+
+    found = await pages(durable, "api-keys?principal=ada&", 2)
+
+    assert [[item["key_id"] for item in page] for page in found] == [made[:0:-1], made[:1]]
+    assert {item["principal"] for page in found for item in page} == {"ada"}
+    assert await pages(durable, "api-keys?principal=nobody&", 2) == [[]]

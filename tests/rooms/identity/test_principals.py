@@ -29,6 +29,7 @@ async def test_only_an_admin_changes_principals(api: InProcessApi) -> None:
         ("PUT", "principals/eve", {"roles": ["admin"]}),
         ("DELETE", "principals/eve", None),
         ("GET", "principals", None),
+        ("GET", "principals/eve", None),
         ("GET", "api-keys", None),
         ("POST", f"api-keys/{eve.split('_')[1]}/revoke", {}),
     )
@@ -53,6 +54,16 @@ async def test_a_role_taken_away_is_gone_from_the_next_request_on(api: InProcess
 
     assert (await api.call("GET", "principals", eve)).status == 403
     assert (await api.call("PUT", "principals/eve", eve, {"roles": ["admin"]})).status == 403
+
+
+async def test_an_admin_reads_one_principal(api: InProcessApi) -> None:
+    await api.person("ada", "review")
+
+    seen = await api.get("principals/ada")
+    missing = await api.call("GET", "principals/nobody", api.admin)
+
+    assert (seen["name"], seen["kind"], seen["roles"], seen["keys_live"]) == ("ada", "person", ["review"], 1)
+    assert (missing.status, missing.word) == (404, "not_found")
 
 
 async def test_an_unknown_principal_cannot_be_changed(api: InProcessApi) -> None:

@@ -92,9 +92,11 @@ function keepOpen(old, fresh) {
 function renewList(old, fresh) {
   const rows = (list) => new Map([...list.querySelectorAll("[data-row]")].map((row) => [row.dataset.id, row]));
   const was = rows(old), is = rows(fresh);
+  // In a log nothing is ever over: what is missing is on the next page.
+  const isLog = old.dataset.list === "log";
   for (const [id, row] of was) {
     const now = is.get(id);
-    row.toggleAttribute("data-over", !now);
+    row.toggleAttribute("data-over", !now && !isLog);
     if (now && now.dataset.hash !== row.dataset.hash) { row.replaceWith(now); now.classList.add("glow"); }
     else if (now) {
       const votes = row.querySelector(".votes");
@@ -102,7 +104,7 @@ function renewList(old, fresh) {
     }
   }
   const fresher = [...is.keys()].filter((id) => !was.has(id)).length;
-  const over = [...was.keys()].filter((id) => !is.has(id)).length;
+  const over = isLog ? 0 : [...was.keys()].filter((id) => !is.has(id)).length;
   if (!was.size || (fresher && !old.contains(document.activeElement) && window.scrollY < 80 && !document.querySelector("[data-row] input:checked"))) {
     morph(old, fresh);
     return;
