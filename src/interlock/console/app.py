@@ -17,6 +17,7 @@ import msgspec
 
 from interlock.console.attempts import Attempts
 from interlock.console.client import Api, OperationFacts, Refusal, Refused, Respond
+from interlock.console.oidc import Providers
 from interlock.console.pages import PAGES
 from interlock.console.visit import Assets, Fields, Visit, cookie_of
 from interlock.kernel.ids import new_id
@@ -67,6 +68,7 @@ class Console:
         self._log = log
         self._assets = Assets()
         self._attempts = Attempts()
+        self._providers = Providers(service.settings)
         self._router: Router[_Route] = Router(
             ((page.method, page.path, _Route(page.path, page.answer, page.public)) for page in PAGES),
             spanning=("file", "key", "action_id"),
@@ -138,6 +140,7 @@ class Console:
             known=known,
             assets=self._assets,
             attempts=self._attempts,
+            providers=self._providers,
         )
 
     def _to_sign_in(self, request: Request) -> Response:

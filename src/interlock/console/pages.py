@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from interlock.console import approval, inbox, live, sign_in
+from interlock.console import approval, inbox, live, provider_sign_in, sign_in
 from interlock.console.route import PageRoute
 
 PAGES: tuple[PageRoute, ...] = (
     *sign_in.PAGES,
+    *provider_sign_in.PAGES,
     *inbox.PAGES,
     *approval.PAGES,
     *live.PAGES,
