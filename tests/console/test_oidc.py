@@ -113,7 +113,7 @@ async def test_a_provider_that_points_elsewhere_is_not_followed(
 
 
 async def test_a_redirect_of_the_provider_is_not_followed(provider: IdentityProvider) -> None:
-    provider.status = 302
+    provider.moves = True
     with pytest.raises(ProviderAway, match="302"):
         await client_of(provider).address(BEGUN)
 

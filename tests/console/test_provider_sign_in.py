@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +14,13 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 
+from interlock.console.provider_sign_in import PURPOSE
+from interlock.kernel.codec.sealing import seal, unseal
 from tests.harness.console_site import Company, ConsoleSite
 from tests.harness.identity_provider import CLIENT_ID, CLIENT_SECRET, IdentityProvider, new_key
 
 HTML = {"accept": "text/html"}
+SECRET = "of this deployment"
 _addresses = itertools.count(1)
 
 
@@ -31,7 +36,7 @@ def site(
     company: Company, provider: IdentityProvider, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ConsoleSite]:
     folder = tmp_path_factory.mktemp("oidc")
-    env = settings_of(provider) | {"INTERLOCK_TRUSTED_PROXIES": "127.0.0.1/32"}
+    env = settings_of(provider) | {"INTERLOCK_TRUSTED_PROXIES": "127.0.0.1/32", "INTERLOCK_SECRET": SECRET}
     site = ConsoleSite(
         company, folder, env=env | {"INTERLOCK_OIDC_PROVIDERS": str(several(folder, provider))}
     )
@@ -220,6 +225,22 @@ def test_an_answer_counts_only_in_the_browser_that_asked(site: ConsoleSite, brow
         other.to_callback()
         assert other.get(back).status_code == 400, "it began something else"
         assert not other.is_signed_in
+
+
+def test_an_answer_that_comes_too_late_is_refused(browser: Browser) -> None:
+    back = browser.to_callback()
+    sealed = browser.cookies["interlock-begun"]
+    about: Any = {"purpose": PURPOSE, "about": "sso"}
+    raw = unseal(base64.urlsafe_b64decode(sealed + "=" * (-len(sealed) % 4)), SECRET, **about)
+    begun = json.loads(raw)
+    assert 0 < begun["until"] - time.time() <= 15 * 60
+    late = json.dumps(begun | {"until": time.time() - 1}).encode()
+    browser.cookies.clear()
+    kept = base64.urlsafe_b64encode(seal(late, SECRET, **about)).rstrip(b"=").decode()
+    browser.cookies.set("interlock-begun", kept, domain="127.0.0.1")
+    refused = browser.get(back)
+    assert refused.status_code == 400
+    assert "took too long" in refused.text
 
 
 def test_an_answer_to_one_provider_is_none_of_another(browser: Browser) -> None:

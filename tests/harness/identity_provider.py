@@ -67,7 +67,7 @@ class IdentityProvider:
         self.returned: dict[str, str] = {}
         self.user_info: dict[str, Any] | None = None
         self.takes_codes_twice = False
-        self.status = 200
+        self.moves = False
         self.asked: dict[str, str] = {}
         self._codes: dict[str, dict[str, str]] = {}
 
@@ -82,15 +82,16 @@ class IdentityProvider:
     def answer(self, request: BaseHTTPRequestHandler, sent: dict[str, str]) -> None:
         """Answer one request of a browser or of the server."""
         path = urlsplit(request.path).path
-        if path == "/authorize":
-            to = self._way_back(sent)
+        has_moved = self.moves and path == "/.well-known/openid-configuration"
+        if path == "/authorize" or has_moved:
+            to = f"{self.issuer}/moved" if has_moved else self._way_back(sent)
             request.send_response(302)
             request.send_header("location", to)
             request.send_header("content-length", "0")
             request.end_headers()
             return
-        status, document = self.status, {}
-        if path == "/.well-known/openid-configuration":
+        status, document = 200, {}
+        if path in ("/.well-known/openid-configuration", "/moved"):
             document = self._configuration()
         elif path == "/keys":
             self.key_reads += 1

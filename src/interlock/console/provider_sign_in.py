@@ -39,7 +39,7 @@ from interlock.wire.http import Response
 _BEGUN_SECONDS = 15 * 60
 _BACK_CHARACTERS_MAX = 1000
 _CODE_CHARACTERS_MAX = 4000
-_PURPOSE = b"interlock sign-in with a provider"
+PURPOSE = b"interlock sign-in with a provider"
 _HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 
 _AWAY = "{title} does not answer as it should. Try again in a minute, or sign in with an API key."
@@ -170,7 +170,7 @@ def _cookie_name(visit: Visit) -> str:
 
 def _sealed(visit: Visit, begun: Begun) -> str:
     raw = msgspec.json.encode(begun)
-    sealed = seal(raw, visit.providers.secret, purpose=_PURPOSE, about=begun.provider)
+    sealed = seal(raw, visit.providers.secret, purpose=PURPOSE, about=begun.provider)
     return base64.urlsafe_b64encode(sealed).rstrip(b"=").decode()
 
 
@@ -179,7 +179,7 @@ def _begun(visit: Visit, provider: Provider) -> Begun | None:
     text = cookie_of(visit.request, _cookie_name(visit))
     try:
         sealed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        raw = unseal(sealed, visit.providers.secret, purpose=_PURPOSE, about=provider.id)
+        raw = unseal(sealed, visit.providers.secret, purpose=PURPOSE, about=provider.id)
         begun = msgspec.json.decode(raw, type=Begun)
     except (ValueError, CannotUnseal, msgspec.MsgspecError):
         return None

@@ -120,7 +120,7 @@ def _groups_of(claims: Mapping[str, Any], claim: str) -> tuple[str, ...]:
     found = [found] if isinstance(found, str) else found
     if not isinstance(found, list):
         return ()
-    return tuple(each for each in cast("list[object]", found) if isinstance(each, str) and each != EVERYBODY)
+    return tuple(each for each in cast("list[object]", found) if isinstance(each, str))
 
 
 def _is_name(text: str) -> bool:
