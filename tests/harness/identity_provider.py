@@ -20,17 +20,15 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, Key, OctKey, OKPKey, RSAKey
 
 CLIENT_ID, CLIENT_SECRET = "interlock", "a secret: with/signs"
-_MADE: dict[str, type[RSAKey] | type[ECKey] | type[OKPKey]] = {
-    "RS256": RSAKey,
-    "ES256": ECKey,
-    "EdDSA": OKPKey,
-}
 
 
 def new_key(alg: str = "RS256", kid: str | None = None) -> Key:
     """A key for an algorithm, with a name of its own."""
-    parameters: dict[str, Any] = {"kid": kid or secrets.token_hex(4), "use": "sig"}
-    return _MADE[alg].generate_key(parameters=parameters, **({"key_size": 2048} if alg == "RS256" else {}))  # pyright: ignore[reportCallIssue]
+    named: Any = {"kid": kid or secrets.token_hex(4), "use": "sig"}
+    if alg == "RS256":
+        return RSAKey.generate_key(2048, parameters=named)
+    kind = ECKey if alg == "ES256" else OKPKey
+    return kind.generate_key(parameters=named)
 
 
 class IdentityProvider:
