@@ -17,6 +17,7 @@ import msgspec
 
 from interlock.console.attempts import Attempts
 from interlock.console.client import Api, OperationFacts, Refusal, Refused, Respond
+from interlock.console.oidc import Providers
 from interlock.console.pages import PAGES
 from interlock.console.route import PageRoute
 from interlock.console.visit import Assets, Fields, Visit, cookie_of
@@ -66,6 +67,7 @@ class Console:
         self._log = log
         self._assets = Assets()
         self._attempts = Attempts()
+        self._providers = Providers(service.settings)
         self._router: Router[PageRoute] = Router(
             ((page.method, page.path, page) for page in PAGES),
             spanning=("file", "key", "action_id"),
@@ -138,6 +140,7 @@ class Console:
             known=known,
             assets=self._assets,
             attempts=self._attempts,
+            providers=self._providers,
         )
 
     def _to_sign_in(self, request: Request) -> Response:

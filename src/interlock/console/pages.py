@@ -15,6 +15,7 @@ from interlock.console import (
     live,
     people,
     policy,
+    provider_sign_in,
     runs,
     settings,
     sign_in,
@@ -25,6 +26,7 @@ from interlock.console.route import PageRoute
 
 PAGES: tuple[PageRoute, ...] = (
     *sign_in.PAGES,
+    *provider_sign_in.PAGES,
     *inbox.PAGES,
     *approval.PAGES,
     *jobs.PAGES,

@@ -1,4 +1,4 @@
-"""Signing in with an API key or a one-time link, and signing out."""
+"""Signing in with an API key or a one-time link, and signing out. Providers: `provider_sign_in`."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ async def show(visit: Visit) -> Response:
     """The form; somebody who is signed in already goes on, unless they follow a link to be somebody else."""
     link = visit.query.one("link")
     if visit.known is not None and not link:
-        return visit.redirect(_local(visit.query.one("next")))
-    return _form(visit, back=visit.query.one("next"), link=link)
+        return visit.redirect(local(visit.query.one("next")))
+    return form(visit, back=visit.query.one("next"), link=link)
 
 
 async def sign_in(visit: Visit) -> Response:
     """Open a session, always a new one, and keep its token in the cookie."""
     back, link, key = visit.form.one("next"), visit.form.one("link"), visit.form.one("api_key")
     client = visit.request.client
-    _check_attempts(visit, client)
+    check_attempts(visit, client)
     agent = visit.request.headers.get("user-agent", "")
     try:
         if link:
@@ -44,12 +44,10 @@ async def sign_in(visit: Visit) -> Response:
         text = _LINK_OVER if isinstance(refused, LinkOver) else _NOT_KNOWN
         text = _NOT_A_PERSON if isinstance(refused, PeopleOnly) else text
         status = 403 if isinstance(refused, PeopleOnly) else 401
-        return _form(visit, back=back, status=status, notice=Notice(text=text, is_problem=True))
+        return form(visit, back=back, status=status, problem=text)
     if visit.known is not None:
         await sessions.end(visit.service, cookie_of(visit.request))
-    response = visit.redirect(_local(back))
-    kept = ("set-cookie", cookie(visit, opened.token, _DAY))
-    return Response(status=303, headers=(*response.headers, kept))
+    return welcome(visit, opened, back)
 
 
 async def sign_out(visit: Visit) -> Response:
@@ -62,21 +60,34 @@ async def sign_out(visit: Visit) -> Response:
     return Response(status=303, headers=(*response.headers, *gone))
 
 
-def cookie(visit: Visit, token: str, seconds: int) -> str:
+def welcome(visit: Visit, opened: sessions.Opened, back: str) -> Response:
+    """Send somebody who has just signed in to the page that they wanted, with the token in their cookie."""
+    response = visit.redirect(local(back))
+    kept = ("set-cookie", cookie(visit, opened.token, _DAY))
+    return Response(status=303, headers=(*response.headers, kept))
+
+
+def cookie(visit: Visit, value: str, seconds: int, *, name: str = "") -> str:
     """The header that keeps a token, readable by no script and sent by no other site's forms."""
     secure = "; Secure" if visit.request.scheme == "https" else ""
-    return f"{cookie_name(visit.request)}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}"
+    name = name or cookie_name(visit.request)
+    return f"{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}"
 
 
-def _form(
-    visit: Visit, *, back: str, link: str = "", status: int = 200, notice: Notice | None = None
-) -> Response:
+def form(visit: Visit, *, back: str, link: str = "", status: int = 200, problem: str = "") -> Response:
+    """The sign-in page; with a `problem` if the last attempt failed."""
     return visit.render(
-        "sign_in.html", status=status, back=_local(back), link=link, notice=notice, providers=()
+        "sign_in.html",
+        status=status,
+        back=local(back),
+        link=link,
+        notice=Notice(text=problem, is_problem=True) if problem else None,
+        providers=tuple(visit.providers),
     )
 
 
-def _check_attempts(visit: Visit, client: str | None) -> None:
+def check_attempts(visit: Visit, client: str | None) -> None:
+    """Refuse an attempt from where too many failed lately."""
     seconds = visit.attempts.wait_seconds(client)
     if seconds:
         detail = f"Too many attempts failed from here. Try again in {round(seconds) + 1} seconds."
@@ -93,7 +104,7 @@ def _check_attempts(visit: Visit, client: str | None) -> None:
         )
 
 
-def _local(path: str) -> str:
+def local(path: str) -> str:
     """A page of ours to go to, and nothing else."""
     is_ours = path.startswith("/console/") and "//" not in path and "\\" not in path and path.isprintable()
     return path if is_ours and not path.startswith("/console/sign-") else "/console/inbox"

@@ -15,6 +15,7 @@ import msgspec
 from interlock.console import shown
 from interlock.console.attempts import Attempts
 from interlock.console.client import Api, OperationFacts, Refusal
+from interlock.console.oidc import Providers
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire.events import EventPage
@@ -40,10 +41,13 @@ def cookie_name(request: Request) -> str:
     return "__Host-interlock" if request.scheme == "https" else "interlock"
 
 
-def cookie_of(request: Request) -> str:
-    """The session token that a browser sent, or nothing. Two cookies of one name are as good as none."""
+def cookie_of(request: Request, name: str = "") -> str:
+    """The cookie that a browser sent, by default the session token, or nothing.
+
+    Two cookies of one name are as good as none.
+    """
     sent = request.headers.get("cookie", "")
-    name = cookie_name(request)
+    name = name or cookie_name(request)
     if sent.count(f"{name}=") > 1:
         return ""
     try:
@@ -100,6 +104,7 @@ class Visit:
         known: Known | None,
         assets: Assets,
         attempts: Attempts,
+        providers: Providers,
     ) -> None:
         self.request = request
         self.path = path
@@ -112,6 +117,7 @@ class Visit:
         self._operations = operations
         self._assets = assets
         self.attempts = attempts
+        self.providers = providers
 
     @property
     def now(self) -> datetime:

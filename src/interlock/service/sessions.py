@@ -15,7 +15,7 @@ import msgspec
 from interlock.kernel.refusal import Fault
 from interlock.rooms.identity import queries
 from interlock.rooms.identity.keys import LINK_PREFIX, digest_of, id_of, make_secret, token_of, token_parts
-from interlock.rooms.identity.model import Caller, Role, Session, SignInLink
+from interlock.rooms.identity.model import PRINCIPAL_NAMES, Caller, Role, Session, SignInLink, account_id
 from interlock.rooms.identity.refusals import LinkOver, Unauthenticated
 from interlock.rooms.identity.rules import EnsureLocalPerson
 from interlock.rooms.identity.sessions import (
@@ -24,6 +24,7 @@ from interlock.rooms.identity.sessions import (
     EndSession,
     MakeSignInLink,
     NewSession,
+    NoteSignInRefused,
     OpenSession,
     OpenSessionByLink,
     OpenSessionFor,
@@ -125,28 +126,44 @@ async def open_for(
     who: Vouched,
     *,
     just_in_time: bool,
+    may_adopt: bool = False,
+    session_id: str | None = None,
     client: str | None = None,
     user_agent: str = "",
     request_id: str = "",
 ) -> Opened:
     """Sign in somebody whom an identity provider vouches for, or raise `SignInRefused`.
 
-    With `just_in_time` the principal is made if it is new, and gets the roles and groups of `who`.
+    With `just_in_time` the principal is made if it is new, and gets the roles and groups of `who`. With `may_adopt` it
+    may be a person who was here before. An account that signed in before is the principal it was then, whatever it is
+    called now. With a `session_id` this succeeds once.
     """
     secret = make_secret()
+    account = account_id(who.provider, who.subject)
+    kept = await service.store.get(PRINCIPAL_NAMES, who.tenant, account)
     command = OpenSessionFor(
         tenant=who.tenant,
         provider=who.provider,
         subject=who.subject,
-        name=who.name,
+        name=who.name if kept is None else kept.name,
         roles=who.roles,
         groups=who.groups,
         just_in_time=just_in_time,
+        may_adopt=may_adopt,
+        session_id=session_id,
         new=_new_session(secret.digest, client, user_agent, request_id),
     )
     session = await service.kernel.run(command)
     service.keyring.forget()
     return Opened(token_of(session.id, secret.text), session)
+
+
+async def note_refused(
+    service: Service, provider: str, tenant: str, reason: str, *, client: str | None, user_agent: str
+) -> None:
+    """Audit a sign-in with a provider that proved nothing."""
+    new = _new_session("", client, user_agent, "")
+    await service.kernel.run(NoteSignInRefused(tenant=tenant, provider=provider, reason=reason, new=new))
 
 
 async def see(service: Service, token: str) -> Known:

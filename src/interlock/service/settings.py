@@ -181,6 +181,55 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     nats_subject: Annotated[str, msgspec.Meta(description="what the copies' subjects begin with")] = (
         "interlock.events"
     )
+    oidc_issuer: Annotated[
+        str,
+        msgspec.Meta(description="identity provider that people sign in to the console with, as its issuer"),
+    ] = ""
+    oidc_client_id: Annotated[str, msgspec.Meta(description="what this server is called at the provider")] = (
+        ""
+    )
+    oidc_client_secret: Annotated[
+        str,
+        msgspec.Meta(
+            description="how this server proves itself to the provider; INTERLOCK_OIDC_CLIENT_SECRET is the better "
+            "place for it"
+        ),
+    ] = ""
+    oidc_name: Annotated[str, msgspec.Meta(description="the provider's name on the sign-in page")] = ""
+    oidc_scopes: Annotated[str, msgspec.Meta(description="what the provider is asked for")] = (
+        "openid profile email"
+    )
+    oidc_groups_claim: Annotated[
+        str, msgspec.Meta(description="claim in which the provider lists the groups of a person")
+    ] = "groups"
+    oidc_roles: Annotated[
+        str,
+        msgspec.Meta(
+            description="roles of the provider's groups: group=role+role,group=role; * is everybody"
+        ),
+    ] = ""
+    oidc_groups: Annotated[
+        str,
+        msgspec.Meta(description="groups of the provider's groups: theirs=ours,…; empty: by the same name"),
+    ] = ""
+    oidc_create: Annotated[
+        bool,
+        msgspec.Meta(
+            description="make a principal at the first sign-in; roles and groups are the provider's"
+        ),
+    ] = True
+    oidc_adopt: Annotated[
+        bool,
+        msgspec.Meta(
+            description="let an account of the provider become the person of its name who was here before"
+        ),
+    ] = False
+    oidc_tenant: Annotated[str, msgspec.Meta(description="tenant that the provider's people belong to")] = (
+        TENANT_DEFAULT
+    )
+    oidc_providers: Annotated[
+        str, msgspec.Meta(description="file in TOML with a table for each of several providers")
+    ] = ""
     log_format: Annotated[str, msgspec.Meta(description="json or text")] = "json"
     log_level: Annotated[str, msgspec.Meta(description="debug, info, warning or error")] = "info"
 
@@ -319,6 +368,10 @@ def _check(settings: Settings) -> None:
     wrong = next(_mistakes({name: getattr(settings, name) for name in Settings.__struct_fields__}), None)
     if wrong is not None:
         raise BadSetting(wrong)
+    if settings.oidc_issuer or settings.oidc_client_id or settings.oidc_providers:
+        from interlock.service.providers import providers_from  # Most servers have none.
+
+        providers_from(settings)
 
 
 def _mistakes(values: Mapping[str, Any]) -> Iterator[str]:

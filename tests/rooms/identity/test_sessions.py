@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
 import pytest
 
+from interlock.kernel.ids import new_id
 from interlock.kernel.storage import Transaction
 from interlock.rooms.identity.model import API_KEYS, Caller, PrincipalKind, Role
 from interlock.rooms.identity.refusals import (
@@ -341,7 +343,7 @@ async def test_nobody_is_made_where_that_is_not_allowed(api: InProcessApi) -> No
 
 async def test_without_just_in_time_a_person_keeps_the_roles_they_have(api: InProcessApi) -> None:
     await api.person("ada", "submit")
-    ada = await open_for(api.service, vouched("ada", Role.ADMIN), just_in_time=False)
+    ada = await open_for(api.service, vouched("ada", Role.ADMIN), just_in_time=False, may_adopt=True)
     assert ada.session.roles == (Role.SUBMIT,)
 
 
@@ -361,6 +363,39 @@ async def test_another_account_of_the_same_name_does_not_become_that_person(
     await open_for(api.service, vouched("ada"), just_in_time=True)
     with pytest.raises(SignInRefused, match="another account"):
         await open_for(api.service, other, just_in_time=True)
+
+
+@pytest.mark.parametrize("just_in_time", [True, False])
+async def test_an_account_does_not_become_a_person_who_was_here_before_unless_that_is_configured(
+    api: InProcessApi, just_in_time: bool
+) -> None:
+    await api.person("ada", "admin")
+    with pytest.raises(SignInRefused, match="oidc_adopt"):
+        await open_for(api.service, vouched("ada"), just_in_time=just_in_time)
+    await open_for(api.service, vouched("ada"), just_in_time=just_in_time, may_adopt=True)
+
+
+async def test_an_account_with_another_name_is_the_person_it_was(api: InProcessApi) -> None:
+    await open_for(api.service, vouched("ada"), just_in_time=True)
+    again = await open_for(api.service, vouched("lovelace"), just_in_time=True)
+    assert again.session.principal == "ada"
+
+
+async def test_one_account_cannot_be_made_two_people_at_one_moment(api: InProcessApi) -> None:
+    names = ("ada", "lovelace", "countess")
+    opened = await asyncio.gather(
+        *(open_for(api.service, vouched(name), just_in_time=True) for name in names), return_exceptions=True
+    )
+    assert len({each.session.principal for each in opened if isinstance(each, Opened)}) == 1
+
+
+async def test_a_sign_in_is_completed_once(api: InProcessApi) -> None:
+    chosen = new_id("ses")
+    first = await open_for(api.service, vouched("ada"), just_in_time=True, session_id=chosen)
+    assert first.session.id == chosen
+    with pytest.raises(SignInRefused, match="works once"):
+        await open_for(api.service, vouched("ada"), just_in_time=True, session_id=chosen)
+    assert await is_live(api, first.token)
 
 
 @pytest.mark.parametrize("kind", [PrincipalKind.AGENT, PrincipalKind.SERVICE])

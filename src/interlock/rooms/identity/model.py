@@ -6,6 +6,7 @@ belong to the principal, not to the key. Keys and the secrets of sessions and li
 
 from __future__ import annotations
 
+import hashlib
 import unicodedata
 from collections.abc import Iterable
 from datetime import datetime
@@ -79,7 +80,11 @@ class Principal(Record, frozen=True, kw_only=True):
 
 
 class PrincipalName(Record, frozen=True, kw_only=True):
-    """How a name is spelled in a tenant, for ever. The id is what all its spellings have in common (`folded`)."""
+    """How a name is spelled in a tenant, for ever. The id is what all its spellings have in common (`folded`).
+
+    The account of an identity provider has a record too (`account_id`): which principal it is, whatever name the
+    provider gives it later. Otherwise whoever changes their name there would be two people here.
+    """
 
     name: str
 
@@ -204,6 +209,11 @@ def folded(name: str) -> str:
 def all_folded(names: Iterable[str]) -> frozenset[str]:
     """Names as they are compared."""
     return frozenset(map(folded, names))
+
+
+def account_id(provider: str, subject: str) -> str:
+    """The id of the record that says which principal an account of a provider is. No name has a slash in it."""
+    return f"account/{provider}/{hashlib.sha256(subject.encode()).hexdigest()}"
 
 
 def name_reads(tenant: str, name: str) -> Reads:

@@ -20,15 +20,18 @@ from interlock.kernel.world import World
 from interlock.rooms.audit.model import Note, note
 from interlock.rooms.identity.model import (
     API_KEYS,
+    PRINCIPAL_NAMES,
     PRINCIPALS,
     SESSIONS,
     SIGN_IN_LINKS,
     Caller,
     Principal,
     PrincipalKind,
+    PrincipalName,
     Role,
     Session,
     SignInLink,
+    account_id,
     keep_name,
     name_reads,
 )
@@ -150,7 +153,9 @@ class OpenSessionFor(Command[Session], frozen=True, kw_only=True):
 
     With `just_in_time` the principal is made if it is new, and gets these roles and groups; without, it must be here
     already, and keeps what it has. The first sign-in ties a principal to its provider and subject, so that no other
-    account that takes the same name can become that person.
+    account that takes the same name can become that person, and ties the account to the principal, so that an account
+    with a new name is not a second person. Somebody who was here before their first sign-in is tied only with
+    `may_adopt`. `session_id` was chosen when the sign-in began: it can be completed once.
     """
 
     tenant: str
@@ -160,12 +165,19 @@ class OpenSessionFor(Command[Session], frozen=True, kw_only=True):
     roles: tuple[Role, ...] = ()
     groups: tuple[str, ...] = ()
     just_in_time: bool = False
+    may_adopt: bool = False
+    session_id: str | None = None
     new: NewSession
 
     def reads(self) -> Reads:
-        return Reads(own=(PRINCIPALS.key(self.tenant, self.name),)) | name_reads(self.tenant, self.name)
+        own = [PRINCIPALS.key(self.tenant, self.name), PRINCIPAL_NAMES.key(self.tenant, self._account)]
+        if self.session_id is not None:
+            own.append(SESSIONS.key(self.tenant, self.session_id))
+        return Reads(own=tuple(own)) | name_reads(self.tenant, self.name)
 
     def decide(self, world: World) -> Session:
+        if self.session_id is not None and world.get(SESSIONS, self.tenant, self.session_id) is not None:
+            raise SignInRefused("this sign-in was completed before, and works once; begin again")
         before = world.get(PRINCIPALS, self.tenant, self.name)
         if before is None and not self.just_in_time:
             raise SignInRefused(
@@ -174,8 +186,9 @@ class OpenSessionFor(Command[Session], frozen=True, kw_only=True):
         if before is not None:
             self._check_tied(before)
         keep_name(world, self.tenant, self.name)
+        self._keep_account(world)
         principal = self._stored(world, before)
-        return _opened(world, principal, self.new, by=self._by)
+        return _opened(world, principal, self.new, by=self._by, session_id=self.session_id)
 
     def refused(self, world: World, refusal: Refusal) -> None:
         subject = (self.tenant, _UNKNOWN, self.name)
@@ -185,6 +198,18 @@ class OpenSessionFor(Command[Session], frozen=True, kw_only=True):
     def _by(self) -> str:
         return f"oidc:{self.provider}"
 
+    @property
+    def _account(self) -> str:
+        return account_id(self.provider, self.subject)
+
+    def _keep_account(self, world: World) -> None:
+        """Keep which principal this account is, or refuse it because it is another one."""
+        kept = world.get(PRINCIPAL_NAMES, self.tenant, self._account)
+        if kept is None:
+            world.put(PRINCIPAL_NAMES, PrincipalName(tenant=self.tenant, id=self._account, name=self.name))
+        elif kept.name != self.name:
+            raise SignInRefused(f"this account is {kept.name} here, not {self.name}; sign in again")
+
     def _check_tied(self, before: Principal) -> None:
         if before.kind is not PrincipalKind.PERSON:
             raise KindMismatch(self.name, before.kind.value)
@@ -192,6 +217,11 @@ class OpenSessionFor(Command[Session], frozen=True, kw_only=True):
         if before.is_local or tied not in ((None, None), (self.provider, self.subject)):
             raise SignInRefused(
                 f"{self.name} is another account here; ask an administrator to give one of the two another name"
+            )
+        if tied == (None, None) and not self.may_adopt:
+            raise SignInRefused(
+                f"{self.name} was here before and has never signed in with this provider; ask the operator of this "
+                "server to set oidc_adopt if the two are one person, or sign in with an API key"
             )
 
     def _stored(self, world: World, before: Principal | None) -> Principal:
@@ -214,6 +244,23 @@ class OpenSessionFor(Command[Session], frozen=True, kw_only=True):
         _note(world, (self.tenant, self._by, self.name), "principal_set", self.new.request_id, details)
         world.wake(KEYS_TOPIC)
         return stored
+
+
+class NoteSignInRefused(Command[None], frozen=True, kw_only=True):
+    """Audit that what a provider sent did not prove who somebody is; nobody knows who it was."""
+
+    tenant: str
+    provider: str
+    reason: str
+    new: NewSession
+
+    def reads(self) -> Reads:
+        return Reads()
+
+    def decide(self, world: World) -> None:
+        facts = {"client": self.new.client, "reason": self.reason, "by": f"oidc:{self.provider}"}
+        subject = (self.tenant, _UNKNOWN, _UNKNOWN)
+        _note(world, subject, "session.refused", self.new.request_id, facts, outcome="NotProven")
 
 
 class SeeSession(Command[Session], frozen=True, kw_only=True):
@@ -357,7 +404,14 @@ class ForgetSessions(Command[int], frozen=True, kw_only=True):
 
 
 def _opened(
-    world: World, principal: Principal, new: NewSession, *, by: str, key_id: str | None = None, **details: str
+    world: World,
+    principal: Principal,
+    new: NewSession,
+    *,
+    by: str,
+    key_id: str | None = None,
+    session_id: str | None = None,
+    **details: str,
 ) -> Session:
     """A session of this principal, stored and audited, if it is a person who can act."""
     _check_person(principal)
@@ -365,7 +419,7 @@ def _opened(
         raise Unauthenticated(f"{principal.id} has no key any more")
     session = Session(
         tenant=principal.tenant,
-        id=world.new_id("ses"),
+        id=session_id or world.new_id("ses"),
         principal=principal.id,
         digest=new.digest,
         by=by,
