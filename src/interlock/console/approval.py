@@ -259,15 +259,15 @@ def _here(visit: Visit) -> str:
 
 _ONE = "/console/approvals/{job_id}"
 PAGES = (
-    PageRoute(path=_ONE, answer=show),
-    PageRoute(method="POST", path=_ONE + "/approve", answer=approve),
-    PageRoute(method="POST", path=_ONE + "/reject", answer=reject),
-    PageRoute(method="POST", path=_ONE + "/withdraw", answer=withdraw),
-    PageRoute(method="POST", path=_ONE + "/comment", answer=comment),
-    PageRoute(method="POST", path=_ONE + "/ask", answer=ask),
-    PageRoute(method="POST", path=_ONE + "/refresh", answer=refresh),
-    PageRoute(path=_ONE + "/edit", answer=edit_form),
-    PageRoute(method="POST", path=_ONE + "/edit", answer=edit),
-    PageRoute(path=_ONE + "/evidence/{index}", answer=evidence),
-    PageRoute(method="POST", path=_ONE + "/look", answer=look),
+    PageRoute(path=_ONE, operation="get_approval", answer=show),
+    PageRoute(method="POST", path=_ONE + "/approve", operation="approve_job", answer=approve),
+    PageRoute(method="POST", path=_ONE + "/reject", operation="reject_job", answer=reject),
+    PageRoute(method="POST", path=_ONE + "/withdraw", operation="withdraw_vote", answer=withdraw),
+    PageRoute(method="POST", path=_ONE + "/comment", operation="comment_on_approval", answer=comment),
+    PageRoute(method="POST", path=_ONE + "/ask", operation="ask_back", answer=ask),
+    PageRoute(method="POST", path=_ONE + "/refresh", operation="refresh_approval", answer=refresh),
+    PageRoute(path=_ONE + "/edit", operation="edit_job", answer=edit_form),
+    PageRoute(method="POST", path=_ONE + "/edit", operation="edit_job", answer=edit),
+    PageRoute(path=_ONE + "/evidence/{index}", operation="get_approval", answer=evidence),
+    PageRoute(method="POST", path=_ONE + "/look", operation="look_at_approval", answer=look),
 )

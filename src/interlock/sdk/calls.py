@@ -150,7 +150,7 @@ def change_named(session: Session, where: str, kind: type[T], body: Body, *, nam
 def put_document(
     session: Session, where: str, kind: type[T], document: bytes, media_type: str, *, key: str | None
 ) -> Flow[T]:
-    """PUT a whole document, under a key too: a late repeat must not undo what somebody put since."""
+    """PUT a whole document, under a key too: a late repeat must not undo a newer document."""
     name = fresh_name() if key is None else _checked_name(key)
     headers = _headers(session) | {
         IDEMPOTENCY_KEY: derived_key(where, "", name),
@@ -178,7 +178,7 @@ def _said(body: Sent) -> dict[str, object]:
 
 
 def fresh_name() -> str:
-    """A name that nobody used before."""
+    """A new unique name."""
     import uuid_utils
 
     return uuid_utils.uuid7().hex

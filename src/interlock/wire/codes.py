@@ -205,8 +205,8 @@ _REQUEST = (
         "cross_site",
         403,
         "From another site",
-        "A form of another site, or a request that does not say where it comes from, asked the console to change something. "
-        "Nothing was done.",
+        "A form of another site, or a request that does not say where it comes from, asked the console to change "
+        "something. Nothing was done.",
         "Do it in the console itself. A program uses the API with a key, not the console.",
     ),
     CodeInfo(

@@ -210,6 +210,23 @@ pause?.addEventListener("click", () => {
   if (!paused && missed) { missed = false; happened(null); }
 });
 
+const asks = document.getElementById("notify");
+if (asks && window.Notification && url) {
+  const tell = () => {
+    const is = localStorage.getItem("interlock-notify") === "yes" && Notification.permission === "granted";
+    asks.textContent = is ? "Stop notifying me in this browser" : "Notify me in this browser";
+    asks.setAttribute("aria-pressed", String(is));
+    return is;
+  };
+  asks.hidden = false;
+  tell();
+  asks.addEventListener("click", async () => {
+    const wanted = !tell() && (await Notification.requestPermission()) === "granted";
+    localStorage.setItem("interlock-notify", wanted ? "yes" : "no");
+    tell();
+  });
+}
+
 // Says that this request is open, and learns who else has it open.
 const look = document.querySelector("[data-look]");
 async function looking() {

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,19 +29,19 @@ SERVE = ("serve", "--port", "0", "--json", "--retry-base-seconds", "0.2", "--swe
 _LOG_LINES = 15
 
 
-class StageBroken(Exception):
+class DemoBroken(Exception):
     """The server did not start, or a client got no answer at all."""
 
 
 class Actor:
-    """Somebody with a key and a connection of their own."""
+    """A person or an agent, with a key and a connection of its own."""
 
-    def __init__(self, stage: Stage, name: str, key: str) -> None:
+    def __init__(self, server: DemoServer, name: str, key: str) -> None:
         self.name = name
         self.key = key
-        self._stage = stage
+        self._server = server
         self._client = httpx2.Client(
-            headers={"authorization": f"Bearer {key}"}, timeout=ANSWER_SECONDS_MAX, verify=stage.trust
+            headers={"authorization": f"Bearer {key}"}, timeout=ANSWER_SECONDS_MAX, verify=server.trust
         )
 
     def get(self, path: str) -> Answer:
@@ -51,6 +52,10 @@ class Actor:
         """Change something, under an idempotency key if one is given."""
         headers = {"idempotency-key": key} if key else {}
         return _answer(self._client.post(self._url(path), json=body or {}, headers=headers))
+
+    def put(self, path: str, body: dict[str, Any]) -> Answer:
+        """Set something."""
+        return _answer(self._client.put(self._url(path), json=body))
 
     def put_policy(self, text: str) -> Answer:
         """Put a policy in force."""
@@ -67,18 +72,18 @@ class Actor:
 
     def connect(self) -> None:
         """Open the connection, so that a race starts at the same line for all."""
-        self._client.get(f"{self._stage.url}/healthz")
+        self._client.get(f"{self._server.url}/healthz")
 
     def close(self) -> None:
         """Hang up."""
         self._client.close()
 
     def _url(self, path: str) -> str:
-        return f"{self._stage.url}/api/v1/{path}"
+        return f"{self._server.url}/api/v1/{path}"
 
 
-class Stage:
-    """One server on one temporary store. `with Stage() as stage:` leaves no process and no folder behind."""
+class DemoServer:
+    """One server on one temporary store. `with DemoServer() as server:` leaves no process and no folder behind."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -86,9 +91,9 @@ class Stage:
         self.trust = ssl.create_default_context()
         self._process: subprocess.Popen[str] | None = None
         self._actors: list[Actor] = []
-        self._at_work: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> DemoServer:
         """Start the server; its first admin key is how everybody else gets one."""
         try:
             self._seat("admin", str(self.start()["admin_key"]))
@@ -114,10 +119,10 @@ class Stage:
     @property
     def is_cleared(self) -> bool:
         """Whether nothing is left: no process and no folder."""
-        return self._process is None and not self._at_work and not self.folder.exists()
+        return self._process is None and not self._processes and not self.folder.exists()
 
     def start(self) -> dict[str, Any]:
-        """Start the server on this stage's store; returns what it announced."""
+        """Start the server on the temporary store; returns what it announced."""
         store = f"sqlite:///{self.folder / 'interlock.db'}"
         with (self.folder / "server.log").open("a") as log:
             self._process = subprocess.Popen(  # noqa: S603  # this interpreter, and no word from outside
@@ -132,7 +137,7 @@ class Stage:
             )
         announced = _announcement(self._process)
         if announced is None:
-            raise StageBroken(f"the server did not start; its log ends:\n{self.log_end()}")
+            raise DemoBroken(f"the server did not start; its log ends:\n{self.log_end()}")
         self.url = str(announced["url"])
         return announced
 
@@ -146,26 +151,26 @@ class Stage:
     def close(self) -> None:
         """End everything and remove the folder."""
         for actor in self._actors:
-            self.dismiss(actor)
+            self.kill_process(actor)
             actor.close()
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def cast(
+    def add_principal(
         self, name: str, *, kind: str = "person", roles: Sequence[str] = ("review",), **more: Any
     ) -> Actor:
-        """Give somebody a key; `more` are groups and owner."""
+        """Make a principal with a key; `more` are groups and owner."""
         made = self.admin.post(f"principals/{name}/keys", {"kind": kind, "roles": list(roles), **more})
         if made.status != 201:
-            raise StageBroken(f"no key for {name}: {made.status} {made.word}")
+            raise DemoBroken(f"no key for {name}: {made.status} {made.word}")
         return self._seat(name, made.body["key"])
 
-    def hire(self, actor: Actor, module: str, *words: str) -> None:
-        """Run a module as this actor, in a process of its own."""
-        self.dismiss(actor)
+    def start_process(self, actor: Actor, part: str) -> None:
+        """Play a part of `processes.py` as this actor, in a process of its own."""
+        self.kill_process(actor)
         with (self.folder / f"{actor.name}.log").open("a") as log:
-            self._at_work[actor.name] = subprocess.Popen(  # noqa: S603  # this interpreter and our own modules
-                [sys.executable, "-m", module, *words],
+            self._processes[actor.name] = subprocess.Popen(  # noqa: S603  # this interpreter and our own modules
+                [sys.executable, "-m", "interlock.demo.processes", part],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -174,22 +179,22 @@ class Stage:
                 start_new_session=True,
             )
 
-    def dismiss(self, actor: Actor) -> None:
+    def kill_process(self, actor: Actor) -> None:
         """SIGKILL the process that runs as this actor, if there is one."""
-        process = self._at_work.pop(actor.name, None)
+        process = self._processes.pop(actor.name, None)
         if process is not None:
             process.kill()
             process.wait(STOP_SECONDS_MAX)
 
-    def is_at_work(self, actor: Actor) -> bool:
+    def is_running(self, actor: Actor) -> bool:
         """Whether a process runs as this actor."""
-        process = self._at_work.get(actor.name)
+        process = self._processes.get(actor.name)
         return process is not None and process.poll() is None
 
     def at_once(self, calls: Sequence[Callable[[], T]]) -> list[T]:
         """Make every call from a thread of its own, all starting at the same moment."""
         start = threading.Barrier(len(calls))
-        results: list[T | BaseException] = [StageBroken("no answer in time")] * len(calls)
+        results: list[T | BaseException] = [DemoBroken("no answer in time")] * len(calls)
 
         def run(place: int, call: Callable[[], T]) -> None:
             try:
@@ -248,5 +253,38 @@ def _answer(response: httpx2.Response) -> Answer:
 
 def _got(result: T | BaseException) -> T:
     if isinstance(result, BaseException):
-        raise StageBroken(f"a client got no answer: {result}")
+        raise DemoBroken(f"a client got no answer: {result}")
     return result
+
+
+PAYMENT = "finance.payment.execute"
+REFUND = "finance.refund.execute"
+
+
+def policy_text(*, asks_above_cents: int = 10_000) -> str:
+    """The company's policy; `asks_above_cents` is what the third scene changes under a pending request."""
+    text = resources.files("interlock.demo").joinpath("policy.yaml").read_text(encoding="utf-8")
+    return text.replace("> 10000", f"> {asks_above_cents}")
+
+
+class Company:
+    """Mia owns the agent that pays; Noor and Omar are in finance, and so is she."""
+
+    def __init__(self, server: DemoServer) -> None:
+        self.server = server
+        self.admin: Actor = server.admin
+        applied = self.admin.put_policy(policy_text())
+        if applied.status != 200:
+            raise DemoBroken(f"the policy was refused: {applied.body}")
+        self.mia = server.add_principal("mia", groups=["finance"])
+        self.noor = server.add_principal("noor", groups=["finance"])
+        self.omar = server.add_principal("omar", groups=["finance"])
+        self.agent = server.add_principal("payer", kind="agent", roles=["submit"], owner="mia")
+
+    def propose_payment(self, cents: int, *, key: str | None = None, to: str = "Acme Ltd") -> Answer:
+        """The agent asks to make a payment."""
+        return self.propose(PAYMENT, {"amount_cents": cents, "to": to}, key=key)
+
+    def propose(self, topic: str, payload: dict[str, Any], *, key: str | None = None) -> Answer:
+        """The agent asks to do something in production."""
+        return self.agent.post("jobs", {"topic": topic, "env": "production", "payload": payload}, key=key)

@@ -1,6 +1,6 @@
-"""A worker of the demo, in its own process so that it can be killed: `python -m interlock.demo.hand PART`.
+"""The processes that the demo starts and kills: `python -m interlock.demo.processes PART`.
 
-It finds the service and its key where every client does, in `INTERLOCK_URL` and `INTERLOCK_KEY`.
+Each of them finds the service and its key where every client does, in `INTERLOCK_URL` and `INTERLOCK_KEY`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from interlock.sdk.client import Interlock
 from interlock.sdk.worker import Worker
 from interlock.sdk.worker_jobs import AsyncWork
 
@@ -19,6 +20,9 @@ PAYOUT = "finance.payout.execute"
 REPORT = "reports.render"
 RESERVED = {"reserved": "bank-ref-88"}
 LEASE_SECONDS = 1
+REFUND_PART = "refund"
+REFUND_ACTION = "refund:4711"
+REFUND_TTL_SECONDS = 1
 _FOR_EVER_SECONDS = 3600.0
 
 
@@ -40,16 +44,25 @@ async def render(work: AsyncWork) -> str:
     return "rendered"
 
 
-PARTS: Mapping[str, tuple[str, Callable[[AsyncWork], Awaitable[Any]]]] = {
+WORKER_PARTS: Mapping[str, tuple[str, Callable[[AsyncWork], Awaitable[Any]]]] = {
     "stall": (PAYOUT, stall),
     "finish": (PAYOUT, finish),
     "render": (REPORT, render),
 }
 
 
+def pay(ticket: str, cents: int, *, downstream_key: str = "") -> None:
+    """Call the bank, or not: the process is killed before anyone can tell."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def main(part: str) -> None:
-    """Work until ended."""
-    topic, act = PARTS[part]
+    """Work until killed; as `refund`, be killed while paying once."""
+    if part == REFUND_PART:
+        with Interlock() as il:
+            il.once(REFUND_ACTION, pay, "4711", 4_200, ttl=REFUND_TTL_SECONDS)
+        return
+    topic, act = WORKER_PARTS[part]
     worker = Worker(concurrency=1, lease_seconds=LEASE_SECONDS)
     worker.handler(topic)(act)
     worker.run()

@@ -20,7 +20,7 @@ from tests.harness.server import clean_env
 HANG_SECONDS = 60
 
 
-class Bench:
+class WorkerStore:
     """A store, and `interlock worker` on it."""
 
     def __init__(self, folder: Path) -> None:
@@ -45,25 +45,27 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path)
+def worker_store(tmp_path: Path) -> Iterator[WorkerStore]:
+    made = WorkerStore(tmp_path)
     yield made
     made.il.close()
 
 
-def test_the_command_gets_the_payload_and_a_permit_and_its_json_is_the_result(bench: Bench) -> None:
-    job = bench.il.submit("a.b", {"cents": 5})
+def test_the_command_gets_the_payload_and_a_permit_and_its_json_is_the_result(
+    worker_store: WorkerStore,
+) -> None:
+    job = worker_store.il.submit("a.b", {"cents": 5})
     script = (
         "import json, os, sys; e = os.environ; print(json.dumps({'payload': json.load(sys.stdin), "
         "'permit': e['INTERLOCK_PERMIT'], 'id': e['INTERLOCK_JOB_ID'], 'fence': e['INTERLOCK_FENCE'], "
         "'hash': e['INTERLOCK_JOB_HASH'], 'topic': e['INTERLOCK_TOPIC'], 'key': e.get('INTERLOCK_KEY')}))"
     )
-    code, said = bench.once(f'{sys.executable} -c "{script}"')
+    code, said = worker_store.once(f'{sys.executable} -c "{script}"')
     assert (code, said["outcome"], said["job_id"]) == (0, "succeeded", job.id)
-    result = bench.il.job(job.id).result
+    result = worker_store.il.job(job.id).result
     assert (result["payload"], result["id"], result["topic"]) == ({"cents": 5}, job.id, "a.b")
     assert result["key"] is None
-    permit = verify_permit(result["permit"], bench.il.permit_keys(), job_hash=result["hash"])
+    permit = verify_permit(result["permit"], worker_store.il.permit_keys(), job_hash=result["hash"])
     assert permit.fence == int(result["fence"]) == 1
 
 
@@ -80,14 +82,14 @@ def test_the_command_gets_the_payload_and_a_permit_and_its_json_is_the_result(be
     ],
 )
 def test_how_the_command_ends_is_how_the_job_ends(
-    bench: Bench, command: str, options: tuple[str, ...], code: int, outcome: str, state: str
+    worker_store: WorkerStore, command: str, options: tuple[str, ...], code: int, outcome: str, state: str
 ) -> None:
-    job = bench.il.submit("a.b", {"x": "y" * 100_000})
-    assert bench.once(command, *options)[0] == code
-    assert bench.il.job(job.id).state == state
+    job = worker_store.il.submit("a.b", {"x": "y" * 100_000})
+    assert worker_store.once(command, *options)[0] == code
+    assert worker_store.il.job(job.id).state == state
 
 
-def test_work_that_is_done_is_done_whatever_it_prints(bench: Bench) -> None:
+def test_work_that_is_done_is_done_whatever_it_prints(worker_store: WorkerStore) -> None:
     printed: dict[bytes, Any] = {
         b'{"a": 1}': {"a": 1},
         b'{"a": 1, "a": 2}': '{"a": 1, "a": 2}',
@@ -97,37 +99,37 @@ def test_work_that_is_done_is_done_whatever_it_prints(bench: Bench) -> None:
         b"\xff": "\ufffd",
     }
     for n, said in enumerate(printed):
-        (bench.folder / str(n)).write_bytes(said)
-    jobs = [bench.il.submit("a.b", n).id for n in range(len(printed))]
-    with bench.start("cat $(cat)") as process:
+        (worker_store.folder / str(n)).write_bytes(said)
+    jobs = [worker_store.il.submit("a.b", n).id for n in range(len(printed))]
+    with worker_store.start("cat $(cat)") as process:
         for job in jobs:
-            bench.il.wait(job, timeout=HANG_SECONDS)
+            worker_store.il.wait(job, timeout=HANG_SECONDS)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=HANG_SECONDS)
-    assert [bench.il.job(job).result for job in jobs] == list(printed.values())
+    assert [worker_store.il.job(job).result for job in jobs] == list(printed.values())
 
 
-def test_sigterm_lets_the_command_finish(bench: Bench) -> None:
-    job = bench.il.submit("a.b", {})
-    begun = bench.folder / "begun"
-    with bench.start(f"touch {begun}; sleep 1; echo done") as process:
+def test_sigterm_lets_the_command_finish(worker_store: WorkerStore) -> None:
+    job = worker_store.il.submit("a.b", {})
+    begun = worker_store.folder / "begun"
+    with worker_store.start(f"touch {begun}; sleep 1; echo done") as process:
         deadline = time.monotonic() + HANG_SECONDS
         while not begun.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode == 0, err
-    assert (bench.il.job(job.id).state, bench.il.job(job.id).result) == ("SUCCEEDED", "done")
+    assert (worker_store.il.job(job.id).state, worker_store.il.job(job.id).result) == ("SUCCEEDED", "done")
 
 
-def test_a_command_whose_job_is_lost_is_ended_with_all_it_started(bench: Bench) -> None:
-    job = bench.il.submit("a.b", {})
-    number = bench.folder / "pid"
-    with bench.start(f"sleep 600 & echo $! > {number}; wait", "--lease-seconds", "1") as process:
+def test_a_command_whose_job_is_lost_is_ended_with_all_it_started(worker_store: WorkerStore) -> None:
+    job = worker_store.il.submit("a.b", {})
+    number = worker_store.folder / "pid"
+    with worker_store.start(f"sleep 600 & echo $! > {number}; wait", "--lease-seconds", "1") as process:
         deadline = time.monotonic() + HANG_SECONDS
         while not (number.exists() and number.read_text().strip()) and time.monotonic() < deadline:
             time.sleep(0.02)
-        bench.il.cancel(job.id)
+        worker_store.il.cancel(job.id)
         child = int(number.read_text())
         while is_running(child) and time.monotonic() < deadline:
             time.sleep(0.05)
