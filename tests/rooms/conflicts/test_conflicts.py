@@ -159,7 +159,7 @@ async def test_an_open_conflict_says_what_each_resolution_would_do_and_does_that
     await actors.lease()
     await actors.submit("v1", by=actors.other)
     conflict = (await actors.touch("v2"))["conflict_id"]
-    seen = await actors.stage.get(f"conflicts/{conflict}")
+    seen = await actors.api.get(f"conflicts/{conflict}")
     would = {word: sorted(steps) for word, steps in seen["would_carry_out"].items()}
     assert would == {
         "keep_first": ["settle_lease"],
@@ -170,7 +170,7 @@ async def test_an_open_conflict_says_what_each_resolution_would_do_and_does_that
     }
     settled = await actors.settle(conflict, "merge")
     assert sorted(settled.document["carried_out"]) == would["merge"]
-    assert "would_carry_out" not in await actors.stage.get(f"conflicts/{conflict}")
+    assert "would_carry_out" not in await actors.api.get(f"conflicts/{conflict}")
     assert "would_carry_out" not in (await actors.conflicts())[0]
 
 

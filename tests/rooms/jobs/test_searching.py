@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from interlock.rooms.jobs import search_queries
-from tests.harness.in_process_api import Stage
+from tests.harness.in_process_api import InProcessApi
 
 POLICY = """
 version: v1
@@ -15,12 +15,12 @@ rules:
 """
 
 
-async def found(stage: Stage, key: str, query: str, *, pages_max: int = 20) -> list[str]:
+async def found(api: InProcessApi, key: str, query: str, *, pages_max: int = 20) -> list[str]:
     """The ids that a search finds, page by page of two."""
     ids: list[str] = []
     cursor = ""
     for _ in range(pages_max):
-        page = await stage.get(f"jobs?limit=2&{query}{cursor}", key)
+        page = await api.get(f"jobs?limit=2&{query}{cursor}", key)
         ids += [item["id"] for item in page["items"]]
         if page["next_cursor"] is None:
             return ids
@@ -28,57 +28,57 @@ async def found(stage: Stage, key: str, query: str, *, pages_max: int = 20) -> l
     raise AssertionError(f"{query} has no last page")
 
 
-async def test_words_are_found_in_the_id_topic_submitter_and_payload(stage: Stage) -> None:
-    await stage.policy(POLICY)
-    ada, bot = await stage.person("ada"), await stage.agent("bot")
-    pay = await stage.submit(bot, topic="pay", payload={"to": "Acme"})
-    mail = await stage.submit(bot, topic="mail.send", payload={"to": "Zed"})
+async def test_words_are_found_in_the_id_topic_submitter_and_payload(api: InProcessApi) -> None:
+    await api.policy(POLICY)
+    ada, bot = await api.person("ada"), await api.agent("bot")
+    pay = await api.submit(bot, topic="pay", payload={"to": "Acme"})
+    mail = await api.submit(bot, topic="mail.send", payload={"to": "Zed"})
 
-    assert await found(stage, ada, "q=acme") == [pay]
-    assert await found(stage, ada, "q=mail.send+zed") == [mail]
-    assert await found(stage, ada, "q=bot") == [mail, pay]
-    assert await found(stage, ada, f"q={pay[-6:]}") == [pay]
-    assert await found(stage, ada, "q=nobody") == []
+    assert await found(api, ada, "q=acme") == [pay]
+    assert await found(api, ada, "q=mail.send+zed") == [mail]
+    assert await found(api, ada, "q=bot") == [mail, pay]
+    assert await found(api, ada, f"q={pay[-6:]}") == [pay]
+    assert await found(api, ada, "q=nobody") == []
 
 
-async def test_a_state_and_a_pattern_of_topics_narrow_a_search(stage: Stage) -> None:
-    await stage.policy(POLICY)
-    ada, bot = await stage.person("ada"), await stage.agent("bot")
-    pay = await stage.submit(bot, topic="pay")
-    mail = await stage.submit(bot, topic="mail.send")
+async def test_a_state_and_a_pattern_of_topics_narrow_a_search(api: InProcessApi) -> None:
+    await api.policy(POLICY)
+    ada, bot = await api.person("ada"), await api.agent("bot")
+    pay = await api.submit(bot, topic="pay")
+    mail = await api.submit(bot, topic="mail.send")
 
-    assert await found(stage, ada, "q=bot&state=APPROVAL") == [pay]
-    assert await found(stage, ada, "q=bot&topic=pay") == [pay]
-    assert await found(stage, ada, "topic=mail.*") == [mail]
-    assert (await stage.call("GET", "jobs?topic=a**", ada)).status == 400
+    assert await found(api, ada, "q=bot&state=APPROVAL") == [pay]
+    assert await found(api, ada, "q=bot&topic=pay") == [pay]
+    assert await found(api, ada, "topic=mail.*") == [mail]
+    assert (await api.call("GET", "jobs?topic=a**", ada)).status == 400
 
 
 async def test_the_beginning_of_an_id_is_looked_up_and_not_searched_for(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    api: InProcessApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await stage.policy(POLICY)
-    ada, bot = await stage.person("ada"), await stage.agent("bot")
-    jobs = [await stage.submit(bot, topic="mail.send") for _ in range(6)]
+    await api.policy(POLICY)
+    ada, bot = await api.person("ada"), await api.agent("bot")
+    jobs = [await api.submit(bot, topic="mail.send") for _ in range(6)]
     monkeypatch.setattr(search_queries, "_ROWS_A_LOOK", 2)
     monkeypatch.setattr(search_queries, "_LOOKS_A_PAGE", 1)
 
-    page = await stage.get(f"jobs?q={jobs[3]}", ada)
+    page = await api.get(f"jobs?q={jobs[3]}", ada)
     assert [item["id"] for item in page["items"]] == [jobs[3]]
     assert page["next_cursor"] is None
 
 
 async def test_a_page_of_a_search_looks_at_a_bounded_number_of_jobs_and_says_where_to_go_on(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    api: InProcessApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await stage.policy(POLICY)
-    ada, bot = await stage.person("ada"), await stage.agent("bot")
-    oldest = await stage.submit(bot, topic="pay", payload={"to": "Acme"})
+    await api.policy(POLICY)
+    ada, bot = await api.person("ada"), await api.agent("bot")
+    oldest = await api.submit(bot, topic="pay", payload={"to": "Acme"})
     for _ in range(6):
-        await stage.submit(bot, topic="mail.send")
+        await api.submit(bot, topic="mail.send")
     monkeypatch.setattr(search_queries, "_ROWS_A_LOOK", 2)
     monkeypatch.setattr(search_queries, "_LOOKS_A_PAGE", 1)
 
-    page = await stage.get("jobs?q=acme", ada)
+    page = await api.get("jobs?q=acme", ada)
     assert not page["items"]
     assert page["next_cursor"]
-    assert await found(stage, ada, "q=acme") == [oldest]
+    assert await found(api, ada, "q=acme") == [oldest]

@@ -258,7 +258,7 @@ async def test_a_list_of_leases_says_who_had_each_before(client: LeaseClient) ->
     await client.do("handoff", lease, to="bob", checkpoint={"done": "half"})
     await client.take("repo:a", by="bob")
     await client.take("repo:b", by="bob")
-    page = await client.stage.get("leases?live=true")
+    page = await client.api.get("leases?live=true")
     before = {each["resource"]: each["predecessor"] for each in page["items"]}
     assert before["repo:b"] is None
     assert (before["repo:a"]["owner"], before["repo:a"]["ended"]) == ("ann", "handed_off")
