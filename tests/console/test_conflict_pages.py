@@ -30,8 +30,10 @@ def test_open_conflicts_and_their_pattern_are_listed_with_what_to_do(
     expect(rows.last).to_contain_text(FILE)
     expect(rows.last).to_contain_text("billing-bot and ann")
     expect(rows.last).to_contain_text("Safest now: keep the person's edit")
-    pattern = page.get_by_role("region", name="Patterns").get_by_role("row", name="repo:billing/")
-    expect(pattern).to_contain_text("lease narrower targets for shorter times")
+    patterns = page.get_by_role("region", name="What keeps colliding").get_by_role("listitem")
+    expect(patterns.filter(has_text="repo:billing/")).to_contain_text(
+        "Lease narrower targets for shorter times"
+    )
     page.get_by_label("Kind").select_option(label="The target changed after the draft")
     page.get_by_role("button", name="Filter").click()
     expect(rows).to_have_count(1)

@@ -45,6 +45,21 @@ def test_jobs_are_found_by_words_topic_and_state(console: ConsoleSite, page: Pag
     expect(page.get_by_role("alert").filter(has_text="'**' must stand alone")).to_be_visible()
 
 
+def test_an_open_list_shows_what_comes_and_what_changes(console: ConsoleSite, page: Page) -> None:
+    console.sign_in(page, console.ann)
+    page.goto(f"{console.url}/console/jobs")
+    expect(page.get_by_text("No jobs yet.")).to_be_visible()
+    job = console.submit(evidence=[{"title": "invoice", "kind": "text", "content": "number 17"}])
+    row = page.get_by_role("region", name="Jobs").get_by_role("listitem")
+    expect(row).to_contain_text("APPROVAL")
+    console.client(console.bob).approve(job.id)
+    expect(row).to_contain_text("PENDING")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.get_by_role("region", name="Evidence").get_by_text("invoice").click()
+    expect(page.get_by_text("number 17")).to_be_visible()
+
+
 def test_a_page_of_jobs_has_fifty_and_leads_to_the_next(console: ConsoleSite, page: Page) -> None:
     for number in range(51):
         console.submit(number)

@@ -81,6 +81,6 @@ def places_of(leases: tuple[Lease, ...], waiters: tuple[Waiter, ...], *, alone: 
 
 
 PAGES = (
-    PageRoute(path="/console/board", answer=show),
-    PageRoute(path="/console/board/{lease_id}", answer=show_lease),
+    PageRoute(path="/console/board", operation="list_leases", answer=show),
+    PageRoute(path="/console/board/{lease_id}", operation="get_lease", answer=show_lease),
 )

@@ -112,7 +112,12 @@ async def _job(visit: Visit, job_id: str) -> Job | None:
 
 
 PAGES = (
-    PageRoute(path="/console/conflicts", answer=show_list),
-    PageRoute(path="/console/conflicts/{conflict_id}", answer=show),
-    PageRoute(method="POST", path="/console/conflicts/{conflict_id}/resolve", answer=resolve),
+    PageRoute(path="/console/conflicts", operation="list_conflicts", answer=show_list),
+    PageRoute(path="/console/conflicts/{conflict_id}", operation="get_conflict", answer=show),
+    PageRoute(
+        method="POST",
+        path="/console/conflicts/{conflict_id}/resolve",
+        operation="resolve_conflict",
+        answer=resolve,
+    ),
 )

@@ -122,7 +122,7 @@ def _address(action_id: str) -> str:
 
 _ONE = "/console/effects/{action_id}"
 PAGES = (
-    PageRoute(path="/console/effects", answer=show_list),
-    PageRoute(path=_ONE, answer=show),
-    PageRoute(method="POST", path=_ONE + "/resolve", answer=resolve),
+    PageRoute(path="/console/effects", operation="list_effects", answer=show_list),
+    PageRoute(path=_ONE, operation="get_effect", answer=show),
+    PageRoute(method="POST", path=_ONE + "/resolve", operation="resolve_effect", answer=resolve),
 )

@@ -174,10 +174,10 @@ def error_in_brief(job: Job) -> str:
 
 _ONE = "/console/jobs/{job_id}"
 PAGES = (
-    PageRoute(path="/console/jobs", answer=show_list),
-    PageRoute(method="POST", path="/console/jobs", answer=retry_several),
-    PageRoute(path=_ONE, answer=show),
-    PageRoute(method="POST", path=_ONE + "/retry", answer=retry),
-    PageRoute(method="POST", path=_ONE + "/cancel", answer=cancel),
-    PageRoute(method="POST", path=_ONE + "/reconcile", answer=reconcile),
+    PageRoute(path="/console/jobs", operation="list_jobs", answer=show_list),
+    PageRoute(method="POST", path="/console/jobs", operation="retry_job", answer=retry_several),
+    PageRoute(path=_ONE, operation="get_job", answer=show),
+    PageRoute(method="POST", path=_ONE + "/retry", operation="retry_job", answer=retry),
+    PageRoute(method="POST", path=_ONE + "/cancel", operation="cancel_job", answer=cancel),
+    PageRoute(method="POST", path=_ONE + "/reconcile", operation="reconcile_job", answer=reconcile),
 )
