@@ -100,7 +100,7 @@ function renewList(old, fresh) {
   const button = old.querySelector("[data-news]");
   if (!button) return;
   button.hidden = !(fresher || over);
-  button.textContent = [fresher ? `${fresher} new` : "", over ? `${over} no longer waiting` : ""].filter(Boolean).join(" · ");
+  button.textContent = [fresher ? `${fresher} new` : "", over ? `${over} ${old.dataset.gone || "no longer waiting"}` : ""].filter(Boolean).join(" · ");
   button.onclick = () => { button.hidden = true; morph(old, fresh); };
 }
 
