@@ -121,9 +121,13 @@ def test_a_text_is_applied_after_a_look_at_what_it_changes(
     opened(console, page, console.ann)
     written(page, LOOSER, "Apply")
     review = page.get_by_role("region", name="Put this in force?")
-    expect(review).to_contain_text("1 lines added, 1 removed. 1 of the last 1 jobs would have been decided")
+    expect(review).to_contain_text("1 line added, 1 removed. 1 of the last 1 jobs would have been decided")
     assert console.client(console.ann).policy_get().source == POLICY
     audit_accessibility(page)
+    page.get_by_label("Last jobs").press("Enter")  # the form's own button checks: Enter applies nothing
+    expect(page.get_by_role("status").first).to_contain_text("The text is a policy.")
+    assert console.client(console.ann).policy_get().source == POLICY
+    page.get_by_role("button", name="Apply", exact=True).click()
     page.get_by_role("button", name="Put in force").click()
     expect(page.get_by_role("status").first).to_contain_text("The policy is in force.")
     policy = console.client(console.ann).policy_get()

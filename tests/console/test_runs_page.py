@@ -190,3 +190,18 @@ def test_a_run_fits_a_phone(console: ConsoleSite, phone_page: Page) -> None:
     for path in ("/runs", f"/runs/{run.run_id}", "/workflows", "/workflows?tab=limits"):
         phone_page.goto(f"{console.url}/console{path}")
         assert phone_page.evaluate("document.documentElement.scrollWidth") <= 360, path
+
+
+def test_what_came_from_outside_is_text_and_hides_nothing(console: ConsoleSite, page: Page) -> None:
+    worker = console.client(console.payouts)
+    trick = "<img src=x onerror=alert(1)> \u202egnp.exe \u200b \x1b[31m"
+    run = worker.start_run("nightly", input={"note": trick, "link": "javascript:alert(1)"})
+    worker.fail_run(run.run_id, run.fence, error="<b>over</b> \u202e")
+    console.client(console.ann).grant("deploy", pins={"note": trick}, reason="<script>alert(1)</script>")
+    console.sign_in(page, console.ann)
+    for path in ("/runs", f"/runs/{run.run_id}", "/grants"):
+        page.goto(f"{console.url}/console{path}")
+        shown = page.locator("main")
+        expect(shown.locator(".unseen").first).to_be_visible()
+        assert shown.locator("img, script, b, a[href^=javascript]").count() == 0, path
+        assert "\u202e" not in shown.inner_text(), path
