@@ -11,11 +11,10 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.idempotency import Once, Rendered
 from interlock.kernel.record import Kind, Pick, Reads, Record, micros
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 
 TENANT = "acme"
 

@@ -13,10 +13,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Kind, Reads, Record, micros
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 
 T = TypeVar("T")
 

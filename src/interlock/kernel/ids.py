@@ -13,9 +13,8 @@ from datetime import datetime
 
 import uuid_utils
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 
 # A UUIDv7: milliseconds, the version; then microseconds; the variant, the number in the batch, and chance.
 _VERSION, _VARIANT = 7 << 76, 2 << 62

@@ -12,9 +12,8 @@ from typing import Protocol
 
 import msgspec
 
-from interlock.kernel.batch import Batch
+from interlock.kernel.batch import Batch, Pending, Waiting
 from interlock.kernel.computation import Compute
-from interlock.kernel.pending import Pending, Waiting
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import (
     CommandFailed,

@@ -1,7 +1,7 @@
-"""The world that a batch decides in: the loaded records, the staged changes, and the time.
+"""Commands, and the world that a batch of them decides in: the loaded records, the staged changes, and the time.
 
-The commands of a batch share it in arrival order, so each sees what the earlier ones decided. A command's own changes
-can be undone without touching those of others.
+The commands of a batch share one world in arrival order, so each sees what the earlier ones decided. A command's own
+changes can be undone without touching those of others.
 
 A command names its reads before the earlier commands decide. If their changes make it need a record that was not
 loaded, the command is `Deferred` to the next batch.
@@ -17,8 +17,8 @@ from typing import Any, Final, Generic, TypeVar, cast
 import msgspec
 
 from interlock.kernel.computation import Computation, Compute, compute_here
-from interlock.kernel.record import Key, Kind, Pick, Reads, Record
-from interlock.kernel.refusal import Unreadable
+from interlock.kernel.record import NOTHING, Key, Kind, Pick, Reads, Record
+from interlock.kernel.refusal import Refusal, Unreadable
 from interlock.kernel.store_state import FRESH, StoreState
 
 R = TypeVar("R", bound=Record)
@@ -349,3 +349,25 @@ class Candidates(Generic[R]):
 
     def _is_in_sight(self, pick: Pick[R], record: R) -> bool:
         return not self.is_full or (self._horizon is not None and pick.sort_key(record) <= self._horizon)
+
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Command(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
+    """One decision. Pure: the same world and the same fields always give the same answer."""
+
+    def reads(self) -> Reads:
+        """The records this command needs, known before anything is loaded."""
+        raise NotImplementedError
+
+    def more(self, world: World) -> Reads:
+        """What it needs besides, now that the first load is there. Asked once."""
+        return NOTHING
+
+    def decide(self, world: World) -> T_co:
+        """Stage the changes and return the result, or raise a `Refusal`."""
+        raise NotImplementedError
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        """Stage what a refusal leaves behind (an audit entry, a conflict). Nothing else of it stays."""

@@ -10,11 +10,11 @@ import os
 import pwd
 from typing import TypeVar
 
-from interlock.kernel.command import Command
 from interlock.kernel.ids import new_id
 from interlock.kernel.kernel import Kernel, KernelLimits
 from interlock.kernel.refusal import LockBusy
 from interlock.kernel.storage import StoreHeld
+from interlock.kernel.world import Command
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import EnsureLocalPerson
 from interlock.service.loop_thread import LoopThread

@@ -16,12 +16,12 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.hold import HoldState, keep
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.refusal import Fault
 from interlock.kernel.storage import Store
 from interlock.kernel.wakes import Wakes
+from interlock.kernel.world import Command
 from interlock.rooms.events import deliveries, queries
 from interlock.rooms.events.cloud_events import wants
 from interlock.rooms.events.deliveries import Tally

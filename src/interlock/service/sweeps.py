@@ -11,12 +11,12 @@ from typing import TypeVar
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.ids import TellTime
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.record import micros
 from interlock.kernel.refusal import Fault, StoreUnavailable
 from interlock.kernel.storage import LockTimeout, Store, StoreDown
+from interlock.kernel.world import Command
 from interlock.rooms.admission.endings import RECLAIM_MAX
 from interlock.rooms.admission.queries import tenants_with_expired_runs
 from interlock.rooms.admission.rules import ReclaimSlots

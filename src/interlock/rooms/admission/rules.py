@@ -11,10 +11,9 @@ from datetime import timedelta
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.admission.endings import (
     audit,
     check_holds,

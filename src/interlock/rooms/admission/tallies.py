@@ -11,9 +11,8 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Kind, Params, Pick, Reads, micros
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.admission.model import TALLIES, Tally
 
 KEPT = timedelta(hours=25)

@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Kind, Reads, Record, micros
 from interlock.kernel.store_state import StoreState
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 
 
 class AuditEntry(Record, frozen=True, kw_only=True):

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Kind, Params, Pick, Reads, micros
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.effects.model import (
     EFFECTS,
     NULL,

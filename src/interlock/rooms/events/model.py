@@ -8,9 +8,8 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Key, Kind, Reads, Record, micros
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.audit.model import without_fences
 
 

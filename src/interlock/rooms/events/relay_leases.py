@@ -10,9 +10,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Key, Reads
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.events.model import (
     DELIVERIES,
     DEPLOYMENT,

@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Kind, Pick, Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.audit.model import Note, note
 from interlock.rooms.events.model import (
     DELIVERIES,

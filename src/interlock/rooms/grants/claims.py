@@ -12,10 +12,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import PICKED_MAX, Reads, micros
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import Deferred, NotLoaded, World
+from interlock.kernel.world import Command, Deferred, NotLoaded, World
 from interlock.rooms.grants.matches import START, LatestGrants, OpenGrants
 from interlock.rooms.grants.model import (
     GRANT_TERMS,

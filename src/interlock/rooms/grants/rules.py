@@ -6,10 +6,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.events.model import announce
 from interlock.rooms.grants.matches import OverdueGrants, misfit_of_signature, needs_signature
 from interlock.rooms.grants.model import (

@@ -8,10 +8,9 @@ import hashlib
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.grants.model import GRANT_TERMS, SIGNERS, TERMS_ID, GrantTerms, Signer
 from interlock.rooms.grants.refusals import NotAPublicKey, SignerTaken
 from interlock.rooms.grants.uses import record

@@ -12,11 +12,10 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.computation import Computation, NotComputed
 from interlock.kernel.record import PICKED_MAX, Kind, Params, Pick, Reads, micros
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.effects.refusals import EffectAmbiguous
 from interlock.rooms.identity.model import PRINCIPALS, Caller, Principal, Role
 from interlock.rooms.identity.refusals import Forbidden

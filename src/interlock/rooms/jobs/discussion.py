@@ -10,10 +10,9 @@ from itertools import pairwise
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.identity.model import Caller, Principal, PrincipalKind, Role, all_folded
 from interlock.rooms.identity.refusals import NotFound, PeopleOnly
 from interlock.rooms.identity.rules import caller_reads, check_roles, identify

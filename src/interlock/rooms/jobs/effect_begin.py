@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.effects.model import (
     EFFECTS,
     NULL,

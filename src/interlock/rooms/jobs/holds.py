@@ -12,10 +12,9 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.rules import caller_reads, require
 from interlock.rooms.jobs.calls import NotRun, call_reads, end_call, renew_call

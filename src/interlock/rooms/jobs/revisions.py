@@ -8,10 +8,9 @@ from typing import cast
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.identity.model import PRINCIPALS, Caller, Principal, PrincipalKind, Role
 from interlock.rooms.identity.refusals import Forbidden, PeopleOnly
 from interlock.rooms.identity.rules import caller_reads, check_is_person, identify

@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 
 from interlock.kernel.codec.canonical import canonical
-from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.conflicts.model import Conflict, FollowUp, Resolution, follow_up_of
 from interlock.rooms.effects.model import EFFECTS, NULL, Effect, EffectState, Outcome, id_of_call, job_of_call
 from interlock.rooms.effects.records import find_effect

@@ -8,9 +8,8 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Kind, Params, Pick, Reads, micros
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.jobs.holds import is_lost, lose
 from interlock.rooms.jobs.model import (
     JOBS,

@@ -13,9 +13,8 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Key, Kind, Params, Pick, Reads
-from interlock.kernel.world import Deferred, World
+from interlock.kernel.world import Command, Deferred, World
 from interlock.rooms.audit.model import Note, note
 from interlock.rooms.conflicts.model import (
     AFFECTED_MAX,

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.identity.model import Caller, Principal, all_folded
 from interlock.rooms.identity.rules import caller_reads
 from interlock.rooms.jobs.approvals import (

@@ -14,11 +14,10 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Key, Reads, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.store_state import clock_fence
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.rules import caller_reads, require

@@ -18,9 +18,8 @@ from enum import StrEnum
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Kind, Reads, Record, micros
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.audit.model import Note, note
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.rules import caller_reads, require

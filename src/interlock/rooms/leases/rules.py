@@ -11,10 +11,9 @@ from typing import TypeVar
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import caller_reads, require
 from interlock.rooms.leases.fences import (

@@ -7,9 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Key, Reads
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import PRINCIPALS
 from interlock.rooms.identity.refusals import NotFound

@@ -11,11 +11,10 @@ from typing import Any
 import msgspec
 
 from interlock.kernel.codec.located import SourceInvalid
-from interlock.kernel.command import Command
 from interlock.kernel.computation import Compute, compute_here
 from interlock.kernel.record import Key, Kind, Params, Pick, Reads, micros
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.audit.model import Note, note
 from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Principal

@@ -10,9 +10,8 @@ from datetime import timedelta
 import msgspec
 
 from interlock.kernel.codec.canonical import canonical
-from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.admission.endings import end_run, lose_run
 from interlock.rooms.admission.model import GATES, RUNS, TENANT_SCOPE, Run, RunState, workflow_scope
 from interlock.rooms.audit.model import Note, note

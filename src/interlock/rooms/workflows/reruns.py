@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.admission.model import RUNS, Run
 from interlock.rooms.admission.rules import StartRun
 from interlock.rooms.identity.model import all_folded

@@ -7,10 +7,9 @@ from datetime import timedelta
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.admission.model import RUNS, Run, RunState
 from interlock.rooms.admission.rules import EndRun, StartRun
 from interlock.rooms.audit.model import Note, note
