@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 from collections.abc import Iterator
 
+from interlock.kernel.refusal import Refusal
 from interlock.store.catalogue import ROOMS  # A room uses the rules of those before it.
 from tests.tidy.source import Import, Module, package
 
@@ -54,6 +56,8 @@ WORLDLY = {
 CLOCK_METHODS = {"now", "utcnow", "today"}
 IO_BUILTINS = {"open", "print", "input"}
 HARMLESS = {"threading.Lock"}  # guards a cache; decides nothing
+# Refusals that tell the operation to ask the kernel again; no caller ever gets one.
+ASKED_AGAIN = {"LookFurther", "NothingToClaim"}
 STATUSES = {400, 401, 403, 404, 405, 409, 413, 415, 422, 423, 429, 503}
 # What a command reads by key: the environment, what it makes or reads itself, and JSON that is opaque to the service.
 READ_BY_KEY = {
@@ -263,13 +267,15 @@ def _stem(module: Module) -> str:
 
 
 def _refusals_of(module: Module) -> set[str]:
-    """The refusals that `module` imports, the kernel's base class among them."""
+    """The refusals that `module` imports from the kernel and the rooms, the kernel's base class among them."""
     found: set[str] = set()
     for entry in module.imports:
-        imported = _ours(entry)
-        if imported is not None and _stem(imported) in {"refusal", "refusals"}:
-            found.add(entry.name.rpartition(".")[2])
-    return found
+        imported, name = _ours(entry), entry.name.rpartition(".")[2]
+        if imported is not None and imported.part in {*ROOMS, "kernel"}:
+            declared: object = getattr(importlib.import_module(imported.name), name, None)
+            if isinstance(declared, type) and issubclass(declared, Refusal):
+                found.add(name)
+    return found - ASKED_AGAIN
 
 
 def _passes_on(handler: ast.ExceptHandler) -> bool:

@@ -65,7 +65,7 @@ def sign_grant(
 
 
 def _pins(written: dict[str, Any]) -> tuple[Pin, ...]:
-    from interlock.rooms.grants.pins import BadPin, pins_of
+    from interlock.rooms.grants.model import BadPin, pins_of
 
     try:
         return pins_of(written)

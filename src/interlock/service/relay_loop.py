@@ -33,10 +33,11 @@ from interlock.rooms.events.model import (
     DeliveryState,
     Placed,
     Relay,
+    RelayGone,
+    RelayLost,
     events_topic,
     relay_topic,
 )
-from interlock.rooms.events.refusals import RelayGone, RelayLost
 from interlock.rooms.events.relay_leases import (
     Fenced,
     ReleaseRelay,

@@ -18,8 +18,15 @@ from interlock.kernel.kernel import Kernel
 from interlock.kernel.refusal import Fault, Refusal
 from interlock.kernel.storage import Store, StoreDown
 from interlock.rooms.events import queries
-from interlock.rooms.events.model import DEPLOYMENT, RELAYS_TOPIC, ForgetEvents, Relay
-from interlock.rooms.events.refusals import RelayGone, RelayHeld, RelayLost
+from interlock.rooms.events.model import (
+    DEPLOYMENT,
+    RELAYS_TOPIC,
+    ForgetEvents,
+    Relay,
+    RelayGone,
+    RelayHeld,
+    RelayLost,
+)
 from interlock.rooms.events.relay_leases import ForgetDeliveries
 from interlock.service.channel import Channels, Destinations, RelayKey
 from interlock.service.event_feed import EventFeed

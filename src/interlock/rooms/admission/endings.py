@@ -10,8 +10,7 @@ import msgspec
 from interlock.kernel.record import Key, Kind, Params, Pick, micros
 from interlock.kernel.world import World
 from interlock.rooms.admission.gates import free_slot
-from interlock.rooms.admission.model import GATES, RUNS, Run, RunState, workflow_scope
-from interlock.rooms.admission.refusals import RunFenceStale, RunOver
+from interlock.rooms.admission.model import GATES, RUNS, Run, RunFenceStale, RunOver, RunState, workflow_scope
 from interlock.rooms.audit.model import Note, note
 from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Principal, Role

@@ -43,13 +43,13 @@ from interlock.rooms.admission.model import (
     TENANT_SCOPE,
     TRANSITIONS,
     Gate,
+    GateFull,
     Limit,
     Run,
     RunState,
     gate_id,
     workflow_scope,
 )
-from interlock.rooms.admission.refusals import GateFull
 from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.refusals import NotFound

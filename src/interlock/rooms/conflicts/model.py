@@ -17,6 +17,7 @@ from enum import StrEnum
 import msgspec
 
 from interlock.kernel.record import Kind, Record, micros
+from interlock.kernel.refusal import Refusal
 
 AFFECTED_MAX = 50
 
@@ -235,3 +236,12 @@ GROUPS = Kind(
     columns=("conflict_id", "repeats", "last_seen_at"),
     values=lambda group: (group.conflict_id, group.count, micros(group.last_seen_at)),
 )
+
+
+class AlreadyResolved(Refusal):
+    def __init__(self, conflict_id: str, by: str, at: datetime | None, resolution: str) -> None:
+        super().__init__(
+            f"conflict {conflict_id} was resolved by {by} as '{resolution}'; nothing is left to do"
+        )
+        self.state = "resolved"
+        self.by, self.at = by, at

@@ -20,6 +20,7 @@ from interlock.rooms.conflicts.model import (
     SAFEST,
     TRANSITIONS,
     Affected,
+    AlreadyResolved,
     Competing,
     Conflict,
     ConflictKind,
@@ -28,7 +29,6 @@ from interlock.rooms.conflicts.model import (
     Repeat,
     Resolution,
 )
-from interlock.rooms.conflicts.refusals import AlreadyResolved
 from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.refusals import NotFound

@@ -1,4 +1,4 @@
-"""Events, how rooms write them, and the webhooks and brokers that they are delivered to."""
+"""Events, how rooms write them, and the webhooks and brokers that receive them; and what is refused."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from interlock.kernel.record import Key, Kind, Reads, Record, micros
+from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
 from interlock.rooms.audit.model import without_fences
 
@@ -181,3 +182,36 @@ class ForgetEvents(Command[int], frozen=True, kw_only=True):
         for event in found:
             world.delete(EVENTS, event)
         return len(found)
+
+
+class RelayHeld(Refusal):
+    """Another server delivers to this target."""
+
+    def __init__(self, relay: str, holder: str, until: datetime | None) -> None:
+        super().__init__(f"{relay} is delivered by {holder} until {until}; try again after that")
+
+
+class RelayLost(Refusal):
+    """The fence is not the current one: another server has taken over. Stop delivering."""
+
+    def __init__(self, relay: str) -> None:
+        super().__init__(f"another server delivers to {relay} now; stop, and take it again when it is free")
+
+
+class RelayGone(Refusal):
+    """The target was removed."""
+
+    def __init__(self, relay: str) -> None:
+        super().__init__(f"{relay} was removed; there is nothing to deliver to")
+
+
+class TooManyWebhooks(Refusal):
+    def __init__(self, most: int) -> None:
+        super().__init__(f"a tenant has at most {most} webhooks; remove one, or fan out behind one of them")
+
+
+class NotDead(Refusal):
+    """Only a dead letter can be sent again by hand."""
+
+    def __init__(self, event_id: str) -> None:
+        super().__init__(f"{event_id} is still being tried; it needs no help until it is a dead letter")

@@ -20,8 +20,10 @@ from interlock.rooms.events.model import (
     BrokerMark,
     Delivery,
     Relay,
+    RelayGone,
+    RelayHeld,
+    RelayLost,
 )
-from interlock.rooms.events.refusals import RelayGone, RelayHeld, RelayLost
 
 
 class TakeRelay(Command[Relay], frozen=True, kw_only=True):

@@ -20,12 +20,13 @@ from interlock.rooms.events.model import (
     WEBHOOKS_MAX,
     Delivery,
     DeliveryState,
+    NotDead,
     Relay,
+    TooManyWebhooks,
     Webhook,
     delivery_id,
     relay_topic,
 )
-from interlock.rooms.events.refusals import NotDead, TooManyWebhooks
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.identity.rules import caller_reads, record_people_only, require, require_administrator

@@ -25,8 +25,7 @@ from interlock.rooms.jobs.approvals import (
 from interlock.rooms.jobs.discussion import Remark, remarks
 from interlock.rooms.jobs.drift import moved_target, target_reads
 from interlock.rooms.jobs.model import DISCUSSIONS, JOBS, Approval, ApprovalState, Job, JobState
-from interlock.rooms.policy.model import HEAD_ID, HEADS
-from interlock.rooms.policy.refusals import PolicyUnavailable
+from interlock.rooms.policy.model import HEAD_ID, HEADS, PolicyUnavailable
 
 
 class Foreseen(msgspec.Struct, frozen=True, kw_only=True):

@@ -40,9 +40,10 @@ from interlock.rooms.policy.model import (
     PolicyBucket,
     PolicyHead,
     PolicySnapshot,
+    PolicyUnavailable,
+    SnapshotUnusable,
 )
 from interlock.rooms.policy.rate_limits import BucketLevel, Empty, full_at, take
-from interlock.rooms.policy.refusals import PolicyUnavailable, SnapshotUnusable
 
 OPERATOR = "operator"
 _ALWAYS_SECONDS = 60.0
