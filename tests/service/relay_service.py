@@ -24,7 +24,7 @@ from interlock.service.logs import Log
 from interlock.service.relays import Relaying
 from interlock.service.service import Service
 from interlock.service.settings import Settings
-from interlock.store.urls import store_for
+from interlock.store import store_for
 
 TENANT = "default"
 SECRET = spell_secret(b"a secret of thirty-two bytes....")

@@ -16,7 +16,6 @@ FOUNDATIONS = {"kernel", "store", "wire", "rooms"}
 # What a room has beside its rules: it reads lists, makes keys, or meets the outside for the loops that ask it to.
 NOT_RULES = {
     "identity.keys",
-    "permits.sealing",
     "permits.verification",
     "jobs.simulation",
     "events.addresses",

@@ -19,7 +19,7 @@ from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import EnsureLocalPerson
 from interlock.service.loop_thread import LoopThread
 from interlock.service.settings import embedded_store, store_named
-from interlock.store.urls import store_for
+from interlock.store import store_for
 
 T = TypeVar("T")
 

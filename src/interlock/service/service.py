@@ -11,9 +11,8 @@ from interlock.kernel.ids import new_id
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.storage import Store
 from interlock.kernel.store_time import StoreTime
-from interlock.service.compute_pool import ComputePool
+from interlock.service.compute_pool import ComputePool, Judgements
 from interlock.service.event_feed import EventFeed
-from interlock.service.judgements import Judgements
 from interlock.service.keyring import Keyring
 from interlock.service.measures import (
     AdmissionStats,
@@ -26,9 +25,8 @@ from interlock.service.measures import (
 from interlock.service.metrics import Registry
 from interlock.service.permits import PermitSigner
 from interlock.service.settings import Settings
-from interlock.service.sweeps import Sweeps
-from interlock.service.workflows import WorkflowEngine
-from interlock.store.urls import store_for
+from interlock.service.sweeps import Sweeps, WorkflowEngine
+from interlock.store import store_for
 
 if TYPE_CHECKING:
     from interlock.service.channel import Channels

@@ -45,7 +45,7 @@ def store_named(given: str | None) -> str | None:
 async def make_store(url: str) -> bool:
     """Make the store if it is not there; returns whether it was made now."""
     from interlock.kernel.storage import StoreMissing
-    from interlock.store.urls import store_for
+    from interlock.store import store_for
 
     was_made = False
     store = store_for(url, lanes=1, makes=False)

@@ -1,4 +1,7 @@
-"""Sweeps: background loops that expire and delete. Any number of servers may run them; each pass is bounded."""
+"""Background loops: sweeps that expire and delete, and the loop that advances workflow runs.
+
+Any number of servers may run them at once; each pass is bounded.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,23 @@ import msgspec
 from interlock.kernel.ids import TellTime
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.record import micros
-from interlock.kernel.refusal import Fault, StoreUnavailable
+from interlock.kernel.refusal import CommandFailed, Fault, LockBusy, Refusal, StoreUnavailable
 from interlock.kernel.storage import LockTimeout, Store, StoreDown
 from interlock.kernel.world import Command
 from interlock.rooms.admission.endings import RECLAIM_MAX
-from interlock.rooms.admission.queries import tenants_with_expired_runs
+from interlock.rooms.admission.queries import read_run, tenants_with_expired_runs
 from interlock.rooms.admission.rules import ReclaimSlots
 from interlock.rooms.admission.tallies import ForgetTallies
 from interlock.rooms.audit.model import NoteStoreState
 from interlock.rooms.effects.settlement import SweepOverdueEffects
 from interlock.rooms.grants.rules import SweepOverdueGrants
+from interlock.rooms.jobs.model import ADVANCE_TOPIC
 from interlock.rooms.jobs.queries import count_dead
 from interlock.rooms.jobs.sweeps import OfferUnclaimed, SweepDueJobs, SweepLostLeases
 from interlock.rooms.leases.transfers import SweepOverdueLeases
 from interlock.rooms.policy.rules import ForgetFullBuckets
+from interlock.rooms.workflows.advance import AdvanceRun
+from interlock.rooms.workflows.queries import runs_under_way
 from interlock.service.measures import Measures
 from interlock.service.settings import TENANT_DEFAULT
 
@@ -179,3 +185,62 @@ class Sweeps:
             self._measures.work.replayed.add(amount=swept.count)
             for age in swept.ages_seconds:
                 self._measures.work.replay_age.observe(age)
+
+
+_RUNS_PASS_MAX = 200
+_POLL_SECONDS = 2.0
+
+
+class WorkflowEngine:
+    """Looks at every run under way whenever a job of one has changed, and slowly otherwise."""
+
+    def __init__(self, kernel: Kernel, store: Store) -> None:
+        self._kernel = kernel
+        self._store = store
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="workflows")
+
+    async def close(self) -> None:
+        if self._task:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def advance_all(self) -> int:
+        """One look at every run under way; returns how many there were."""
+        seen, after = 0, ""
+        while True:
+            found = await runs_under_way(self._store, after=after, limit=_RUNS_PASS_MAX)
+            await asyncio.gather(*(self._look(tenant, run_id) for tenant, run_id in found))
+            seen += len(found)
+            if len(found) < _RUNS_PASS_MAX:
+                return seen
+            after = found[-1][1]
+
+    async def _look(self, tenant: str, run_id: str) -> None:
+        """Advance one run. One that breaks or is locked is told of, and keeps nobody else's from going on."""
+        try:
+            await self._advance(tenant, run_id)
+        except (Refusal, CommandFailed, LockBusy) as stuck:
+            log.warning("run %s of tenant %s cannot be advanced: %s", run_id, tenant, stuck.detail)
+
+    async def _advance(self, tenant: str, run_id: str) -> None:
+        run = await read_run(self._store, tenant, run_id)
+        if run is not None:
+            command = AdvanceRun(
+                tenant=tenant, run_id=run_id, workflow=run.workflow, started_by=run.started_by
+            )
+            await self._kernel.run(command)
+
+    async def _run(self) -> None:
+        with self._kernel.wakes.subscribe(ADVANCE_TOPIC) as woken:
+            while True:
+                try:
+                    await self.advance_all()
+                except (Fault, StoreDown) as fault:
+                    log.debug("workflow runs could not be advanced: %s", fault)
+                except Exception:
+                    log.exception("advancing workflow runs broke; it goes on in %.1f s", _POLL_SECONDS)
+                await woken.wait(_POLL_SECONDS)

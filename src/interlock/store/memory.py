@@ -21,9 +21,8 @@ from interlock.kernel.storage import Loaded, Row, Transaction, WriteConflict, co
 from interlock.kernel.store_state import FRESH, StoreState, raised_floor
 from interlock.kernel.world import Changes
 from interlock.store import statements
-from interlock.store.catalogue import named_sql
+from interlock.store.catalogue import migrations, named_sql
 from interlock.store.clock import Clock, utc_now
-from interlock.store.migrations import migrations
 from interlock.store.sqlite.batch import rows_of
 from interlock.store.sqlite.driver import connect, is_taken, roll_back
 

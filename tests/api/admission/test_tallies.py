@@ -15,7 +15,7 @@ from interlock.rooms.admission.tallies import KEPT, ForgetTallies, KeepTally
 from interlock.service.measures import AdmissionStats, Tallying
 from interlock.service.metrics import Registry
 from interlock.service.service import Service
-from interlock.store.urls import store_for
+from interlock.store import store_for
 from tests.harness.in_process_api import Stage, open_stage
 
 

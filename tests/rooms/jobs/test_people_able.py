@@ -114,7 +114,7 @@ async def test_nobody_is_counted_for_what_no_longer_waits(stage: Stage, verb: st
 async def test_among_more_people_than_are_looked_at_nobody_is_counted(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.rooms.jobs.approval_queries.PEOPLE_MAX", 2)
+    monkeypatch.setattr("interlock.rooms.jobs.queries.PEOPLE_MAX", 2)
     await stage.policy(MANY)
     job = await stage.submit(await stage.agent())
     await stage.person("ada")

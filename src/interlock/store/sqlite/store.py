@@ -23,10 +23,9 @@ from interlock.kernel.record import Kind, Params, Record, micros
 from interlock.kernel.storage import CommitUnknown, LockTimeout, Row, StoreDown, Transaction
 from interlock.kernel.store_state import Repaired, StoreState
 from interlock.store import statements
-from interlock.store.catalogue import named_sql
+from interlock.store.catalogue import named_sql, pending
 from interlock.store.clock import Clock, SteadyClock
-from interlock.store.migrations import pending
-from interlock.store.sqlite import fork_guard
+from interlock.store.sqlite import threads
 from interlock.store.sqlite.batch import SqliteBatches, rows_of, select
 from interlock.store.sqlite.driver import (
     BROKEN,
@@ -96,7 +95,7 @@ class SqliteStore:
         self._is_open = False
 
     async def open(self) -> None:
-        fork_guard.watch(self)
+        threads.watch(self)
         try:
             async with self.turn:
                 await self._commits.run(self._expect_place)
@@ -120,7 +119,7 @@ class SqliteStore:
         self._is_open = False
         await self._commits.run(self.let_go)
         self._commits.stop()
-        fork_guard.unwatch(self)
+        threads.unwatch(self)
 
     def let_go(self) -> None:
         """Close the file; while the store is open, whoever asks for it next opens it again (fork_guard.py)."""
