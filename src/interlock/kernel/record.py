@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -167,17 +167,12 @@ class Pick(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     the last two again at decision time, because earlier commands of the batch may have changed records.
     """
 
+    kind: ClassVar[Kind[Any]]
+    # The named block that finds the candidates, written `room.block`.
+    query: ClassVar[str]
+
     limit: int
     own: bool = True
-
-    @property
-    def kind(self) -> Kind[R]:
-        raise NotImplementedError
-
-    @property
-    def query(self) -> str:
-        """Which named block finds the candidates, written `room.block`."""
-        raise NotImplementedError
 
     def params(self, now: datetime) -> Params:
         raise NotImplementedError

@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -45,6 +46,17 @@ _PASS_MAX = 100
 _FEWER = 10
 _PRUNE_EVERY = 60
 _PRUNED_MAX = 1000
+# Sweeps that report how many records they changed, by the name under which they are counted.
+_SWEEPS: Mapping[str, Command[int]] = {
+    "due_jobs": SweepDueJobs(),
+    "overdue_leases": SweepOverdueLeases(),
+    "overdue_effects": SweepOverdueEffects(),
+    "overdue_grants": SweepOverdueGrants(),
+}
+_FORGETS: Mapping[str, Command[int]] = {
+    "full_buckets": ForgetFullBuckets(),
+    "old_tallies": ForgetTallies(),
+}
 
 
 class Sweeps:
@@ -77,38 +89,37 @@ class Sweeps:
                 await self.forget_once()
 
     async def sweep_once(self) -> None:
-        """One pass over everything that time changes. A sweep that breaks does not keep the others from it.
+        """One pass over everything that time changes. A sweep that fails does not stop the others.
 
         They begin together, so that one batch carries all of them: there are as many sweepers as programs on a file.
         """
-        sweeps = (
-            self._settle_due_jobs,
-            self._reclaim_slots,
-            self._end_overdue_leases,
-            self._doubt_overdue_effects,
-            self._end_overdue_grants,
-            self._settle_lost_leases,
-            self._offer_unclaimed,
-            self._note_store_state,
+        others = {
+            "lost runs": self._reclaim_slots,
+            "lost leases": self._settle_lost_leases,
+            "unclaimed jobs": self._offer_unclaimed,
+            "the store's state": self._note_store_state,
+        }
+        await asyncio.gather(
+            *(self._surely(name, partial(self.until_few, name, sweep)) for name, sweep in _SWEEPS.items()),
+            *(self._surely(name, sweep) for name, sweep in others.items()),
         )
-        await asyncio.gather(*map(self._surely, sweeps))
-        await self._surely(self._count_dead_letters)
+        await self._surely("dead letters", self._count_dead_letters)
 
     async def forget_once(self) -> None:
         """One pass over what nobody needs any more."""
-        for forget in (self._prune, self._forget_full_buckets, self._forget_tallies):
-            await self._surely(forget)
+        await self._surely("forgotten_rows", self.prune)
+        for name, sweep in _FORGETS.items():
+            await self._surely(name, partial(self.until_few, name, sweep))
 
-    async def _surely(self, sweep: Callable[[], Awaitable[None]]) -> None:
-        name = getattr(sweep, "__name__", "a sweep").strip("_")
+    async def _surely(self, name: str, sweep: Callable[[], Awaitable[None]]) -> None:
         try:
             await sweep()
         except (Fault, StoreDown, LockTimeout) as fault:
-            log.debug("%s could not run: %s", name, fault)
+            log.debug("the sweep of %s could not run: %s", name, fault)
         except Exception:
-            log.exception("%s broke; it runs again in %.1f s", name, self._every)
+            log.exception("the sweep of %s broke; it runs again in %.1f s", name, self._every)
 
-    async def _until_few(self, what: str, sweep: Command[int]) -> None:
+    async def until_few(self, what: str, sweep: Command[int]) -> None:
         """Run a sweep again as long as it finds as much as it may take at once."""
         is_full, most = True, _PASS_MAX
         while is_full:
@@ -128,36 +139,19 @@ class Sweeps:
                 # A hundred records of a megabyte each may be more than it manages in the time for a batch.
                 most = max(1, most // _FEWER)
 
-    async def _settle_due_jobs(self) -> None:
-        await self._until_few("due_jobs", SweepDueJobs(most=_PASS_MAX))
-
     async def _note_store_state(self) -> None:
         await self._kernel.run(NoteStoreState(tenant=TENANT_DEFAULT))
 
-    async def _prune(self) -> None:
+    async def prune(self) -> None:
+        """Forget the rows that no retention asks for any more."""
         gone = _PRUNED_MAX
         while gone >= _PRUNED_MAX:
             gone = await self._store.prune(rows_max=_PRUNED_MAX)
             if gone:
                 self._measures.swept.add("forgotten_rows", amount=gone)
 
-    async def _forget_full_buckets(self) -> None:
-        await self._until_few("full_buckets", ForgetFullBuckets(most=_PASS_MAX))
-
-    async def _forget_tallies(self) -> None:
-        await self._until_few("old_tallies", ForgetTallies(most=_PASS_MAX))
-
     async def _count_dead_letters(self) -> None:
         self._measures.work.dead_letters = await count_dead(self._store)
-
-    async def _end_overdue_leases(self) -> None:
-        await self._until_few("overdue_leases", SweepOverdueLeases(most=_PASS_MAX))
-
-    async def _end_overdue_grants(self) -> None:
-        await self._until_few("overdue_grants", SweepOverdueGrants(most=_PASS_MAX))
-
-    async def _doubt_overdue_effects(self) -> None:
-        await self._until_few("overdue_effects", SweepOverdueEffects(most=_PASS_MAX))
 
     async def _reclaim_slots(self) -> None:
         # This machine's clock may be behind the store's, and what is due would be found as much later.

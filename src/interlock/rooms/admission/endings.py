@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.record import Key, Kind, Params, Pick, micros
+from interlock.kernel.record import Key, Params, Pick, micros
 from interlock.kernel.world import World
 from interlock.rooms.admission.gates import free_slot
 from interlock.rooms.admission.model import GATES, RUNS, Run, RunFenceStale, RunOver, RunState, workflow_scope
@@ -21,15 +21,10 @@ from interlock.rooms.identity.rules import check_roles
 class ExpiredRuns(Pick[Run], frozen=True, kw_only=True):
     """Runs of a tenant that stopped renewing, the longest gone first."""
 
+    kind = RUNS
+    query = "admission.expired_runs"
+
     tenant: str
-
-    @property
-    def kind(self) -> Kind[Run]:
-        return RUNS
-
-    @property
-    def query(self) -> str:
-        return "admission.expired_runs"
 
     def params(self, now: datetime) -> Params:
         return {"tenant": self.tenant, "now": micros(now)}

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.record import Kind, Params, Pick, Reads, micros
+from interlock.kernel.record import Params, Pick, Reads, micros
 from interlock.kernel.world import Command, World
 from interlock.rooms.admission.model import TALLIES, Tally
 
@@ -36,13 +36,8 @@ class KeepTally(Command[Tally], frozen=True, kw_only=True):
 class OldTallies(Pick[Tally], frozen=True, kw_only=True):
     """Tallies that no window reaches back to, in every tenant, the oldest first."""
 
-    @property
-    def kind(self) -> Kind[Tally]:
-        return TALLIES
-
-    @property
-    def query(self) -> str:
-        return "admission.old_tallies"
+    kind = TALLIES
+    query = "admission.old_tallies"
 
     def params(self, now: datetime) -> Params:
         return {"before": micros(now - KEPT)}

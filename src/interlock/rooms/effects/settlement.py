@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from interlock.kernel.record import NOTHING, Kind, Params, Pick, Reads, micros
+from interlock.kernel.record import NOTHING, Params, Pick, Reads, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
 from interlock.rooms.effects.model import (
@@ -294,13 +294,8 @@ def require_resolver(world: World, caller: Caller) -> Principal:
 class OverdueEffects(Pick[Effect], frozen=True, kw_only=True):
     """Attempts whose time has run out, in every tenant, the longest overdue first."""
 
-    @property
-    def kind(self) -> Kind[Effect]:
-        return EFFECTS
-
-    @property
-    def query(self) -> str:
-        return "effects.overdue_effects"
+    kind = EFFECTS
+    query = "effects.overdue_effects"
 
     def params(self, now: datetime) -> Params:
         return {"now": micros(now)}

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.record import Kind, Pick, Reads
+from interlock.kernel.record import Pick, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
 from interlock.rooms.audit.model import Note, note
@@ -37,15 +37,10 @@ OVERLAP = timedelta(hours=24)
 class TenantWebhooks(Pick[Webhook], frozen=True, kw_only=True):
     """A tenant's webhooks, to count them. Two adds at one moment may go one over: no harm."""
 
+    kind = WEBHOOKS
+    query = "events.tenant_webhooks"
+
     tenant: str
-
-    @property
-    def kind(self) -> Kind[Webhook]:
-        return WEBHOOKS
-
-    @property
-    def query(self) -> str:
-        return "events.tenant_webhooks"
 
     def params(self, now: datetime) -> Mapping[str, str]:
         return {"tenant": self.tenant}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from interlock.kernel.codec.canonical import canonical
-from interlock.kernel.record import Kind, Params, Pick, micros
+from interlock.kernel.record import Params, Pick, micros
 from interlock.rooms.grants.model import (
     GRANTS,
     Grant,
@@ -170,6 +170,9 @@ class OpenGrants(Pick[Grant], frozen=True, kw_only=True):
     no longer matches; that there may be more behind it, `World.last_seen` tells.
     """
 
+    kind = GRANTS
+    query = "grants.open_grants"
+
     own: bool = False
 
     tenant: str
@@ -178,17 +181,9 @@ class OpenGrants(Pick[Grant], frozen=True, kw_only=True):
     after: tuple[int, str] = START
 
     @property
-    def kind(self) -> Kind[Grant]:
-        return GRANTS
-
-    @property
     def uses_up(self) -> int:
         """A claim spends one grant at most."""
         return 1
-
-    @property
-    def query(self) -> str:
-        return "grants.open_grants"
 
     def params(self, now: datetime) -> Params:
         return {
@@ -216,18 +211,13 @@ class OpenGrants(Pick[Grant], frozen=True, kw_only=True):
 class LatestGrants(Pick[Grant], frozen=True, kw_only=True):
     """The newest grants of a task, whatever became of them. To see: they only explain."""
 
+    kind = GRANTS
+    query = "grants.latest_grants"
+
     own: bool = False
 
     tenant: str
     task: str
-
-    @property
-    def kind(self) -> Kind[Grant]:
-        return GRANTS
-
-    @property
-    def query(self) -> str:
-        return "grants.latest_grants"
 
     def params(self, now: datetime) -> Params:
         return {"tenant": self.tenant, "task": self.task}
@@ -243,13 +233,8 @@ class LatestGrants(Pick[Grant], frozen=True, kw_only=True):
 class OverdueGrants(Pick[Grant], frozen=True, kw_only=True):
     """Grants whose time has run out, in every tenant, the longest overdue first."""
 
-    @property
-    def kind(self) -> Kind[Grant]:
-        return GRANTS
-
-    @property
-    def query(self) -> str:
-        return "grants.overdue_grants"
+    kind = GRANTS
+    query = "grants.overdue_grants"
 
     def params(self, now: datetime) -> Params:
         return {"now": micros(now)}

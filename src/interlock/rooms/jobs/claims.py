@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from interlock.kernel.computation import Computation, NotComputed
-from interlock.kernel.record import PICKED_MAX, Kind, Params, Pick, Reads, micros
+from interlock.kernel.record import PICKED_MAX, Params, Pick, Reads, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
 from interlock.rooms.effects.refusals import EffectAmbiguous
@@ -57,6 +57,9 @@ _COMPUTED_AT_ONCE = 4
 class RunnableJobs(Pick[Job], frozen=True, kw_only=True):
     """The jobs of one topic that may be claimed now, as far as time goes, the next to run first."""
 
+    kind = JOBS
+    query = "jobs.runnable_jobs"
+
     tenant: str
     topic: str
 
@@ -64,14 +67,6 @@ class RunnableJobs(Pick[Job], frozen=True, kw_only=True):
     def bytes_max(self) -> int:
         """Payloads may be a megabyte each, and a batch of claims asks for a thousand of them."""
         return _CLAIMED_BYTES_MAX
-
-    @property
-    def kind(self) -> Kind[Job]:
-        return JOBS
-
-    @property
-    def query(self) -> str:
-        return "jobs.runnable_jobs"
 
     def params(self, now: datetime) -> Params:
         return {"tenant": self.tenant, "topic": self.topic, "now": micros(now)}

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.record import NOTHING, Key, Kind, Params, Pick, Reads
+from interlock.kernel.record import NOTHING, Key, Params, Pick, Reads
 from interlock.kernel.world import Command, Deferred, World
 from interlock.rooms.audit.model import Note, note
 from interlock.rooms.conflicts.model import (
@@ -141,18 +141,13 @@ WAITING = (JobState.APPROVAL, JobState.PENDING)
 class JobsWaitingOn(Pick[Job], frozen=True, kw_only=True):
     """Jobs that have not run yet and are bound to another version of this target, oldest first. Only looked at."""
 
+    kind = JOBS
+    query = "targets.jobs_waiting_on"
+
     tenant: str
     target: str
     current: str
     own: bool = False
-
-    @property
-    def kind(self) -> Kind[Job]:
-        return JOBS
-
-    @property
-    def query(self) -> str:
-        return "targets.jobs_waiting_on"
 
     def params(self, now: datetime) -> Params:
         return {"tenant": self.tenant, "target": self.target, "current": self.current}

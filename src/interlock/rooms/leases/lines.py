@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.record import Kind, Params, Pick, micros
+from interlock.kernel.record import Params, Pick, micros
 from interlock.rooms.leases.model import LEASES, Lease, Mode, Place, path_of
 
 # Wake-ups are hints: those further back look again by themselves.
@@ -88,17 +88,15 @@ class LeasesUnder(Pick[Lease], frozen=True, kw_only=True):
     would not be seen. So live ones come first, and overdue ones are owned by the second reads before they end.
     """
 
+    kind = LEASES
+
     tenant: str
     path: str
     wanted: Mode
     own: bool = False
 
     @property
-    def kind(self) -> Kind[Lease]:
-        return LEASES
-
-    @property
-    def query(self) -> str:
+    def query(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - two queries, by the mode
         if self.wanted is Mode.EXCLUSIVE:
             return "leases.leases_under"
         return "leases.exclusive_leases_under"
@@ -121,13 +119,8 @@ class LeasesUnder(Pick[Lease], frozen=True, kw_only=True):
 class OverdueLeases(Pick[Lease], frozen=True, kw_only=True):
     """Leases whose time has run out a while ago, in every tenant, the longest overdue first."""
 
-    @property
-    def kind(self) -> Kind[Lease]:
-        return LEASES
-
-    @property
-    def query(self) -> str:
-        return "leases.overdue_leases"
+    kind = LEASES
+    query = "leases.overdue_leases"
 
     def params(self, now: datetime) -> Params:
         return {"now": micros(now - _GRACE)}

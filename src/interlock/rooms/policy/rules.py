@@ -12,7 +12,7 @@ import msgspec
 
 from interlock.kernel.codec.located import SourceInvalid
 from interlock.kernel.computation import Compute, compute_here
-from interlock.kernel.record import Key, Kind, Params, Pick, Reads, micros
+from interlock.kernel.record import Key, Params, Pick, Reads, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
 from interlock.rooms.audit.model import Note, note
@@ -262,13 +262,8 @@ _LOOK_AGAIN = timedelta(hours=1)
 class FullBuckets(Pick[PolicyBucket], frozen=True, kw_only=True):
     """Buckets that should be full by now, in every tenant, the longest full first."""
 
-    @property
-    def kind(self) -> Kind[PolicyBucket]:
-        return BUCKETS
-
-    @property
-    def query(self) -> str:
-        return "policy.full_buckets"
+    kind = BUCKETS
+    query = "policy.full_buckets"
 
     def params(self, now: datetime) -> Params:
         return {"now": micros(now)}
