@@ -30,7 +30,7 @@ _ASKS_NO_MORE = cast("Any", Command).more
 class Pending:
     """A command on its way, with the future its caller waits on.
 
-    `blocked_at` is when somebody else first kept it waiting; `alone` is set for a command that failed
+    `blocked_at` is when another transaction first kept it waiting; `alone` is set for a command that failed
     batch after batch, so that it no longer takes others along.
     """
 
@@ -72,7 +72,7 @@ class Pending:
 class Waiting:
     """Pending commands in arrival order. Only newcomers are bounded: what was accepted may come back.
 
-    Whoever's budget is spent leaves through `spent`, which answers it. Lanes that are idle at the same
+    A command whose budget is spent leaves through `spent`, which answers it. Lanes that are idle at the same
     time share what waits, so that one decides while another's batch is in the store.
     """
 
@@ -116,7 +116,7 @@ class Waiting:
         self._arrived.set()
 
     def put_back(self, members: Sequence[Pending]) -> None:
-        """To the front, in their order: they were here before whoever waits now."""
+        """To the front, in their order: they arrived before all that wait now."""
         self._queue.extendleft(reversed(members))
         self._bytes += sum(pending.weight for pending in members)
         self._arrived.set()
@@ -132,7 +132,7 @@ class Waiting:
         self._running_loop().call_later(seconds, bring_back)
 
     def take(self, count: int) -> list[Pending]:
-        """The next batch's members; one that must go alone does. Whoever no longer waits is left out."""
+        """The next batch's members; one that must go alone does. Commands whose caller left are skipped."""
         now = self._running_loop().time()
         members: list[Pending] = []
         room = self._batch_bytes_max
@@ -196,7 +196,7 @@ class Batch:
 
     A batch can be decided several times (a store may have to load it again); each `more` starts over.
     `early` were not decided because the ones ahead of them changed what they need; `blocked` because
-    somebody else holds a record that they own.
+    another transaction holds a record that they own.
     """
 
     def __init__(
@@ -334,7 +334,7 @@ class Batch:
             self.outcomes[member] = _broken(member, error)
 
     def _waits(self, member: Pending) -> bool:
-        """Whether somebody else holds a record that this command must own."""
+        """Whether another transaction holds a record that this command must own."""
         if not self._busy:
             return False
         more = self._more.get(member, NOTHING)

@@ -5,8 +5,8 @@ of `interlock exec`, and the relays of a server. `HoldState` decides and does no
 `keep` renew when it says so, from a thread or on an event loop.
 
 A holder counts from when its last confirmed request was *sent*. The service counted from a later moment, so the holder
-stops believing in its hold before anybody else can have it. A renewal that is refused loses the hold at once. One that
-gets no answer is tried again soon, until the lease has run out. What is lost stays lost.
+stops believing in its hold before another holder can have it. A refused renewal loses the hold at once. One without an
+answer is tried again soon, until the lease has run out. What is lost stays lost.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class HoldState:
     """What a holder knows of its hold. Times are of `time.monotonic`; any thread may ask.
 
     `is_final` tells a refusal from trouble that may pass. `on_lost` is called once, when the hold is found lost.
-    Whoever has given it back sets `is_settled`: there is nothing more to renew or to lose.
+    A holder that gave it back sets `is_settled`: there is nothing more to renew or to lose.
     """
 
     def __init__(

@@ -61,7 +61,7 @@ class IdempotencyKeyReused(Refusal):
 class Once(Command[Rendered], Generic[T], frozen=True, kw_only=True):
     """Decide `inner` once per key, and answer every repeat with the same bytes.
 
-    `check` may refuse a repeat: whoever asks must still be who they were. It sees what `inner` reads.
+    `check` may refuse a repeat: the caller must still have the rights of the first call. It sees what `inner` reads.
     """
 
     inner: Command[T]

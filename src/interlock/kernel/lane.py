@@ -52,7 +52,7 @@ class Trouble:
         self._told: str | None = None
 
     def locked(self, now: float) -> None:
-        """Somebody else holds the whole store, which therefore answers."""
+        """Another process holds the whole store, which therefore answers."""
         self._down_at = self._down = None
         if self._locked_at is None:
             self._locked_at = now
@@ -105,7 +105,7 @@ def _as_long_again(seconds: float) -> float:
 
 
 log = logging.getLogger(__name__)
-# Whoever has set up no log is told by the refusal, and not a second time on stderr.
+# A program without logging learns it from the refusal, and not a second time on stderr.
 log.addHandler(logging.NullHandler())
 
 _PAUSE_SECONDS = 0.02
@@ -303,7 +303,7 @@ class Lane:
             half = len(members) // 2
             self._put_off.append(members[half:])
             await self._carry(members[:half], reruns=0)
-            # Whoever was answered meanwhile must not be decided any more.
+            # A command that was answered meanwhile must not be decided any more.
             waiting = [member for member in self._put_off.pop() if not member.future.done()]
             if waiting:
                 await self._carry(waiting, reruns=0)

@@ -19,7 +19,7 @@ _SPOILT_MAX = 256
 
 
 def readable(kind: Kind[R], bodies: Iterable[bytes | str]) -> list[R]:
-    """The records in these bodies. One that cannot be read must not keep anybody from the others."""
+    """The records in these bodies. One that cannot be read must not hide the others."""
     found: list[R] = []
     for body in bodies:
         try:
@@ -30,7 +30,7 @@ def readable(kind: Kind[R], bodies: Iterable[bytes | str]) -> list[R]:
 
 
 def report(unreadable: Unreadable) -> None:
-    """Tell whoever runs this of a record that was left out, once."""
+    """Log a record that was left out, once."""
     _report(unreadable.kind, unreadable.why)
 
 
@@ -76,7 +76,7 @@ class Choosing(Generic[R]):
 
 
 def limited(pick: Pick[R], limit: int) -> Pick[R]:
-    """A pick that asks for so many."""
+    """The same pick with this limit."""
     return msgspec.structs.replace(pick, limit=limit)
 
 

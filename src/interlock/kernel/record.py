@@ -186,7 +186,7 @@ class Pick(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
 
     @property
     def uses_up(self) -> int:
-        """How many of what it finds one command may take from the others of its batch, which load so many more."""
+        """How many of the found records one command may use up; the others of its batch load that many more."""
         return self.limit if self.own else 0
 
     @property

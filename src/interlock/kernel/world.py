@@ -33,7 +33,7 @@ class Deferred(Exception):
 
 
 class NotLoaded(LookupError):
-    """The command uses a record that neither it nor anybody else in the batch asked for."""
+    """The command uses a record that no command of the batch asked for."""
 
 
 class Update(msgspec.Struct, frozen=True):
@@ -160,7 +160,7 @@ class World:
         return self.state.next_fence(*previous)
 
     def wake(self, topic: str) -> None:
-        """Tell whoever waits on this topic, once the batch has committed."""
+        """Wake the callers that wait on this topic, once the batch has committed."""
         self._wakes.append(topic)
 
     # What the kernel uses.
@@ -178,7 +178,7 @@ class World:
         self._pick_afresh()
 
     def admit_pick(self, pick: Pick[R], records: Sequence[R]) -> None:
-        """Take in what a pick loaded. What it owns is newer than what somebody only saw."""
+        """Take in what a pick loaded. A record that it owns is newer than one that was only seen."""
         self._picks[pick.unlimited()] = candidates = Candidates(pick, records)
         self._picked_kinds.add(pick.kind)
         for key, record in candidates.loaded:
@@ -224,7 +224,7 @@ class World:
 
     @property
     def is_as_loaded(self) -> bool:
-        """Whether nothing that anybody asked for was changed by the commands before this one."""
+        """Whether the commands before this one changed no record that was asked for."""
         _, _, staged, unwatched = self._marks
         return staged == unwatched
 

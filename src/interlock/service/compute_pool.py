@@ -231,7 +231,7 @@ def _started(stream: socket.socket) -> subprocess.Popen[bytes]:
 
 
 def _heard(task: asyncio.Task[Any]) -> None:
-    """Whoever asked may have left; what came of it is nobody's then."""
+    """Read the outcome, so that asyncio does not warn of it if the caller has left."""
     if not task.cancelled():
         task.exception()
 
@@ -320,7 +320,7 @@ class _Line:
         self.weight += weight
 
     def next(self) -> asyncio.Future[None] | None:
-        """The next that still waits; whoever left is forgotten."""
+        """The next that still waits; those whose caller left are dropped."""
         while self.waiting:
             its_turn, weight = self.waiting.popleft()
             self.weight -= weight
@@ -384,7 +384,7 @@ class Judgements:
     def _ended(self, key: Hashable, done: asyncio.Task[None]) -> None:
         del self._under_way[key]
         if not done.cancelled():
-            done.exception()  # Whoever asked may have left; then nobody else would look.
+            done.exception()  # The caller may have left; an exception that is never read would be logged.
 
     async def _keep(self, key: Hashable, computation: Computation[Any]) -> None:
         try:

@@ -115,7 +115,7 @@ class EventFeed:
                 self._task = asyncio.create_task(self._run(), name="event-feed")
 
     async def catch_up(self) -> None:
-        """Give positions to all that is committed: whoever was answered before this finds what came of it."""
+        """Give positions to all committed events: a caller that was answered before this finds its own."""
         for _ in range(_CATCH_UP_MAX):
             sequenced = await self._sequence()
             if sequenced == queries.BUSY:
@@ -132,7 +132,7 @@ class EventFeed:
                 await self._task
 
     def end_readers(self) -> None:
-        """Let every reader, and whoever comes later, take what it has and go."""
+        """Let every reader, now and later, return with what it has."""
         self._is_closed = True
         for reader in self._every_reader():
             reader.end()
@@ -171,7 +171,7 @@ class EventFeed:
                     await self._rest(pause)
 
     async def _rest(self, seconds: float) -> None:
-        """Let what is committed gather, unless somebody comes to read it."""
+        """Let committed events gather, unless a reader comes."""
         self._wanted.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -202,10 +202,10 @@ class EventFeed:
         return sequenced
 
     async def _pass_on(self) -> int:
-        """Give readers what is new, and wake whoever waits for it; returns how many there were."""
+        """Give readers what is new, and wake those that wait; returns how many events there were."""
         if not self._readers:
             news = await queries.news_after(self._store, self.position, limit=PAGE)
-            # Somebody who came meanwhile wants the events themselves.
+            # A reader that came meanwhile wants the events themselves.
             if not self._readers:
                 return self._moved_on(news)
         page = await queries.every_event_after(self._store, self.position, limit=PAGE)

@@ -52,7 +52,7 @@ class Keyring:
         self._asking: dict[str, asyncio.Task[Known]] = {}
 
     def forget(self) -> None:
-        """Somebody's keys or roles may have changed; what is being looked up may be out of date already."""
+        """Keys or roles may have changed; a look-up under way may be out of date already."""
         self._recent.clear()
         self._asking.clear()
 
@@ -79,7 +79,7 @@ class Keyring:
             return None
 
     def _ask(self, key: str, digest: str) -> asyncio.Task[Known]:
-        """A look-up that whoever comes with the same key meanwhile joins."""
+        """A look-up that other requests with the same key join."""
         asking = asyncio.get_running_loop().create_task(self._look_up_and_keep(key, digest))
         self._asking[digest] = asking
 
@@ -87,7 +87,7 @@ class Keyring:
             if self._asking.get(digest) is done:
                 del self._asking[digest]
             if not done.cancelled():
-                done.exception()  # If whoever asked has gone, nobody need hear of it.
+                done.exception()  # The caller may have left; an exception that is never read would be logged.
 
         asking.add_done_callback(finish)
         return asking

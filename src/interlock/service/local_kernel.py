@@ -76,7 +76,7 @@ class LocalKernel:
 
 
 def local_user() -> str:
-    """The name of whoever runs this; in a container without one, the number.
+    """The name of the user who runs this process; in a container without names, the number.
 
     As the system has it: by what the environment says, one person could be two, and meet a quorum alone.
     """

@@ -1,7 +1,7 @@
 """Makes the keys that sign permits, stores their private halves, and signs.
 
 With a secret (`INTERLOCK_SECRET`) a private key is stored encrypted, so reading the database reveals nothing. Without
-one it is stored as it is, and anybody who can read the database can sign permits.
+one it is stored as it is, and a reader of the database can sign permits.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PermitSigner:
         self._unsealed: dict[str, Ed25519PrivateKey] = {}
 
     def forget(self) -> None:
-        """Somebody may have rotated the keys."""
+        """Read the ring again: the keys may have been rotated."""
         self._looked_at = 0.0
 
     async def ring(self) -> KeyRing:

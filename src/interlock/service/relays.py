@@ -36,7 +36,7 @@ from interlock.service.settings import Settings
 
 log = logging.getLogger(__name__)
 
-# At once; with more destinations than that, whoever has nothing to deliver gives way to those that wait.
+# At once; with more destinations than this, a relay with nothing to deliver gives way to one that waits.
 RELAYS_MAX = 200
 
 _LOOK_SECONDS = 1.0

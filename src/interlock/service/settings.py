@@ -30,7 +30,7 @@ def embedded_store() -> str:
     try:
         here = Path.cwd()
     except OSError:
-        return EMBEDDED_STORE  # The folder is gone; whoever opens it is told.
+        return EMBEDDED_STORE  # The folder is gone; opening the store says so.
     found = nearest(EMBEDDED_FILE, here)
     if found is None or found.parent.parent == here:
         return EMBEDDED_STORE
@@ -38,7 +38,7 @@ def embedded_store() -> str:
 
 
 def store_named(given: str | None) -> str | None:
-    """The store that somebody named, by an option or INTERLOCK_STORE; None if it is left to `embedded_store`."""
+    """The store named by an option or INTERLOCK_STORE; None if it is left to `embedded_store`."""
     return given or os.environ.get("INTERLOCK_STORE") or None
 
 
@@ -79,7 +79,7 @@ def _candidates(name: str, start: Path) -> Iterator[Path]:
 TENANT_DEFAULT = "default"
 CONFIG_FILE = "interlock.toml"
 NO_FILE = ""
-# How `trusted_proxies` names whoever comes through a Unix socket.
+# How `trusted_proxies` names callers on a Unix socket.
 UNIX_PEER = "unix"
 
 

@@ -12,8 +12,8 @@ class BadStoreUrl(ValueError):
 def store_for(url: str, *, lanes: int = 2, opening_seconds: float | None = None, makes: bool = True) -> Store:
     """A store, not yet opened. Drivers are imported only for the store that is asked for.
 
-    `opening_seconds` is how long a file may be another process's alone; None is for whoever comes to stay. Whoever
-    does not make stores passes `makes=False`: opening one that is not there is then refused (`StoreMissing`).
+    `opening_seconds` is how long to wait for a file that another process has to itself; None means the default of a
+    server. With `makes=False`, opening a store that is not there is refused (`StoreMissing`).
     """
     if url.startswith("sqlite:///"):
         from interlock.store.sqlite import SqliteStore

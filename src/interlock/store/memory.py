@@ -51,7 +51,7 @@ class MemoryStore:
         self._mirror.close()
 
     async def transact(self, transaction: Transaction) -> None:
-        # A batch takes a moment on any store; let whoever is ready join the next one.
+        # A batch takes a moment on any store; let callers that are ready join the next one.
         await asyncio.sleep(0)
         self._last_now = max(self._clock(), self._last_now)
         more = transaction.more(self._load(transaction.reads))

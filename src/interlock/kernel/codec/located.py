@@ -19,7 +19,7 @@ from interlock.kernel.codec.strict import JsonValue
 
 TEXT_BYTES_MAX = 256 * 1024
 DEPTH_MAX = 32
-ERRORS_MAX = 100  # whoever has more of them mends these first
+ERRORS_MAX = 100  # with more than this, the author fixes these first
 
 Plain: TypeAlias = "str | int | float | bool | None"
 

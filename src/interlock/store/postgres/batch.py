@@ -43,7 +43,7 @@ _NEVER_SECONDS = 86_400.0
 
 
 class _Held(Exception):
-    """Somebody held a lock for longer than a batch waits for it; the transaction must be rolled back."""
+    """Another transaction held a lock for longer than a batch waits for it; this one must be rolled back."""
 
 
 class Batches:

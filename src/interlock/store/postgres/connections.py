@@ -68,7 +68,7 @@ class Deadline:
 
 
 class _Budget:
-    """One budget for the wait, the connection and the answer: whoever asks must not wait for three."""
+    """One budget for the wait, the connection and the answer: a caller must not wait for three."""
 
     __slots__ = ("_clock", "_seconds", "asked_at", "queued_seconds")
 
@@ -184,7 +184,7 @@ class Connections:
                 await self.close()
 
     async def ping(self, seconds: float) -> None:
-        """Return if the server answers in time, this or somebody else; `StoreDown` if not."""
+        """Return if the server answers this call or another in time; `StoreDown` if not."""
         with contextlib.suppress(Overloaded):
             await self.read("SELECT 1", (), seconds)
 
@@ -198,11 +198,11 @@ class Connections:
         return await self._connect(self._io_seconds)
 
     def open(self) -> None:
-        """Keep connections from now on, for whoever needs one next."""
+        """Keep connections from now on, for the next call that needs one."""
         self._is_closed = False
 
     async def close(self) -> None:
-        """Cut what nobody uses; whoever reads just now cuts its own connection in the end."""
+        """Close the idle connections; a read that is under way closes its own when it ends."""
         self._is_closed = True
         while not self._writers.empty():
             writer = self._writers.get_nowait()
@@ -310,7 +310,7 @@ async def _roll_back(session: Session) -> None:
 
 
 def _slots(count: int) -> asyncio.LifoQueue[Any]:
-    """Room for so many connections, none of them made yet."""
+    """Room for this many connections, none of them made yet."""
     slots: asyncio.LifoQueue[Any] = asyncio.LifoQueue()
     for _ in range(count):
         slots.put_nowait(None)

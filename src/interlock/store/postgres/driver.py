@@ -29,7 +29,7 @@ GONE = (
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.ReadOnlySQLTransactionError,
-    # Somebody is restoring the database or changing rights: what is missing was there when the store was opened.
+    # The database is being restored, or rights are being changed: what is missing was there when the store was opened.
     asyncpg.UndefinedTableError,
     asyncpg.InsufficientPrivilegeError,
     asyncpg.PostgresSystemError,

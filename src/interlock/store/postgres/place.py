@@ -29,9 +29,9 @@ WHERE relkind IN ('r', 'p', 'f')
 
 
 async def expect_store(session: Session, url: str, *, makes: bool) -> bool:
-    """Whether our tables are there. If nobody's are, they may be made only by whoever `makes` them. Writes nothing.
+    """Whether our tables are there. If there are no tables, that is refused unless the caller `makes` them.
 
-    To be asked by whoever has the lock that stores are made under. Raises `StoreMissing` and `NotAStore`.
+    Writes nothing. The caller has the lock under which stores are made. Raises `StoreMissing` and `NotAStore`.
     """
     there, ours = (await session.fetch(_TABLES, list(OUR_TABLES)))[0]
     if ours == len(OUR_TABLES):

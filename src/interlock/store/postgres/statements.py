@@ -101,7 +101,7 @@ class Operation(StrEnum):
 
 @cache
 def within(query: str, bytes_max: int) -> str:
-    """A query that finds bodies, up to the first row that comes after so many bytes of them; with one column more."""
+    """A query that finds bodies, cut after the row that reaches `bytes_max`; with one column more."""
     return _WITHIN.format(query=query, bytes_max=bytes_max)
 
 

@@ -131,7 +131,7 @@ class PostgresStore:
 
     async def _migrate(self, session: Session) -> None:
         await session.execute("BEGIN")
-        # Whoever comes first migrates; the others wait for it here, longer than for a row.
+        # The first server migrates; the others wait for it here, longer than for a row.
         await session.execute(f"SET LOCAL lock_timeout = {int(_MIGRATION_SECONDS * 1000)}")
         await session.execute("SELECT pg_advisory_xact_lock($1)", _MIGRATION_LOCK, timeout=_MIGRATION_SECONDS)
         is_there = await expect_store(session, self._url, makes=self._makes)
@@ -286,7 +286,7 @@ class Hints:
         return self._teller
 
     def _notes(self) -> list[str]:
-        """Who woke which topics, or only who, if they are too many to list: then everybody looks."""
+        """Who woke which topics, or only who, if they are too many to list: then every server looks."""
         notes: list[str] = []
         room = 0
         for topic in sorted(self._untold):

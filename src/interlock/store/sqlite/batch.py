@@ -101,7 +101,7 @@ class SqliteBatches:
         if abandoned is None:
             self._cursor.execute(_BATCH, (batch_id, micros(now), 1)).fetchall()
         elif abandoned == 0:
-            self._written = self._newest  # Somebody is about to hear of it.
+            self._written = self._newest  # A caller is about to be told.
         return abandoned != 0
 
     def now(self) -> datetime:
@@ -195,7 +195,7 @@ class SqliteBatches:
 def rows_of(
     runs: Cursor | Database, block: NamedSql, params: Params, bytes_max: int | None = None
 ) -> list[Row]:
-    """What a named block finds, up to the first row that comes after so many bytes of texts."""
+    """What a named block finds, up to the row that reaches `bytes_max` bytes of text."""
     found = runs.execute(block.sqlite, block.arguments(params))
     if bytes_max is None:
         return list(found.fetchall())

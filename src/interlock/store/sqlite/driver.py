@@ -33,7 +33,7 @@ DAMAGED = (apsw.CorruptError, apsw.NotADBError)
 BROKEN = (CANNOT_OPEN, FAILED_IO, FULL, *DAMAGED, *READ_ONLY)
 _TAKEN = (apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_ROWID)
 
-# Whoever closes the file last has it to itself for a moment, and may be stopped in it.
+# The process that closes the file last has it to itself for a moment, and may be suspended then.
 OPENING_SECONDS = 30.0
 _READ_BUSY_MS = 250
 _WAL_BYTES_KEPT = 64 * 1024 * 1024

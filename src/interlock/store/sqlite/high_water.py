@@ -76,7 +76,7 @@ class HighWater:
             os.close(file)
 
     def _opened(self, *, is_first: bool) -> int:
-        """The file, for whoever may use the database, which may have changed since it was made."""
+        """The open file, with the owner and mode of the database, which may have changed since it was made."""
         file = os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         if is_first:
             database = self._database.stat()

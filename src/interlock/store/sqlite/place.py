@@ -44,7 +44,7 @@ FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
 
 
 def expect_store(path: Path, *, makes: bool, patience_seconds: float) -> bool:
-    """Whether the file holds a store. If it holds nothing, one may be made there only by whoever `makes` it.
+    """Whether the file holds a store. If it is empty, that is refused unless the caller `makes` one.
 
     Raises `StoreMissing`, `NotAStore`, and `BUSY` if another process has the file to itself for that long.
     """
@@ -76,7 +76,7 @@ def holds_store(path: Path, *, patience_seconds: float) -> bool:
 
 
 def free_bytes(path: Path) -> int | None:
-    """How much room there is on the file's volume for whoever runs this; None if nobody can say."""
+    """How much room this user has on the file's volume; None if the system does not say."""
     try:
         volume = os.statvfs(path.parent)
     except OSError:
@@ -137,7 +137,7 @@ def _way_to_one(path: Path) -> str:
     return f"check the path, or make one with `interlock init --store sqlite:///{path}`"
 
 
-# The default place, in the folder that somebody works in.
+# The default place, in the working directory.
 _OWN_FOLDER = ".interlock"
 
 

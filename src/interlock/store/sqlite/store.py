@@ -122,7 +122,7 @@ class SqliteStore:
         threads.unwatch(self)
 
     def let_go(self) -> None:
-        """Close the file; while the store is open, whoever asks for it next opens it again (fork_guard.py)."""
+        """Close the file before a fork (threads.py); while the store is open, the next use opens it again."""
         self._queries.close()
         self._checkpoint.close()
         for database in (self._reader, self._writer):
@@ -259,7 +259,7 @@ class SqliteStore:
     # Schema and wake-ups.
 
     async def _migrate(self, writer: Database, lock: WriteLock) -> None:
-        # Somebody else may have the lock for long; most often there is no need to wait for it.
+        # Another process may hold the lock for long; most often there is no need to wait for it.
         if not pending("sqlite", schema_of(writer)):
             return
         await lock.acquire(_MIGRATION_SECONDS)

@@ -3,7 +3,7 @@
 They are daemon threads. Those of `concurrent.futures` accept no more work once the main thread has ended, but other
 threads of the program may still call; these run until the program ends.
 
-By default SQLite copies its log inside one COMMIT every so many pages, and every commit behind it waits. Here a
+By default SQLite copies its log inside one COMMIT every thousand pages, and every commit behind it waits. Here a
 thread copies it while others commit (decision 0034).
 
 Files are closed before the process forks, and opened again afterwards (decision 0029). SQLite notes in memory which
@@ -52,7 +52,7 @@ class WorkerThreads:
         self._threads: list[threading.Thread] = []
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What `work` returns or raises. Whoever is cancelled meanwhile leaves only once it has ended."""
+        """What `work` returns or raises. A caller that is cancelled meanwhile leaves only once it has ended."""
         done = asyncio.wrap_future(self.submit(work))
         try:
             return await asyncio.shield(done)
@@ -86,7 +86,7 @@ class WorkerThreads:
             done, work = handed
             try:
                 result = work()
-            except BaseException as error:  # noqa: BLE001 - whoever waits for it is told
+            except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
                 done.set_exception(error)
             else:
                 done.set_result(result)
@@ -123,10 +123,10 @@ class QueryThreads:
         return rows_of(database, block, params, bytes_max)
 
 
-# From so many pages on, what is new is copied while others commit. Only a log that nobody writes to for a moment can be
-# copied whole, and begun again: in one that has become too long a COMMIT copies what is left.
+# From this many pages on, new pages are copied while others commit. The log starts again at its beginning only when
+# it was copied whole while no process wrote; once it is too long, a COMMIT copies the rest itself.
 _PAGES_MIN = WAL_PAGES_MAX // 4
-# A copy syncs both files, however little there is to copy, and takes the processor from whoever commits meanwhile.
+# A copy syncs both files, however little there is to copy, and takes processor time from commits.
 _PAGES_STEP = 500
 
 
@@ -189,11 +189,11 @@ class FileHolder(Protocol):
 
     @property
     def turn(self) -> asyncio.Lock:
-        """Whoever has it is the only one that waits for the file."""
+        """Held by the one task that waits for the file."""
         ...
 
     def let_go(self) -> None:
-        """Close the file; whoever asks for it next opens it again."""
+        """Close the file; the next use opens it again."""
         ...
 
 
@@ -245,7 +245,7 @@ def _before() -> None:
     for store, loop in tuple(_watched.items()):
         stores.setdefault(loop, []).append(store)
     for loop, its_own in stores.items():
-        # A loop cannot wait for itself; whoever forks on it must open stores afterwards.
+        # A loop cannot wait for itself; a program that forks on it must open stores afterwards.
         if loop.is_running() and loop is not _loop_of_this_thread():
             still = Standstill()
             asyncio.run_coroutine_threadsafe(still.bring_about(its_own), loop)
