@@ -76,7 +76,7 @@ def end_run(world: World, run: Run, state: RunState, **outcome: Any) -> Run:
 
 
 def check_may_end(by: Principal, run: Run, fence: int | None) -> bool:
-    """Whether somebody speaks for a run as an operator; False for its starter, under its fence.
+    """Whether this principal acts as an operator; False for the run's starter, under its fence.
 
     The starter proves with the fence that it knows of no later one. An operator needs none: fences are shown to their
     holders alone.
@@ -88,7 +88,7 @@ def check_may_end(by: Principal, run: Run, fence: int | None) -> bool:
 
 
 def operated(run: Run) -> dict[str, str]:
-    """What the audit says besides where an operator spoke for somebody's run."""
+    """Extra audit details where an operator acted for another principal's run."""
     return {"started_by": run.started_by, "as": Role.OPERATE.value}
 
 

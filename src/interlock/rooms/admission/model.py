@@ -60,7 +60,7 @@ class Ticket(msgspec.Struct, frozen=True, array_like=True):
     waiters: tuple[Waiter, ...]
 
     def waits_at(self, now: datetime) -> bool:
-        """Whether somebody still comes back for it."""
+        """Whether a caller still comes back for it."""
         return self.waiters[-1].expires_at > now or any(each.expires_at > now for each in self.waiters)
 
 

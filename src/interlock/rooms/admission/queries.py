@@ -48,7 +48,7 @@ async def list_runs(
 async def list_limits(
     store: Store, tenant: str, *, after: str | None, limit: int
 ) -> tuple[list[tuple[Limit, Gate | None]], str | None]:
-    """Limits that somebody set, by scope, each with its gate, and where to go on."""
+    """Limits that were set, by scope, each with its gate, and where to go on."""
     rows = await store.query(
         "admission.list_limits", {"tenant": tenant, "after": after or "", "limit": limit + 1}
     )

@@ -95,7 +95,7 @@ _ID = "state"
 
 
 class NoteStoreState(Command[StoreState], frozen=True, kw_only=True):
-    """What the store says of itself, audited up to now. `actor` is who did it, if somebody did."""
+    """Audit the changes of the store's own state. `actor` is the operator who made them, if one did."""
 
     tenant: str
     actor: str = "system"

@@ -173,7 +173,7 @@ def affecting(*, jobs: Sequence[str] = (), leases: Sequence[str] = ()) -> Affect
 
 
 class Conflict(Record, frozen=True, kw_only=True):
-    """One collision, open until somebody says how it was settled. `group` counts its repeats, if it has any."""
+    """One collision, open until a person says how it was settled. `group` counts its repeats, if it has any."""
 
     kind: ConflictKind
     state: ConflictState = ConflictState.OPEN

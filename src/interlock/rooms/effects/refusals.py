@@ -65,7 +65,7 @@ class EffectFenceStale(Refusal):
 
 
 class EffectNotActionable(Refusal):
-    """`by` and `at` say who settled it, if somebody did."""
+    """`by` and `at` say who settled it, if a person did."""
 
     def __init__(
         self, action_id: str, state: str, verb: str, *, by: str | None = None, at: datetime | None = None

@@ -1,4 +1,4 @@
-"""How effects end: committed, failed, ambiguous, or resolved by somebody who knows."""
+"""How effects end: committed, failed, ambiguous, or resolved by a person who knows."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class _SettleEffect(Command[Effect], frozen=True, kw_only=True):
         return self._settle(world, effect)
 
     def refused(self, world: World, refusal: Refusal) -> None:
-        """Somebody went on after the effect was settled without them: that is a collision."""
+        """The caller went on after the effect was settled without it: that is a collision."""
         if not isinstance(refusal, EffectFenceStale):
             return
         from interlock.rooms.conflicts.model import Affected, Competing
@@ -105,7 +105,7 @@ class _SettleEffect(Command[Effect], frozen=True, kw_only=True):
         raise NotImplementedError
 
     def _is_open(self, effect: Effect) -> bool:
-        """Whether this attempt may still say what became of it: in time, or late but before anybody else."""
+        """Whether this attempt may still report its outcome: in time, or late but before any other report."""
         undecided = effect.state is EffectState.AMBIGUOUS and effect.doubt is Doubt.TIME
         return self._is_own(effect) and (effect.state is EffectState.IN_PROGRESS or undecided)
 
@@ -262,7 +262,7 @@ def resolve_effect(
     evidence: msgspec.Raw,
     result: msgspec.Raw = NULL,
 ) -> Effect:
-    """Settle an ambiguous effect by what somebody found out."""
+    """Settle an ambiguous effect by what was found out."""
     happened = outcome is Outcome.COMMITTED
     settled = msgspec.structs.replace(
         effect,

@@ -143,7 +143,7 @@ DELIVERIES = Kind(
 )
 
 
-# Woken in every server by a commit with an event in it; whoever gives events their positions waits on it.
+# Woken in every server by a commit with an event in it; the feed, which gives events their positions, waits on it.
 EVENTS_TOPIC = "events"
 # Woken in a server once it has seen events with positions, of whichever tenant.
 POSITIONS_TOPIC = "positions"

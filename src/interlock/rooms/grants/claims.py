@@ -95,7 +95,7 @@ class NotClaimed(msgspec.Struct, frozen=True, kw_only=True):
 class LookFurther(Refusal):
     """The oldest grants do not fit, and there may be more: make this claim instead, which goes on after them.
 
-    It comes so often at most, and then the answer is no: whoever repeats until it comes no more has an end.
+    It is raised a bounded number of times, then the claim is refused: repeating until it stops ends.
     """
 
     def __init__(self, claim: ClaimGrant) -> None:

@@ -164,10 +164,10 @@ START = (0, "")
 class OpenGrants(Pick[Grant], frozen=True, kw_only=True):
     """The oldest grants of a task that were open at the load, after a given one; standing ones or the others.
 
-    `after` is the moment and the id of the last grant that was looked at before. It is to see, and those found
-    are owned by their keys in the second load: that waits for whoever holds one, where a pick to own would pass
-    over it, and a claimant would hear "none" while somebody else makes up their mind. One that was spent in between
-    no longer matches; that there may be more behind it, `World.last_seen` tells.
+    `after` is the time and the id of the last grant that was looked at before. Read without locking; the second load
+    locks the grants that were found. It waits for a grant that another claim holds, where a pick that locks would skip
+    it and answer "none". A grant that was spent in between no longer matches; `World.last_seen` says whether there may
+    be more behind it.
     """
 
     kind = GRANTS

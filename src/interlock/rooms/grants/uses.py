@@ -30,12 +30,12 @@ SWEEP = "interlock"
 
 
 def record(world: World, by: Caller, action: str, subject: str, **details: Any) -> None:
-    """Audit something that somebody did to a grant, a signer or the terms."""
+    """Audit a change of a grant, a signer or the terms."""
     _note(world, by, action, subject, "done", details)
 
 
 def record_refused(world: World, by: Caller, action: str, subject: str, why: str, **details: Any) -> None:
-    """Audit that somebody tried, and which check stopped them."""
+    """Audit an attempt, and which check stopped it."""
     _note(world, by, f"{action}_refused", subject, "refused", {"why": why, **details})
 
 
@@ -48,7 +48,7 @@ def record_expiry(world: World, tenant: str, grant_id: str, left: int) -> None:
 
 
 def grants_topic(tenant: str) -> str:
-    """What somebody who waits for a grant listens on."""
+    """The topic that wakes callers who wait for a grant."""
     return f"grants:{tenant}"
 
 
@@ -132,7 +132,7 @@ def approver_reads(candidates: tuple[Grant, ...]) -> Reads:
 
 @lru_cache(maxsize=256)
 def use_id(task: str, principal: str, execution_id: str) -> str:
-    """Where the answer to an execution id is kept; nobody finds somebody else's."""
+    """Where the answer to an execution id is kept; a principal finds only its own."""
     return hashlib.sha256(f"{task}\0{principal}\0{execution_id}".encode()).hexdigest()
 
 

@@ -189,7 +189,7 @@ def _agreeing(world: World, job: Job, approval: Approval) -> Iterator[tuple[Vote
 
 
 def _names(world: World, voter: Principal, vote: Vote) -> frozenset[str]:
-    """A voter's names, with those of whom they acted for when they voted."""
+    """A voter's names, and those of the person they acted for when they voted."""
     then = None if vote.person in voter.people else world.get(PRINCIPALS, voter.tenant, vote.person)
     return all_folded((*voter.people, vote.person, *(then.people if then else ())))
 

@@ -224,7 +224,7 @@ class ClaimJob(Command[Claimed], frozen=True, kw_only=True):
 def hand_out(
     world: World, job: Job, by: Caller, seconds: float, backoff: Backoff, *, repeatable: bool = False
 ) -> Claimed:
-    """Give a job that may run to a caller; if somebody lost it, that is settled first."""
+    """Give a job that may run to a caller; if its last worker lost it, that is settled first."""
     waiting = lose(world, job) if job.state is JobState.RUNNING else job
     since = waiting.runnable_at or world.now
     claimed = take(world, waiting, by.principal, seconds, backoff, repeatable=repeatable)
@@ -253,7 +253,7 @@ def _check_may_claim(principal: Principal, job: Job) -> None:
 
 
 def _check_grace(world: World, job: Job) -> None:
-    """Raise while the decision that released it may be taken back, whoever comes and whatever else holds."""
+    """Raise while the decision that released it may be taken back, for every caller."""
     grace_until = job.approval.grace_until if job.approval else None
     if grace_until is not None and job.is_in_grace_at(world.now):
         raise InGrace(job.id, grace_until, (grace_until - world.now).total_seconds())

@@ -1,6 +1,6 @@
 """What people and the submitter say of a request: comments, and questions back. Neither changes its state.
 
-A question is open until its submitter comments or somebody edits the request, whichever comes first.
+A question is open until its submitter comments or the request is edited, whichever comes first.
 """
 
 from __future__ import annotations

@@ -118,8 +118,8 @@ def check_lease(
 ) -> HeldLease | None:
     """The caller's lease, if its fence is current, its session is the one that comes, and nobody undercut it.
 
-    After somebody else changed the resource, only an effect that names a version of what the lease covers may go
-    on; which one is current was checked. One that names what was changed shows that its holder has read it.
+    After another actor changed the resource, only an effect that names a version of what the lease covers may go on;
+    the check of targets compares that version. By naming it, the holder shows that they read the change.
     """
     if ref is None:
         return None

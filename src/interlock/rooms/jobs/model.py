@@ -80,8 +80,8 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One request for people's decision. `round` counts how often it was asked anew.
 
-    `ends_by` is the end of the job itself, where an escalation could otherwise outlast it. Until `grace_until`
-    whoever voted may take the decision back.
+    `ends_by` is the end of the job itself, where an escalation could otherwise outlast it. Until `grace_until`,
+    voters may take the decision back.
     """
 
     state: ApprovalState = ApprovalState.PENDING
@@ -268,7 +268,7 @@ class GrantRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Revision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the job was before somebody edited or refreshed it."""
+    """The job as it was before an edit or a refresh."""
 
     action: Action
     job_hash: str
@@ -436,14 +436,14 @@ COMMENT_BYTES_MAX = 4096
 
 
 class CommentKind(StrEnum):
-    """A remark, or a question back to whoever submitted the request."""
+    """A remark, or a question to the submitter of the request."""
 
     COMMENT = "comment"
     ASK = "ask"
 
 
 class Comment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What somebody said of a request. `answers`: they were its submitter, so it answers what was asked before."""
+    """A comment on a request. `answers`: it is the submitter's, so it answers the questions before it."""
 
     id: str
     kind: CommentKind
@@ -470,7 +470,7 @@ ADVANCE_TOPIC = "workflow-runs"
 
 
 def job_topic(tenant: str, job_id: str) -> str:
-    """What somebody who waits for one job listens on."""
+    """The topic that wakes callers who wait for one job."""
     return f"job:{tenant}:{job_id}"
 
 

@@ -221,7 +221,7 @@ def _send_back(world: World, job: Job, drifted: Drifted, by: Caller) -> Job:
 
 
 def _hold_up(world: World, job: Job, unclear: Unclear, by: Caller) -> Job:
-    """Let it rest a while. The audit hears of a reason once, not every time somebody asks."""
+    """Delay it. A reason is audited once, not with every claim."""
     resting = msgspec.structs.replace(
         job, not_before=world.now + timedelta(seconds=UNCLEAR_SECONDS), held_up=unclear.why
     )

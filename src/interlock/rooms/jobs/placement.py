@@ -243,12 +243,12 @@ def _may_say_yes(world: World, grant: Grant, asked: Requirement, actor: Principa
         and approver.kind is PrincipalKind.PERSON
         and Role.REVIEW in approver.roles
         and (not asked.groups or bool(set(asked.groups) & set(approver.groups)))
-        and (asked.self_approval or _is_somebody_else(grant, approver, actor))
+        and (asked.self_approval or _is_another_person(grant, approver, actor))
     )
 
 
-def _is_somebody_else(grant: Grant, approver: Principal, actor: Principal) -> bool:
-    """Whether the approver is not the one who asks, by any of their names. Whoever changed hands since may be."""
+def _is_another_person(grant: Grant, approver: Principal, actor: Principal) -> bool:
+    """Whether approver and actor are different people, by all of their names. After a change of owner, it is not."""
     if approver.person not in (approver.id, grant.approver_person):
         return False
     return all_folded(approver.people).isdisjoint(all_folded(actor.people))

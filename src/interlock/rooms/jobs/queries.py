@@ -117,7 +117,7 @@ def foresight_reads(job: Job) -> Reads:
 
 
 def foresee(world: World, job: Job, approval: Approval) -> Foreseen:
-    """What a yes by somebody who may decide would meet now."""
+    """What an approval by an eligible reviewer would meet now."""
     return Foreseen(votes_needed=votes_needed(world, job, approval), obstacle=_obstacle(world, job, approval))
 
 

@@ -20,7 +20,7 @@ from interlock.rooms.policy.model import PolicyThrottled, PolicyUnavailable
 
 SWEEP = "interlock"
 
-# What is audited when a decision is refused: that somebody tried matters, whatever stopped them.
+# Refusals of decisions that are audited: an attempt matters, whatever stopped it.
 DECISION_REFUSALS = (DecisionRefused, PeopleOnly, Forbidden, PolicyThrottled, PolicyUnavailable, Unreadable)
 
 
@@ -112,10 +112,7 @@ def stale_fence_reads(world: World, by: Caller, job_id: str, fence: int) -> Read
 
 
 def record_stale_fence(world: World, by: Caller, verb: str, stale: FenceStale) -> None:
-    """Audit that somebody came with a fence that no longer holds, and keep the collision for review.
-
-    Nothing of what it wanted is kept.
-    """
+    """Audit a call whose fence no longer holds, and keep the collision for review. The call changes nothing else."""
     job = world.get(JOBS, by.tenant, stale.job_id)
     note(
         world,

@@ -25,7 +25,7 @@ class FenceStale(Refusal):
 
 
 class HeldElsewhere(Refusal):
-    """Somebody holds this job right now."""
+    """Another worker holds this job right now."""
 
     def __init__(self, job_id: str, holder: str, expires_at: datetime) -> None:
         super().__init__(
@@ -50,7 +50,7 @@ class InGrace(Refusal):
 
 
 class CallersOnly(Refusal):
-    """The job belongs to a gated call: only whoever submitted it carries it out."""
+    """The job belongs to a gated call: only its submitter carries it out."""
 
     def __init__(self, job_id: str, submitter: str) -> None:
         super().__init__(
@@ -189,7 +189,7 @@ class JobExpired(DecisionRefused):
 
 
 class NotActionable(DecisionRefused):
-    """`by` and `at` say who did it before, if somebody did."""
+    """`by` and `at` say who decided it before, if a person did."""
 
     def __init__(
         self, job_id: str, state: str, verb: str, *, by: str | None = None, at: datetime | None = None
@@ -220,7 +220,7 @@ class NoVote(DecisionRefused):
 
 
 class NotAVoter(DecisionRefused):
-    """Only whoever said yes takes a yes back."""
+    """Only its voter takes an approval back."""
 
     def __init__(self, job_id: str, voters: tuple[str, ...]) -> None:
         super().__init__(
@@ -252,7 +252,7 @@ class SubmitterUnknown(DecisionRefused):
 
 
 class EditedTooOften(DecisionRefused):
-    """Every version is kept for whoever decides, and there is no room for another."""
+    """Every version is kept for the reviewer, and there is no room for another."""
 
     def __init__(self, job_id: str, state: str) -> None:
         super().__init__(
@@ -264,7 +264,7 @@ class EditedTooOften(DecisionRefused):
 
 
 class AskedByWorkflow(DecisionRefused):
-    """What a workflow asks people about is what its run has come to, whatever somebody would have it show."""
+    """A workflow's question shows the state of its run, so its text cannot be edited."""
 
     def __init__(self, job_id: str, state: str, run_id: str) -> None:
         super().__init__(

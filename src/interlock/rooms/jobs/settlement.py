@@ -1,4 +1,4 @@
-"""Settling doubts: a call whose outcome somebody reports, and a conflict that somebody resolves."""
+"""Settling doubts: an operator reports the outcome of a call, or resolves a conflict."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Concerned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settlement(msgspec.Struct, frozen=True, kw_only=True):
-    """How somebody says that a conflict was settled. `note` is the reason or evidence that each step records."""
+    """How a conflict was settled, and who says so. `note` is the reason or evidence that each step records."""
 
     by: Caller
     resolution: Resolution

@@ -1,6 +1,6 @@
-"""Touching a target: records that it changed, whoever changed it.
+"""Touching a target: records that it changed, and who changed it.
 
-A touch is never refused because it is unwelcome: the change has already happened. It tells everybody whose work it
+A touch is never refused because it is unwelcome: the change has already happened. It tells all whose work it
 affects: the holder of a lease (`conflict_detected`, at the next renewal), and submitters of jobs that wait for the
 old version. One conflict names them all; further touches by the same actor go into the same conflict while it is
 open.
@@ -51,7 +51,7 @@ def leases_held_by_others(world: World, tenant: str, key: str, toucher: str) -> 
 
 
 class Collision(msgspec.Struct, frozen=True, kw_only=True):
-    """A touch and everybody whose work it undercuts; with nobody, it is none."""
+    """A touch and all whose work it affects; if it affects nobody, there is no collision."""
 
     tenant: str
     key: str
@@ -73,7 +73,7 @@ class Collision(msgspec.Struct, frozen=True, kw_only=True):
         return conflict
 
     def _known(self, world: World, last: Touch | None) -> Conflict | None:
-        """The open conflict of the touch before, if it names everybody that this one concerns."""
+        """The open conflict of the touch before, if it names all that this one affects."""
         if last is None or last.conflict_id is None or last.actor != self.toucher.id:
             return None
         conflict = world.get(CONFLICTS, self.tenant, last.conflict_id)
@@ -172,7 +172,7 @@ TOUCHERS = (Role.SUBMIT, Role.WORK, Role.REVIEW, Role.OPERATE, Role.ADMIN)
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody did to a target."""
+    """One change of a target."""
 
     key: str
     version: str
@@ -325,7 +325,7 @@ def _parties(conflict: Conflict | None, version: str) -> dict[str, tuple[str, ..
 
 
 def _overwritten(before: Target | None, change: Change, toucher: str) -> Touch | None:
-    """The last touch by somebody else, if this change was made without having seen it."""
+    """The last touch by another actor, if this change was made without having seen it."""
     if before is None or not before.has_moved_from(change.based_on):
         return None
     last = before.touches[0]

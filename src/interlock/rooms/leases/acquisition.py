@@ -262,7 +262,7 @@ def _check_resource(resource: str) -> None:
 
 
 def _seen(place: Place) -> HolderSeen:
-    """Whoever goes first, as shown to those after them; they have yet to take it."""
+    """The caller that goes first, as shown to those after it; it has yet to take the lease."""
     return HolderSeen(
         principal=place.principal,
         purpose=place.purpose,

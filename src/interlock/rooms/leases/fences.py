@@ -20,7 +20,7 @@ _SWEEP = "interlock"
 def record(
     world: World, by: Caller | None, action: str, lease: Lease, *, outcome: str = "done", **details: Any
 ) -> None:
-    """Audit what somebody did with a lease, or time did (`by` is None), or what was refused."""
+    """Audit a change of a lease by a caller or by time (`by` is None), or a refusal."""
     note(
         world,
         Note(
@@ -92,9 +92,9 @@ def _newest_id(world: World, tenant: str, resource: str) -> str | None:
 
 
 def _newest_holder(world: World, lease: Lease) -> Lease | None:
-    """Whoever took the lease's resource last and holds it by the clock; the lease itself while it does.
+    """The live lease that took this lease's resource last; the lease itself while it is live.
 
-    One who took it after the first load is not known here, and not named.
+    A lease that was taken after the first load is not known here, and not named.
     """
     newest = _newest_id(world, lease.tenant, lease.resource)
     if newest is None or not world.knows(LEASES.key(lease.tenant, newest)):

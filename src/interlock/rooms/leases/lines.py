@@ -17,7 +17,7 @@ _LOOKED_AT = 128
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody wants, and their place in line if they have one."""
+    """What a caller wants, and its place in line if it has one."""
 
     principal: str
     resource: str
@@ -84,8 +84,8 @@ _GRACE = timedelta(seconds=1)
 class LeasesUnder(Pick[Lease], frozen=True, kw_only=True):
     """Leases under a path that exclude one of this mode and that nobody has ended yet; the longest to go first.
 
-    It only looks: a pick that locks skips what somebody else has locked, and a lease that is being renewed
-    would not be seen. So live ones come first, and overdue ones are owned by the second reads before they end.
+    Read without locking: a pick that locks skips rows that another transaction has locked, so it would miss a lease
+    that is being renewed. Live ones come first; the second load locks overdue ones before they are ended.
     """
 
     kind = LEASES

@@ -163,7 +163,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A place in the line. It holds only while its waiter keeps coming back.
 
-    After a hand-off to somebody, `kept` holds a place for that principal at the front; it has no ticket.
+    After a hand-off to a principal, `kept` holds a place for that principal at the front; it has no ticket.
     """
 
     principal: str

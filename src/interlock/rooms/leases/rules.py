@@ -70,7 +70,7 @@ class OwnLease(Command[T], frozen=True, kw_only=True):
         )
 
     def refused(self, world: World, refusal: Refusal) -> None:
-        """A stale fence leaves a record: somebody went on working after losing the lease."""
+        """A stale fence leaves a record: a holder went on working after losing the lease."""
         if isinstance(refusal, LeaseFenceStale):
             record_stale_lease(world, self.caller, self.lease_id, self.resource, refusal)
 
@@ -126,7 +126,7 @@ class SuspendLease(OwnLease[Lease], frozen=True, kw_only=True):
     reason: str
 
     def decide(self, world: World) -> Lease:
-        # Somebody may have touched the resource meanwhile; the wait before that counts too.
+        # The resource may have been touched meanwhile; the wait before that counts too.
         lease = _awake(self.current(world), world.now)
         state = _next_state(lease, "suspend")
         left = self.terms(world).suspend_seconds_max - lease.suspended_seconds

@@ -108,7 +108,7 @@ KEPT_SECONDS = 60
 
 
 class _EndLease(OwnLease[T], frozen=True, kw_only=True):
-    """Nodes are owned first and the lease after them, as by everybody who waits for it."""
+    """Locks the nodes first and the lease after them, in the same order as callers that wait for it."""
 
     def reads(self) -> Reads:
         tenant = self.caller.tenant

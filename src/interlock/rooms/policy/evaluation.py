@@ -99,7 +99,7 @@ class CompiledPolicy:
         return self.seconds_at_most(topic, 0) > 0
 
     def seconds_at_most(self, topic: str, payload_bytes: int) -> float:
-        """How long the expressions for this topic can take on a payload of so many bytes, beside beginning each."""
+        """How long the expressions for this topic can take on a payload of this size, without starting them."""
         bits = payload_bytes.bit_length()
         known = self._prices.get((topic, bits))
         if known is None:

@@ -290,8 +290,8 @@ _NOT = "leave this out"
 def with_actors_named(text: str, tree: Tree) -> str:
     """The expression with `actor` spelled `actor.id` where it is not used as a map.
 
-    `actor` is a map (`id`, `kind`, `groups`, `owner`), so `actor == "bot"` would be false for everybody, and nobody
-    would notice that in a rule that denies.
+    `actor` is a map (`id`, `kind`, `groups`, `owner`), so `actor == "bot"` would be false for every actor, and in a
+    rule that denies, nobody would notice.
     """
     for offset in sorted({tree.offsets[node.id] for node in _bare(tree.root)}, reverse=True):
         end = text.index(_ACTOR, offset) + len(_ACTOR)

@@ -73,7 +73,7 @@ class SnapshotUnusable(Refusal):
 
 
 class SimulationTooLong(Refusal):
-    """A candidate took too long to be held against so many jobs, so nothing is said of any of them."""
+    """Comparing a candidate with this many jobs took too long, so no result is shown for any of them."""
 
     def __init__(self, examined: int, asked: int, seconds: float) -> None:
         super().__init__(

@@ -101,7 +101,7 @@ def job_reads(progress: Progress) -> Reads:
 
 
 def may_take_back(by: Principal, run: Run) -> bool:
-    """Whether somebody may speak for a run's jobs: they are its starter's, and an operator's."""
+    """Whether this principal may act for a run's jobs: its starter and operators may."""
     return by.id == run.started_by or bool({Role.OPERATE, Role.ADMIN} & set(by.roles))
 
 
@@ -273,7 +273,7 @@ class StartWorkflowRun(Command[Run], frozen=True, kw_only=True):
 class EndWorkflowRun(Command[Run], frozen=True, kw_only=True):
     """End a run, and in the same decision what is left of its steps. One with steps is completed by them alone.
 
-    Its jobs are its starter's, and so is the run: `EndRun` refuses everybody but the starter and an operator.
+    Its jobs and the run belong to its starter: `EndRun` refuses all but the starter and operators.
     """
 
     end: EndRun

@@ -98,8 +98,8 @@ def _holds_ours(path: Path, patience_seconds: float) -> bool:
 
 
 def _ours_in(path: Path) -> bool:
-    # Whoever has a database with a log open has both of these beside it. If nobody has it open the file is read as it
-    # lies there: to open it in the usual way would leave them behind.
+    # A process that has a database with a log open has both of these files beside it. If none has it open, the file is
+    # read as it is: opening it in the usual way would leave the two files behind.
     if not all(Path(f"{path}{suffix}").exists() for suffix in ("-wal", "-shm")):
         found = _counted(path, is_still=True)
         if found is not None:

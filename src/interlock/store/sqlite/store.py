@@ -279,7 +279,7 @@ class SqliteStore:
     def _notice_others(self, writer: Database) -> None:
         """Others' commits change the writer's `data_version`, its own do not; the topics are not known.
 
-        So everybody who waits here is woken, which is worth doing now and then but not for every commit of theirs.
+        So all who wait in this process are woken, which is worth doing now and then but not for every commit elsewhere.
         """
         now = time.monotonic()
         if now - self._looked_at < _POLL_SECONDS:
