@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 
@@ -96,7 +95,6 @@ class EventFeed:
         self._is_closed = False
         self.is_relayed: Callable[[], bool] = lambda: False
         self.position = 0
-        self.read_at = 0.0
         self._sequenced = registry.counter(
             "interlock_events_sequenced_total", "Events that this server gave their position."
         )
@@ -181,7 +179,6 @@ class EventFeed:
         """Give positions, read what has one, pass it on; returns how long to wait before the next time."""
         sequenced = await self._sequence()
         page = await self._pass_on()
-        self.read_at = time.monotonic()
         if sequenced == queries.BUSY:
             # Another server gives positions just now, perhaps too early to have seen what woke this one.
             return _BUSY_SECONDS

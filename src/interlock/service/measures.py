@@ -17,7 +17,7 @@ from interlock.kernel.kernel import Kernel
 from interlock.kernel.refusal import Fault
 from interlock.kernel.store_time import StoreTime
 from interlock.rooms.admission.model import Tallied, Tally
-from interlock.rooms.admission.tallies import KeepTally
+from interlock.rooms.admission.rules import KeepTally
 from interlock.service.metrics import OTHER, Registry
 from interlock.store.clock import utc_now
 

@@ -80,11 +80,11 @@ async def bootstrap(service: Service) -> IssuedKey | None:
     return IssuedKey(admin, key.text, key.id) if admin else None
 
 
-async def activate_policy_file(service: Service, path: Path, tenant: str = TENANT_DEFAULT) -> str:
+async def activate_policy_file(service: Service, path: Path) -> str:
     """Put a policy file in force as the operator; returns its snapshot id. Raises `SourceInvalid`."""
     text = await asyncio.to_thread(path.read_text)
     document = parse_policy(text)
-    head = await service.kernel.run(ActivatePolicy.of(document, text, tenant=tenant))
+    head = await service.kernel.run(ActivatePolicy.of(document, text, tenant=TENANT_DEFAULT))
     return head.snapshot
 
 

@@ -23,8 +23,7 @@ from interlock.kernel.storage import LockTimeout, Store, StoreDown
 from interlock.kernel.world import Command
 from interlock.rooms.admission.endings import RECLAIM_MAX
 from interlock.rooms.admission.queries import read_run, tenants_with_expired_runs
-from interlock.rooms.admission.rules import ReclaimSlots
-from interlock.rooms.admission.tallies import ForgetTallies
+from interlock.rooms.admission.rules import ForgetTallies, ReclaimSlots
 from interlock.rooms.audit.model import NoteStoreState
 from interlock.rooms.effects.settlement import SweepOverdueEffects
 from interlock.rooms.grants.rules import SweepOverdueGrants

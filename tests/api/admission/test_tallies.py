@@ -11,7 +11,7 @@ import pytest
 
 from interlock.kernel.refusal import StoreUnavailable
 from interlock.rooms.admission.model import Tallied, Tally
-from interlock.rooms.admission.tallies import KEPT, ForgetTallies, KeepTally
+from interlock.rooms.admission.rules import KEPT, ForgetTallies, KeepTally
 from interlock.service.measures import AdmissionStats, Tallying
 from interlock.service.metrics import Registry
 from interlock.service.service import Service
