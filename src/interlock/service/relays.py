@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import uuid4
 
 from interlock.kernel.ids import TellTime
@@ -21,13 +22,12 @@ from interlock.rooms.events import queries
 from interlock.rooms.events.model import (
     DEPLOYMENT,
     RELAYS_TOPIC,
-    ForgetEvents,
+    Forget,
     Relay,
     RelayGone,
     RelayHeld,
     RelayLost,
 )
-from interlock.rooms.events.relay_leases import ForgetDeliveries
 from interlock.service.channel import Channels, Destinations, RelayKey
 from interlock.service.event_feed import EventFeed
 from interlock.service.measures import RelayMeasures
@@ -134,14 +134,13 @@ class Relaying:
         """Forget events and deliveries that are old enough and that no relay needs."""
         before = self._now() - timedelta(days=self._settings.event_days)
         up_to = await self.settled_up_to(before)
-        forgotten = _TIDY_MAX
-        while forgotten == _TIDY_MAX:
-            keys = await queries.forgettable(self._store, before=before, up_to=up_to, limit=_TIDY_MAX)
-            forgotten = await self._kernel.run(ForgetEvents(keys=keys)) if keys else 0
-        forgotten = _TIDY_MAX
-        while forgotten == _TIDY_MAX:
-            keys = await queries.old_deliveries(self._store, before=before, limit=_TIDY_MAX)
-            forgotten = await self._kernel.run(ForgetDeliveries(keys=keys)) if keys else 0
+        events = partial(queries.forgettable, self._store, before=before, up_to=up_to, limit=_TIDY_MAX)
+        deliveries = partial(queries.old_deliveries, self._store, before=before, limit=_TIDY_MAX)
+        for find in (events, deliveries):
+            forgotten = _TIDY_MAX
+            while forgotten == _TIDY_MAX:
+                keys = await find()
+                forgotten = await self._kernel.run(Forget(keys=keys)) if keys else 0
 
     async def settled_up_to(self, before: datetime) -> int:
         """The position that every relay has passed."""

@@ -19,13 +19,12 @@ from interlock.service.measures import (
     KernelMeasures,
     Measures,
     RelayMeasures,
-    Tallying,
     measure_store,
 )
 from interlock.service.metrics import Registry
 from interlock.service.permits import PermitSigner
 from interlock.service.settings import Settings
-from interlock.service.sweeps import Sweeps, WorkflowEngine
+from interlock.service.sweeps import Sweeps, Tallying, WorkflowEngine
 from interlock.store import store_for
 
 if TYPE_CHECKING:

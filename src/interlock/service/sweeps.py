@@ -1,4 +1,4 @@
-"""Background loops: sweeps that expire and delete, and the loop that advances workflow runs.
+"""Background loops: sweeps that expire and delete, the advance of workflow runs, and counts that are stored.
 
 Any number of servers may run them at once; each pass is bounded.
 """
@@ -23,7 +23,7 @@ from interlock.kernel.storage import LockTimeout, Store, StoreDown
 from interlock.kernel.world import Command
 from interlock.rooms.admission.endings import RECLAIM_MAX
 from interlock.rooms.admission.queries import read_run, tenants_with_expired_runs
-from interlock.rooms.admission.rules import ForgetTallies, ReclaimSlots
+from interlock.rooms.admission.rules import ForgetTallies, KeepTally, ReclaimSlots
 from interlock.rooms.audit.model import NoteStoreState
 from interlock.rooms.effects.settlement import SweepOverdueEffects
 from interlock.rooms.grants.rules import SweepOverdueGrants
@@ -34,7 +34,7 @@ from interlock.rooms.leases.transfers import SweepOverdueLeases
 from interlock.rooms.policy.rules import ForgetFullBuckets
 from interlock.rooms.workflows.advance import AdvanceRun
 from interlock.rooms.workflows.queries import runs_under_way
-from interlock.service.measures import Measures
+from interlock.service.measures import AdmissionStats, Measures
 from interlock.service.settings import TENANT_DEFAULT
 
 T = TypeVar("T")
@@ -58,7 +58,25 @@ _FORGETS: Mapping[str, Command[int]] = {
 }
 
 
-class Sweeps:
+class BackgroundLoop:
+    """A task of this server that runs from `start` until `close`."""
+
+    _task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name=type(self).__name__)
+
+    async def close(self) -> None:
+        if self._task:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run(self) -> None:
+        raise NotImplementedError
+
+
+class Sweeps(BackgroundLoop):
     """Runs each sweep again and again; a full pass is followed by the next at once."""
 
     def __init__(self, kernel: Kernel, store: Store, measures: Measures, *, every_seconds: float) -> None:
@@ -66,16 +84,6 @@ class Sweeps:
         self._store = store
         self._measures = measures
         self._every = every_seconds
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="sweeps")
-
-    async def close(self) -> None:
-        if self._task:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
 
     async def _run(self) -> None:
         turn = 0
@@ -184,22 +192,12 @@ _RUNS_PASS_MAX = 200
 _POLL_SECONDS = 2.0
 
 
-class WorkflowEngine:
+class WorkflowEngine(BackgroundLoop):
     """Looks at every run under way whenever a job of one has changed, and slowly otherwise."""
 
     def __init__(self, kernel: Kernel, store: Store) -> None:
         self._kernel = kernel
         self._store = store
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="workflows")
-
-    async def close(self) -> None:
-        if self._task:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
 
     async def advance_all(self) -> int:
         """One look at every run under way; returns how many there were."""
@@ -237,3 +235,43 @@ class WorkflowEngine:
                 except Exception:
                     log.exception("advancing workflow runs broke; it goes on in %.1f s", _POLL_SECONDS)
                 await woken.wait(_POLL_SECONDS)
+
+
+_PAUSE_SECONDS = 0.1
+_TROUBLE_SECONDS = 2.0
+
+
+class Tallying(BackgroundLoop):
+    """Hands counts in a moment after they were made, and once more at the end."""
+
+    def __init__(self, kernel: Kernel, stats: AdmissionStats) -> None:
+        self._kernel = kernel
+        self._stats = stats
+
+    async def close(self) -> None:
+        await super().close()
+        if self._task:
+            with contextlib.suppress(Fault):
+                await self.hand_in()
+
+    async def hand_in(self) -> None:
+        """Hand in everything that was counted since the last time."""
+        for tally in self._stats.unreported():
+            try:
+                await self._kernel.run(KeepTally(tally=tally))
+            except BaseException:
+                self._stats.report_again(tally)
+                raise
+
+    async def _run(self) -> None:
+        while True:
+            await self._stats.has_news.wait()
+            await asyncio.sleep(_PAUSE_SECONDS)
+            try:
+                await self.hand_in()
+            except Fault as fault:
+                log.debug("counts of admission could not be handed in: %s", fault)
+                await asyncio.sleep(_TROUBLE_SECONDS)
+            except Exception:
+                log.exception("handing in counts of admission broke; it goes on in %.0f s", _TROUBLE_SECONDS)
+                await asyncio.sleep(_TROUBLE_SECONDS)

@@ -12,9 +12,10 @@ import pytest
 from interlock.kernel.refusal import StoreUnavailable
 from interlock.rooms.admission.model import Tallied, Tally
 from interlock.rooms.admission.rules import KEPT, ForgetTallies, KeepTally
-from interlock.service.measures import AdmissionStats, Tallying
+from interlock.service.measures import AdmissionStats
 from interlock.service.metrics import Registry
 from interlock.service.service import Service
+from interlock.service.sweeps import Tallying
 from interlock.store import store_for
 from tests.harness.in_process_api import Stage, open_stage
 

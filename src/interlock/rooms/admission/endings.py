@@ -110,7 +110,8 @@ def gates_of_expired(world: World, tenant: str) -> tuple[Key, ...]:
     return tuple(GATES.key(tenant, workflow_scope(workflow)) for workflow in sorted(workflows))
 
 
-def audit(world: World, caller: Caller, action: str, subject: str, details: dict[str, Any]) -> None:
+def audit(world: World, caller: Caller, action: str, subject: str, **details: Any) -> None:
+    """Audit what a caller did to a limit, a workflow or a run; details that are empty are left out."""
     note(
         world,
         Note(

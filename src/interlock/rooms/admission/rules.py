@@ -80,7 +80,7 @@ class SetLimit(Command[tuple[Limit, Gate]], frozen=True, kw_only=True):
         gate = gate_of(world, tenant, gate_id(self.scope))
         gate = world.put(GATES, msgspec.structs.replace(gate, limit=most))
         wake_next(world, tenant)
-        audit(world, self.caller, "limit_set", self.scope, {"max_concurrent_runs": most})
+        audit(world, self.caller, "limit_set", self.scope, max_concurrent_runs=most)
         limit = world.put(
             LIMITS,
             Limit(tenant=tenant, id=self.scope, max_concurrent_runs=most, set_by=by.id, set_at=world.now),
@@ -109,7 +109,7 @@ class ClearLimit(Command[bool], frozen=True, kw_only=True):
         gate = gate_of(world, tenant, gate_id(self.scope))
         world.put(GATES, msgspec.structs.replace(gate, limit=None))
         wake_next(world, tenant)
-        audit(world, self.caller, "limit_clear", self.scope, {})
+        audit(world, self.caller, "limit_clear", self.scope)
         return True
 
 
@@ -148,7 +148,7 @@ class StartRun(Command[Run], frozen=True, kw_only=True):
         run = world.add(RUNS, self._run(world, take_slot(world, tenant, self.workflow, self.ticket)))
         # Without the fence, which others could end the run with: the audit and the events are read by many.
         details = {"workflow": run.workflow}
-        audit(world, self.caller, "run_start", run.id, details)
+        audit(world, self.caller, "run_start", run.id, **details)
         announce(world, tenant, "run.started", run.id, details)
         return run
 
@@ -225,7 +225,7 @@ class RenewRun(Command[Run], frozen=True, kw_only=True):
         is_operator = check_may_end(by, run, self.fence)
         check_holds(world, run, self.fence, "renew")
         if is_operator:
-            audit(world, self.caller, "run_renew", run.id, operated(run))
+            audit(world, self.caller, "run_renew", run.id, **operated(run))
         expires = world.now + timedelta(seconds=run.ttl_seconds)
         return world.put(RUNS, msgspec.structs.replace(run, slot_expires_at=expires))
 
@@ -262,7 +262,7 @@ class EndRun(Command[Run], frozen=True, kw_only=True):
         check_holds(world, run, self.fence, self.verb)
         ended = end_run(world, run, target, result=self.result, error=self.error)
         details = {"workflow": run.workflow, "error": self.error, **(operated(run) if is_operator else {})}
-        audit(world, self.caller, f"run_{self.verb}", run.id, details)
+        audit(world, self.caller, f"run_{self.verb}", run.id, **details)
         return ended
 
     def _authorised(self, world: World) -> tuple[Run, bool]:

@@ -169,8 +169,8 @@ def announce(world: World, tenant: str, event_type: str, subject: str, data: dic
     world.wake(EVENTS_TOPIC)
 
 
-class ForgetEvents(Command[int], frozen=True, kw_only=True):
-    """Drop events that every relay has passed; returns how many there still were."""
+class Forget(Command[int], frozen=True, kw_only=True):
+    """Delete these events or deliveries, which no relay needs any more; returns how many there still were."""
 
     keys: tuple[Key, ...]
 
@@ -178,9 +178,9 @@ class ForgetEvents(Command[int], frozen=True, kw_only=True):
         return Reads(own=self.keys)
 
     def decide(self, world: World) -> int:
-        found = [event for key in self.keys if (event := world.get(EVENTS, key.tenant, key.id)) is not None]
-        for event in found:
-            world.delete(EVENTS, event)
+        found = [(key, record) for key in self.keys if (record := world.get(*key)) is not None]
+        for key, record in found:
+            world.delete(key.kind, record)
         return len(found)
 
 

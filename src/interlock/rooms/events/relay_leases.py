@@ -126,21 +126,6 @@ class SettleDeliveries(Fenced, frozen=True, kw_only=True):
         )
 
 
-class ForgetDeliveries(Command[int], frozen=True, kw_only=True):
-    """Drop deliveries whose webhook is gone, or that are older than events are kept."""
-
-    keys: tuple[Key, ...]
-
-    def reads(self) -> Reads:
-        return Reads(own=self.keys)
-
-    def decide(self, world: World) -> int:
-        found = [each for key in self.keys if (each := world.get(DELIVERIES, key.tenant, key.id)) is not None]
-        for delivery in found:
-            world.delete(DELIVERIES, delivery)
-        return len(found)
-
-
 def moved(
     relay: Relay, position: int, trouble: Trouble | None, now: datetime, mark: BrokerMark | None
 ) -> Relay:

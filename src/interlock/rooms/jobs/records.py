@@ -58,21 +58,7 @@ def record_change(world: World, job: Job, by: Caller | None, action: str, **deta
 def record_refusal(world: World, by: Caller, action: str, job_id: str, refusal: Refusal) -> None:
     """Audit that a decision was refused, and why, as fully as one that was made."""
     job = refused_job(world, by.tenant, job_id, refusal)
-    note(
-        world,
-        Note(
-            tenant=by.tenant,
-            actor=by.principal,
-            action=f"{action}_refused",
-            subject=job_id,
-            outcome=type(refusal).__name__,
-            subject_version=job.version if job else None,
-            rule=job.verdict.rule if job else None,
-            hash=job.job_hash if job else None,
-            request_id=by.request_id,
-            details={"detail": refusal.detail},
-        ),
-    )
+    _note_refused(world, by, action, job_id, job, type(refusal).__name__, detail=refusal.detail)
 
 
 def announce_job(world: World, job: Job, event_type: str, **data: Any) -> None:
@@ -114,21 +100,7 @@ def stale_fence_reads(world: World, by: Caller, job_id: str, fence: int) -> Read
 def record_stale_fence(world: World, by: Caller, verb: str, stale: FenceStale) -> None:
     """Audit a call whose fence no longer holds, and keep the collision for review. The call changes nothing else."""
     job = world.get(JOBS, by.tenant, stale.job_id)
-    note(
-        world,
-        Note(
-            tenant=by.tenant,
-            actor=by.principal,
-            action=f"{verb}_refused",
-            subject=stale.job_id,
-            outcome="FenceStale",
-            subject_version=job.version if job else None,
-            rule=job.verdict.rule if job else None,
-            hash=job.job_hash if job else None,
-            request_id=by.request_id,
-            details={"state": stale.state, "holder": stale.holder},
-        ),
-    )
+    _note_refused(world, by, verb, stale.job_id, job, "FenceStale", state=stale.state, holder=stale.holder)
     if job is None:
         return
     late = Competing(
@@ -136,6 +108,24 @@ def record_stale_fence(world: World, by: Caller, verb: str, stale: FenceStale) -
     )
     stands = Competing(actor=_owner(job), at=job.updated_at, what=job.state.value)
     stale.conflict_id = record_repeat(world, _repeat(by, job), (stands, late), Affected(job=job.id))
+
+
+def _note_refused(
+    world: World, by: Caller, action: str, job_id: str, job: Job | None, outcome: str, **details: Any
+) -> None:
+    refused = Note(
+        tenant=by.tenant,
+        actor=by.principal,
+        action=f"{action}_refused",
+        subject=job_id,
+        outcome=outcome,
+        subject_version=job.version if job else None,
+        rule=job.verdict.rule if job else None,
+        hash=job.job_hash if job else None,
+        request_id=by.request_id,
+        details=details,
+    )
+    note(world, refused)
 
 
 def _owner(job: Job) -> str:

@@ -15,9 +15,9 @@ import msgspec
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.world import Command, World
+from interlock.rooms.admission.endings import audit
 from interlock.rooms.admission.model import RUNS, Run, RunState
 from interlock.rooms.admission.rules import EndRun, StartRun
-from interlock.rooms.audit.model import Note, note
 from interlock.rooms.identity.model import Caller, Principal, Role, all_folded
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.identity.rules import caller_reads, identify, require
@@ -183,7 +183,7 @@ class DefineWorkflow(Command[Workflow], frozen=True, kw_only=True):
     def decide(self, world: World) -> Workflow:
         by = require(world, self.caller, Role.OPERATE, Role.ADMIN)
         check_steps(self.steps)
-        _audit(world, self.caller, "workflow_define", self.workflow)
+        audit(world, self.caller, "workflow_define", self.workflow)
         definition = Workflow(
             tenant=self.caller.tenant,
             id=self.workflow,
@@ -208,7 +208,7 @@ class DeleteWorkflow(Command[Workflow], frozen=True, kw_only=True):
         known = world.get(WORKFLOWS, self.caller.tenant, self.workflow)
         if known is None:
             raise NotFound("workflow", self.workflow)
-        _audit(world, self.caller, "workflow_delete", self.workflow)
+        audit(world, self.caller, "workflow_delete", self.workflow)
         world.delete(WORKFLOWS, known)
         return known
 
@@ -233,7 +233,7 @@ class DeleteRun(Command[Run], frozen=True, kw_only=True):
         # A run that is only past its time still counts at the gate: a sweep settles it first.
         if run.state is RunState.RUNNING or (progress and not progress.is_over):
             raise RunUnderWay(run.id, run.state_at(world.now).value)
-        _audit(world, self.caller, "run_delete", run.id)
+        audit(world, self.caller, "run_delete", run.id)
         world.delete(RUNS, run)
         if progress:
             world.delete(PROGRESS, progress)
@@ -298,19 +298,6 @@ class EndWorkflowRun(Command[Run], frozen=True, kw_only=True):
     def _under_way(self, world: World) -> Progress | None:
         progress = world.get(PROGRESS, self.end.caller.tenant, self.end.run_id)
         return None if progress is None or progress.is_over else progress
-
-
-def _audit(world: World, caller: Caller, action: str, subject: str) -> None:
-    note(
-        world,
-        Note(
-            tenant=caller.tenant,
-            actor=caller.principal,
-            action=action,
-            subject=subject,
-            request_id=caller.request_id,
-        ),
-    )
 
 
 _DONE_OR_BACK = {JobState.SUCCEEDED, JobState.APPROVAL, JobState.PENDING, JobState.RUNNING}
