@@ -70,7 +70,7 @@ class Pending:
 
 
 class Waiting:
-    """Pending commands in arrival order. Only newcomers are bounded: what was accepted may come back.
+    """Pending commands in arrival order. Only new commands are bounded: accepted ones may come back.
 
     A command whose budget is spent leaves through `spent`, which answers it. Lanes that are idle at the same
     time share what waits, so that one decides while another's batch is in the store.
@@ -284,7 +284,7 @@ class Batch:
             self.outcomes[member] = _broken(member, error)
 
     def _unread(self, world: World, *, alone: bool) -> Reads:
-        """What was asked for and is not there yet; a record seen so far may be asked for to own."""
+        """The reads that are not loaded yet; a record that was only seen may now be asked for with its lock."""
         if not self._more:
             return NOTHING
         wanted = merge_reads(list(self._more.values()))

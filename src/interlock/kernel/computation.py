@@ -56,7 +56,7 @@ class Computation(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
 
 
 class NotComputed(Refusal):
-    """These must be computed before the command can be decided. The kernel sees to it; no caller is told."""
+    """These must be computed before the command can be decided. The kernel does that; no caller sees this."""
 
     def __init__(self, computations: Sequence[Computation[Any]]) -> None:
         super().__init__(
@@ -69,7 +69,7 @@ Compute = Callable[[Computation[Any]], Any]
 
 
 def compute_here(computation: Computation[T]) -> T:
-    """Compute at once: nobody else is kept waiting."""
+    """Compute at once: no other caller has to wait."""
     return computation.wholly()
 
 

@@ -31,7 +31,7 @@ class Rendered(msgspec.Struct, frozen=True):
 
 
 class KeptAnswer(Record, frozen=True, kw_only=True):
-    """What was answered under one idempotency key. The id is the digest of its scope and key."""
+    """The answer that was given under one idempotency key. The id is the digest of its scope and key."""
 
     request_digest: str
     status: int

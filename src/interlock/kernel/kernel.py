@@ -105,7 +105,7 @@ class Kernel:
         self._reaper = asyncio.create_task(self._reap(), name="reaper")
 
     async def close(self) -> None:
-        """Finish what was accepted, then stop."""
+        """Finish the accepted commands, then stop."""
         self._waiting.close()
         await asyncio.gather(*self._running)
         if self._reaper is not None:
@@ -118,7 +118,7 @@ class Kernel:
     async def run(self, command: Command[T], *, weight: int = 0, acquire_seconds: float | None = None) -> T:
         """Decide one command durably. Raises its `Refusal`, or a `Fault` if it could not be decided.
 
-        Nobody's cancellation stops a decision under way: it commits or not as if the caller still waited.
+        A cancelled caller does not stop a decision under way: it commits or not as if the caller still waited.
         """
         for _ in range(_ROUNDS_MAX):
             try:

@@ -58,7 +58,7 @@ class Trouble:
             self._locked_at = now
 
     def down(self, now: float, down: StoreDown) -> bool:
-        """The store does not answer. Whether that is news: each cause is told once, until something is written."""
+        """The store does not answer. Returns whether to log it: each cause once, until something is written."""
         if self._down_at is None:
             self._down_at = now
         self._down = down
@@ -67,7 +67,7 @@ class Trouble:
         return is_news
 
     def over(self, *, wrote: bool) -> bool:
-        """A batch went through. Whether that ends an outage that was told.
+        """A batch went through. Returns whether that ends an outage that was logged.
 
         One that wrote nothing says nothing about a store that takes no writes.
         """
@@ -230,7 +230,7 @@ class Lane:
             self._flight = None
 
     async def _settle(self, batch: Batch, lost: CommitUnknown, began: float) -> None:
-        """Return if the batch committed; `StoreDown` if it never can; `OutcomeUnknown` if nobody can say."""
+        """Return if the batch committed; `StoreDown` if it never can; `OutcomeUnknown` if it cannot be found out."""
         self._shared.observer.reran("commit_unknown")
         if not is_remembered(began):
             raise _outcome_unknown("this server slept during a COMMIT") from lost

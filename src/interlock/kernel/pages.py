@@ -43,8 +43,8 @@ class Choosing(Generic[R]):
     """One pick under way: run its query for `asks_for` rows and `take` them, until it asks for none.
 
     Rows that cannot be read, or whose columns say something else than their bodies, must not use up its limit, or
-    they would hide what is behind them. What `bytes_max` cut off was there: the pick is then said to have asked for
-    no more than it got.
+    they would hide the rows behind them. If `bytes_max` cut the rows off, the pick is reported with the limit that it
+    reached.
     """
 
     def __init__(self, pick: Pick[R], now: datetime) -> None:
@@ -55,7 +55,7 @@ class Choosing(Generic[R]):
         self._now = now
 
     def take(self, rows: Sequence[Any]) -> None:
-        """Keep what was to be chosen. Ask again, for more, if the rest may have kept something from us."""
+        """Keep the rows that match. Ask again, for more, if rows that do not match may have hidden others."""
         pick, now = self._pick, self._now
         fitting = rows[: self._count_fitting(rows)]
         found = [each for each in readable(pick.kind, (row[0] for row in fitting)) if pick.matches(each, now)]

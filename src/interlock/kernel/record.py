@@ -200,7 +200,7 @@ class Pick(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
 
 
 class Reads(msgspec.Struct, frozen=True):
-    """What a command needs to see before it can decide."""
+    """The records that a command needs before it can decide."""
 
     own: tuple[Key, ...] = ()
     see: tuple[Key, ...] = ()

@@ -87,7 +87,7 @@ def is_remembered(began: float) -> bool:
 
 
 class CommitUnconfirmed(Exception):
-    """COMMIT happened here, but a copy that must have it did not confirm. Nobody can settle that now."""
+    """COMMIT happened here, but a replica that must have it did not confirm. It cannot be settled now."""
 
 
 class BatchStore(Protocol):
@@ -106,7 +106,7 @@ class BatchStore(Protocol):
         ...
 
     async def committed(self, batch_id: str, within_seconds: float) -> bool:
-        """Settle an unknown COMMIT for ever: True if it happened, False if it now never can."""
+        """Settle an unknown COMMIT for good: True if it happened, False if it now never can."""
         ...
 
     async def ping(self, within_seconds: float) -> None:
@@ -131,7 +131,7 @@ class StoreMissing(Exception):
 
 
 class NotAStore(Exception):
-    """What is at the place belongs to something else; it was left as it was."""
+    """The place holds data of another program, which was left unchanged."""
 
 
 class Store(BatchStore, Protocol):

@@ -21,7 +21,7 @@ _TRIED_MAX = 256
 
 
 class Wakes:
-    """Who waits on which topic in this process, to be told of it; and who waits in line, to take something."""
+    """The callers of this process that wait on a topic, and those that wait in line to take something."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Event]] = {}
@@ -89,7 +89,7 @@ class Lines:
         return Place(self, group, names, patterns)
 
     def call(self, topic: str, besides: Place | None = None) -> bool:
-        """Wake the one that has waited longest for this topic, `group:name`; False if nobody is left to be woken."""
+        """Wake the one that has waited longest for this topic, `group:name`; False if none is left."""
         first: Place | None = None
         for line in self._lines_of(topic):
             free = next((place for place in line if place is not besides and not place.is_called), None)

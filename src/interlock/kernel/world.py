@@ -136,7 +136,7 @@ class World:
         return stored
 
     def add(self, kind: Kind[R], record: R) -> R:
-        """Stage a new record under a fresh id that nobody can have used."""
+        """Stage a new record under a fresh, unused id."""
         key = Key(kind, record.tenant, record.id)
         if self._records.get(key) is not None:
             raise ValueError(f"{kind.name} {record.id} exists; an added record needs a fresh id")
@@ -197,7 +197,7 @@ class World:
         return key in self._owned
 
     def own(self, keys: Iterable[Key]) -> None:
-        """Let commands change what they have only seen so far; the store says that nobody else can."""
+        """Let commands change records that they only saw: the store says that no other process can."""
         self._owned.update(keys)
 
     def begin(self) -> None:
@@ -266,7 +266,7 @@ class World:
             self._changed.append(key)
 
     def _pick_afresh(self) -> None:
-        """Some changes were undone, or what was picked may have changed before it was owned."""
+        """Some changes were undone, or picked records may have changed before they were locked."""
         for candidates in self._picks.values():
             candidates.start_over()
 
@@ -299,7 +299,7 @@ class Candidates(Generic[R]):
         self._chosen_at = (-1, -1)
 
     def start_over(self) -> None:
-        """Forget what was learned of changes: some were undone, or more was loaded."""
+        """Forget which changes were seen: some were undone, or more was loaded."""
         self._skip = self._read = 0
         self._changed.clear()
         self._chosen_at = (-1, -1)
@@ -321,7 +321,7 @@ class Candidates(Generic[R]):
         while self._skip < len(loaded) and loaded[self._skip][0] in staged:
             self._skip += 1
         untouched = (one for one in islice(loaded, self._skip, None) if one[0] not in staged)
-        # What was loaded again, to own it, may be another by now.
+        # A record that was loaded again with its lock may differ by now.
         matching = (
             record
             for key, as_loaded in untouched
@@ -362,7 +362,7 @@ class Command(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
         raise NotImplementedError
 
     def more(self, world: World) -> Reads:
-        """What it needs besides, now that the first load is there. Asked once."""
+        """The further records that it needs, after the first load. Asked once."""
         return NOTHING
 
     def decide(self, world: World) -> T_co:

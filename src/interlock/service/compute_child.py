@@ -62,7 +62,7 @@ def _told(error: Exception) -> bytes:
     try:
         told = (type(error), error.args, error.__dict__)
         return pickle.dumps((False, told), pickle.HIGHEST_PROTOCOL)
-    except Exception:  # noqa: BLE001 - what cannot travel is told in words
+    except Exception:  # noqa: BLE001 - an exception that cannot be pickled is sent as text
         return pickle.dumps((False, (RuntimeError, (repr(error),), {})), pickle.HIGHEST_PROTOCOL)
 
 

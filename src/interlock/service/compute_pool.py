@@ -55,7 +55,7 @@ class TookTooLong(Refusal):
 
 
 class ComputePool:
-    """Until it is opened nothing may be computed here: a program without a server has nobody to keep waiting."""
+    """Computes nothing until it is opened: in a program without a server, no other caller has to wait."""
 
     def __init__(self, registry: Registry) -> None:
         self.is_open = False
@@ -99,7 +99,7 @@ class ComputePool:
         )
 
     async def close(self) -> None:
-        """End the processes; who waits for them is told that nothing was decided."""
+        """End the processes; callers that wait for them learn that nothing was decided."""
         self.is_open = False
         for task in tuple(self._tasks):
             task.cancel()
@@ -370,7 +370,7 @@ class Judgements:
                 await self.prepare(missing.computations)
 
     async def prepare(self, computations: Sequence[Computation[Any]]) -> None:
-        """Compute these, so that `compute` knows them. What is under way already is only waited for."""
+        """Compute these, so that `compute` knows them. Computations under way are only waited for."""
         await asyncio.gather(*map(self._prepared, computations))
 
     async def _prepared(self, computation: Computation[Any]) -> None:

@@ -63,12 +63,12 @@ class Reader:
         self._arrived.set()
 
     def end(self) -> None:
-        """The server stops; take what is there and go."""
+        """The server stops; return with the events that are there."""
         self.is_over = True
         self._arrived.set()
 
     async def take(self, timeout_seconds: float) -> list[Placed]:
-        """What has come, as soon as something has; nothing once the time has passed."""
+        """The new events, as soon as there are any; none once the time has passed."""
         if not self._buffer and not self.is_overrun and not self.is_over:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout_seconds):

@@ -72,7 +72,7 @@ class Keyring:
         return await asyncio.shield(self._asking.get(digest) or self._ask(key, digest))
 
     async def known_or_nobody(self, key: str) -> Known | None:
-        """Who presents this key; nobody, if it is none or the store cannot be asked."""
+        """The principal of this key; None if it is not a key or the store cannot be asked."""
         try:
             return await self.known(key, recent_will_do=True)
         except (Unauthenticated, StoreUnavailable, StoreDown):

@@ -27,7 +27,7 @@ class LoopThread:
 
     @property
     def is_here(self) -> bool:
-        """Whether the caller is on the loop's own thread, where to wait for an answer would be to wait for ever."""
+        """Whether the caller is on the loop's own thread, where waiting for an answer would never end."""
         return threading.current_thread() is self._thread
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:

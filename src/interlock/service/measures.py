@@ -245,7 +245,7 @@ class AdmissionStats:
         return found
 
     def unreported(self) -> list[Tally]:
-        """What was counted since this was asked last; each record says all that is known of its seconds."""
+        """The counts since the last call; each record has the full count of its seconds."""
         news, self._news = self._news, set()
         self.has_news.clear()
         oldest = min((grain for grain, _ in news), default=0)

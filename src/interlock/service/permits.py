@@ -63,7 +63,7 @@ class PermitSigner:
         return RotateKeys(offered=made, lead_seconds=lead_seconds, revoke=revoke, tenant=by.tenant, by=by)
 
     async def ready(self) -> Signer:
-        """A signer for what is about to be handed out. Fails before anything is handed out, not after."""
+        """A signer for the next permits. Fails before work is handed out, not after."""
         ring = await self.ring()
         return Signer(ring, {key.kid: self._private(key) for key in ring.keys})
 

@@ -1,4 +1,4 @@
-"""Relays of this server: takes those that nobody holds, runs them, and forgets what left long ago.
+"""Relays of this server: takes those that no server holds, runs them, and deletes old events.
 
 Any number of servers may do this at once. Each destination has one relay at a time, by a lease with a fence;
 when a server dies, another takes its relays once their leases are over.
@@ -109,7 +109,7 @@ class Relaying:
                 await heard.wait(_LOOK_SECONDS * random.uniform(0.75, 1.25))
 
     async def take_free(self) -> None:
-        """Begin to relay to every destination that nobody relays to."""
+        """Begin to relay to every destination that no server relays to."""
         # By the store's time, at which they become free; this machine's clock may be behind it.
         now = await self._kernel.run(TellTime())
         free = await queries.free_relays(self._store, now, limit=RELAYS_MAX)
@@ -149,7 +149,7 @@ class Relaying:
         return min(needed, default=await queries.head(self._store))
 
     def _is_abandoned(self, relay: Relay, before: datetime) -> bool:
-        """What the operator configured once, and nobody has relayed to for as long as events last."""
+        """Whether it was configured once, and no server has relayed to it for as long as events are kept."""
         key = (relay.tenant, relay.id)
         if relay.tenant != DEPLOYMENT or key in self._destinations.of_deployment():
             return False

@@ -66,7 +66,7 @@ class Service:
     async def open(self, *, sweeping: bool = True, channels: Channels = ()) -> None:
         """Open the store, start the kernel, and begin to listen, to sweep and to relay through the channels.
 
-        What has channels is a server: it has many callers, so what takes long is computed beside its event loop.
+        With channels it is a server: it has many callers, so slow computations run beside its event loop.
         """
         if channels:
             self.compute_pool.open()
@@ -86,17 +86,17 @@ class Service:
         return self._store_time
 
     def now(self) -> datetime:
-        """The time by which what is shown is judged: the store's, as far as it is known."""
+        """The time for everything that is shown: the store's, as far as it is known."""
         return self._store_time.now()
 
     def stop_waiting(self) -> None:
-        """Answer every long poll with what is known now: the server wants to stop."""
+        """Answer every long poll now: the server wants to stop."""
         self.is_stopping = True
         self.feed.end_readers()
         self.kernel.wakes.publish_all()
 
     async def close(self) -> None:
-        """Finish what was accepted, then let go of the store."""
+        """Finish the accepted commands, then close the store."""
         if self._relaying:
             await self._relaying.close()
         await self.feed.close()

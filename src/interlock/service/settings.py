@@ -202,7 +202,7 @@ class BadSetting(Exception):
     """A setting cannot be used; the message names it and says what is allowed."""
 
 
-# A hundred years, and one: what is longer has no end that a date could name.
+# A hundred years, and one: a longer time may end after the last date that can be written.
 _DAYS_MAX = 36_500
 _REST_SECONDS_MAX = 365 * 86_400
 _CHOICES: Mapping[str, tuple[object, ...]] = {
@@ -295,7 +295,7 @@ def _nearest(name: str) -> str:
 
 
 def _reason(found: str, values: dict[str, object]) -> str:
-    """What is wrong with which setting, as a person would say it."""
+    """The setting that is wrong and why, in plain words."""
     name = found.rpartition("$.")[2].rstrip("`")
     wanted = next((words for kind, words in _WANTED.items() if f"Expected `{kind}" in found), None)
     return f"{name} must be {wanted}, not {values[name]!r}" if wanted and name in values else found
@@ -331,7 +331,7 @@ def _mistakes(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _listening_mistakes(values: Mapping[str, Any]) -> Iterator[str]:
-    """Say what is wrong with how and where a server is to listen."""
+    """Check how and where a server is to listen."""
     proxies = ",".join(word for word in values["trusted_proxies"].split(",") if word.strip() != UNIX_PEER)
     if not _are_networks(proxies):
         yield f"trusted_proxies must be like 10.1.0.0/16,fd00::/8, or {UNIX_PEER} for a Unix socket"

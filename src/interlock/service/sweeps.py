@@ -113,7 +113,7 @@ class Sweeps(BackgroundLoop):
         await self._surely("dead letters", self._count_dead_letters)
 
     async def forget_once(self) -> None:
-        """One pass over what nobody needs any more."""
+        """One pass over rows that are no longer needed."""
         await self._surely("forgotten_rows", self.prune)
         for name, sweep in _FORGETS.items():
             await self._surely(name, partial(self.until_few, name, sweep))
@@ -161,7 +161,7 @@ class Sweeps(BackgroundLoop):
         self._measures.work.dead_letters = await count_dead(self._store)
 
     async def _reclaim_slots(self) -> None:
-        # This machine's clock may be behind the store's, and what is due would be found as much later.
+        # This machine's clock may be behind the store's, and would find expired runs later.
         now = micros(await self._kernel.run(TellTime()))
         for tenant in await tenants_with_expired_runs(self._store, now, limit=_PASS_MAX):
             lost = RECLAIM_MAX
@@ -211,7 +211,7 @@ class WorkflowEngine(BackgroundLoop):
             after = found[-1][1]
 
     async def _look(self, tenant: str, run_id: str) -> None:
-        """Advance one run. One that breaks or is locked is told of, and keeps nobody else's from going on."""
+        """Advance one run. One that fails or is locked is logged, and does not stop the others."""
         try:
             await self._advance(tenant, run_id)
         except (Refusal, CommandFailed, LockBusy) as stuck:

@@ -74,7 +74,7 @@ class MemoryStore:
         return await self.query(name, params)
 
     async def listen(self, heard: Callable[[frozenset[str] | None], None]) -> None:
-        """Nobody else can reach this store, so there is nothing to hear."""
+        """No other process can reach this store, so there is nothing to hear."""
 
     async def ping(self, within_seconds: float) -> None:
         """Memory always answers."""

@@ -88,7 +88,7 @@ Node: TypeAlias = Scalar | Sequence | Mapping
 
 
 class Source:
-    """A text, its tree, and what is wrong with the text itself."""
+    """A text, its tree, and the errors of the text itself."""
 
     def __init__(self, text: str) -> None:
         """Start with a text whose tree is still to be read; `root` and `faults` are filled by its reader."""

@@ -33,7 +33,7 @@ _RETRY_SECONDS_MIN, _RETRY_SECONDS_MAX = 0.2, 60.0
 
 
 def gate_of(world: World, tenant: str, gate_id: str) -> Gate:
-    """The gate as it stands; one that nobody has passed yet is empty."""
+    """The gate as it is; one that no run has passed yet is empty."""
     return world.get(GATES, tenant, gate_id) or Gate(tenant=tenant, id=gate_id)
 
 
@@ -117,7 +117,7 @@ def ahead_of(line: tuple[Ticket, ...], ticket: str | None) -> tuple[Ticket, ...]
 
 
 def has_room(world: World, tenant: str, gate: Gate, ahead: tuple[Ticket, ...]) -> bool:
-    """Whether this gate has a slot that nobody ahead would take, had they been asked first."""
+    """Whether this gate has a slot that no caller ahead in line would take."""
     most = gate.most
     if most is None:
         return True

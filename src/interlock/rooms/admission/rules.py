@@ -153,7 +153,7 @@ class StartRun(Command[Run], frozen=True, kw_only=True):
         return run
 
     def refused(self, world: World, refusal: Refusal) -> None:
-        """Keep what was taken back, and keep or take the caller's place in line."""
+        """Keep the slots that were taken back, and keep or take the caller's place in line."""
         if isinstance(refusal, GateFull):
             reclaim(world, self.caller.tenant)
             if self.ticket is not None:

@@ -71,7 +71,7 @@ _EVENTS = {
 
 
 def record_effect(world: World, effect: Effect, by: Caller | None, verb: str, **details: Any) -> None:
-    """Audit and announce what was done to an effect; `by` is None if time did it."""
+    """Audit and announce a change of an effect; `by` is None if time made it."""
     facts: dict[str, Any] = {"state": effect.state.value, "fence": effect.fence, **details}
     note(
         world,

@@ -168,7 +168,7 @@ class CommitEffect(_SettleEffect, frozen=True, kw_only=True):
 
 
 class FailEffect(_SettleEffect, frozen=True, kw_only=True):
-    """It surely did not happen (`safe_to_retry`), or nobody can tell: then it is ambiguous."""
+    """It certainly did not happen (`safe_to_retry`), or its outcome is unknown: then it is ambiguous."""
 
     error: msgspec.Raw = NULL
     safe_to_retry: bool

@@ -1,4 +1,4 @@
-"""Events, how rooms write them, and the webhooks and brokers that receive them; and what is refused."""
+"""Events, how rooms write them, the webhooks and brokers that receive them, and their refusals."""
 
 from __future__ import annotations
 

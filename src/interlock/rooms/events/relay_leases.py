@@ -27,7 +27,7 @@ from interlock.rooms.events.model import (
 
 
 class TakeRelay(Command[Relay], frozen=True, kw_only=True):
-    """Become the one that delivers to a target, if nobody is."""
+    """Become the server that delivers to a target, if there is none."""
 
     tenant: str
     relay_id: str
@@ -97,7 +97,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SettleDeliveries(Fenced, frozen=True, kw_only=True):
-    """Keep what one round came to: how far it got, what was taken, what has to wait.
+    """Store the result of one round: the position, the deliveries that were taken, and those that wait.
 
     The position moves back only to send again what the destination lost. Without a `mark` the old one stays.
     """

@@ -125,7 +125,7 @@ class RotateSecret(Command[Webhook], frozen=True, kw_only=True):
 
 
 class RemoveWebhook(Command[Webhook], frozen=True, kw_only=True):
-    """Send no more. What was not delivered to it is dropped with it."""
+    """Send no more. Deliveries that still wait are dropped."""
 
     webhook_id: str
     by: Caller

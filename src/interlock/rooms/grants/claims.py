@@ -176,7 +176,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
             return None
         if len(candidates) == self._most:
             return candidates[-1]
-        # Of what was seen, others may have spent all before it was owned, with more behind it.
+        # Other claims may have spent all found grants before they were locked, and there may be more behind them.
         return world.last_seen(self._pick(self._most))
 
     def _after(self, last: Grant, misfits: list[str]) -> ClaimGrant:

@@ -122,7 +122,7 @@ def candidate_reads(candidates: tuple[Grant, ...]) -> Reads:
 
 
 def approver_reads(candidates: tuple[Grant, ...]) -> Reads:
-    """Who issued these grants, and whom they acted for then, to see."""
+    """The issuers of these grants, and the people they acted for then; read without locking."""
     people = {
         (grant.tenant, name) for grant in candidates for name in (grant.approver, grant.approver_person)
     }

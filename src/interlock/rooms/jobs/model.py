@@ -322,7 +322,7 @@ class Job(Record, frozen=True, kw_only=True):
 
     @property
     def is_intact(self) -> bool:
-        """Whether what is stored is still what was hashed."""
+        """Whether the stored action still has the hash that was computed when it was written."""
         return self.action.hash(self.tenant) == self.job_hash
 
     @property
@@ -350,7 +350,7 @@ class Job(Record, frozen=True, kw_only=True):
         return self.expires_at is not None and now >= self.expires_at
 
     def state_at(self, now: datetime) -> JobState:
-        """The state by the clock: one that nobody decided or began in time is expired even if no sweep has run."""
+        """The state by the clock: a job not decided or begun in time is expired even if no sweep has run."""
         if self.state not in (JobState.APPROVAL, JobState.PENDING):
             return self.state
         asked = self.approval if self.state is JobState.APPROVAL else None
@@ -358,7 +358,7 @@ class Job(Record, frozen=True, kw_only=True):
         return JobState.EXPIRED if undecided or self.is_over_at(now) else self.state
 
     def is_in_grace_at(self, now: datetime) -> bool:
-        """Whether people released it, and may still take that back: until then nobody may carry it out."""
+        """Whether people released it and may still take that back: until then no worker may take it."""
         approval = self.approval if self.state is JobState.PENDING else None
         return approval is not None and approval.is_in_grace_at(now)
 

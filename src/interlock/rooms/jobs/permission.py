@@ -156,7 +156,7 @@ def _is_granted(job: Job, approval: Approval, asked: Requirement) -> bool:
 
 
 def _covers(given: Requirement, asked: Requirement) -> bool:
-    """Whether what was asked for then is no weaker than what is asked for now."""
+    """Whether the old requirement is at least as strict as the current one."""
     return (
         given.quorum >= asked.quorum
         and (asked.self_approval or not given.self_approval)

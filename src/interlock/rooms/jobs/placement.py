@@ -42,7 +42,7 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked of the policy: an action by an actor."""
+    """The question to the policy: may this actor do this action?"""
 
     tenant: str
     action: Action
@@ -198,7 +198,7 @@ def standing_reads(tenant: str, topic: str) -> Reads:
 
 
 def standing_more(world: World, tenant: str, topic: str) -> Reads:
-    """What was found, and who issued and signed it. Where there is no standing grant, nothing."""
+    """The grants that were found, and who issued and signed them. Nothing if there is no standing grant."""
     found = world.pick(_pick(tenant, topic, PICKED_MAX))
     if not found:
         return Reads()

@@ -60,7 +60,7 @@ async def list_jobs(
     listing = "list_expired_jobs" if is_expired else "list_jobs"
     name = f"jobs.{listing}{'_by_' if by else ''}{'_and_'.join(by)}"
     params = {"tenant": tenant, **by, **({"now": micros(now)} if is_expired else {})}
-    # What is due may be due for an escalation alone, so the clock's last word is the rule's, not the query's.
+    # A due job may be due for an escalation only, so the rule decides by the clock, not the query.
     return await page_of(
         store, JOBS, name, params, before, limit, keep=lambda job: state in (None, job.state_at(now))
     )

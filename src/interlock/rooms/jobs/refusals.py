@@ -37,7 +37,7 @@ class HeldElsewhere(Refusal):
 
 
 class InGrace(Refusal):
-    """People released the job and may still take that back, so nobody may carry it out yet."""
+    """People released the job and may still take that back, so no worker may take it yet."""
 
     def __init__(self, job_id: str, grace_until: datetime, retry_after_seconds: float) -> None:
         super().__init__(
@@ -131,7 +131,7 @@ class JobChanged(DecisionRefused):
 
 
 class HashMismatch(DecisionRefused):
-    """`changed` names what is another in the request by now than in the version that was seen, or in any before."""
+    """`changed` names the parts of the request that differ from the version that was seen, or from an older one."""
 
     def __init__(
         self, job_id: str, state: str, stored: str, changed: tuple[str, ...] = (), *, is_missing: bool = False
@@ -162,7 +162,7 @@ class TargetChanged(DecisionRefused):
 
 
 class ApprovalExpired(DecisionRefused):
-    """Nobody decided in time. It can be asked again, but for a workflow's question, which ended its step."""
+    """It was not decided in time. It can be asked again, except a workflow's question, which ended its step."""
 
     state = "EXPIRED"
 

@@ -117,7 +117,7 @@ _Step = tuple[FollowUp, Command[Any]]
 
 
 class Concerned(msgspec.Struct, frozen=True, kw_only=True):
-    """The records that a conflict affects, as they were read; what is gone is not among them."""
+    """The records that a conflict affects, as they were read; deleted ones are left out."""
 
     jobs: tuple[Job, ...] = ()
     effect: Effect | None = None

@@ -241,7 +241,7 @@ def _differences(job: Job, before: Said, after: Said, said: Evaluation | None) -
 
 
 def _other_requirements(job: Job, asks: ApprovalRequirement) -> Iterator[str]:
-    """What is asked of people now and was not then, as far as it is known what was."""
+    """The requirements that are new, as far as the old ones are known."""
     kept = job.approval or job.grant_use
     if kept is None:
         return

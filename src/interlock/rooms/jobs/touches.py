@@ -189,7 +189,7 @@ class TouchTarget(Command[Target], frozen=True, kw_only=True):
     def reads(self) -> Reads:
         tenant, key = self.caller.tenant, self.change.key
         nodes = tuple(NODES.key(tenant, path) for path in (*ancestors_of(key), key))
-        # Nodes are owned, so that nobody takes a lease between the look and the touch. The target is only looked
+        # Nodes are locked, so that no caller takes a lease between the look and the touch. The target is only looked
         # at here, and owned after the leases: an effect that begins takes them in the same order.
         target = (TARGETS.key(tenant, key),)
         return caller_reads(self.caller) | Reads(own=nodes, see=target, picks=(self._waiting(),))

@@ -143,7 +143,7 @@ class AcquireLease(Command[Acquired], frozen=True, kw_only=True):
         raise LeaseHeld(self.resource, holder, _until(lease.expires_at, world.now), why)
 
     def _check_line(self, world: World) -> None:
-        """Nobody overtakes: those before in line whom this lease would shut out go first."""
+        """Callers do not overtake: those before in line that this lease would exclude go first."""
         line = node_at(world, self.caller.tenant, self._paths[0]).waiting_at(world.now)
         first = who_goes_before(line, self._claim)
         if first is None:

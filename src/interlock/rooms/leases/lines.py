@@ -57,7 +57,7 @@ def who_goes_before(line: Sequence[Place], claim: Claim) -> Place | None:
 
 
 def next_in_line(line: Sequence[Place], ended: str) -> list[str]:
-    """The tickets that may try now that a resource has come free: nobody in the line goes before them."""
+    """The tickets that may try now that a resource is free: no caller in the line goes before them."""
     found: list[str] = []
     for place in islice(line, _LOOKED_AT):
         if place.kept or not overlaps(place.resource, ended):

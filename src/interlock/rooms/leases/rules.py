@@ -200,7 +200,7 @@ def _next_state(lease: Lease, verb: str) -> LeaseState:
 
 
 def _still_waiting(lease: Lease, until: datetime) -> Lease:
-    """A holder that keeps renewing while it waits is told that it holds on; it gains no time by it."""
+    """A holder that renews while it waits for review keeps the lease; it gains no time by it."""
     if lease.expires_at < until:
         raise LeaseNotActionable(
             lease.id, "at the end of the time it may wait", "renew; resume or release it"

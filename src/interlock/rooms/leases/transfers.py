@@ -35,7 +35,7 @@ CHECKPOINT_BYTES_MAX = 64 * 1024
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True):
-    """What an owner writes down: what is done, what is half done, and what a successor should know."""
+    """The owner's report: finished work, unfinished work, and what a successor should know."""
 
     done: msgspec.Raw
     partial: msgspec.Raw = NULL
@@ -116,7 +116,7 @@ class _EndLease(OwnLease[T], frozen=True, kw_only=True):
         return caller_reads(self.caller) | lease | ending_reads(tenant, self.resource)
 
     def more(self, world: World) -> Reads:
-        # What was seen may have changed before it is owned, so a stale fence cannot be foreseen here.
+        # The lease may have changed before it was locked, so a stale fence cannot be foreseen here.
         lease = Reads(own=(LEASES.key(self.caller.tenant, self.lease_id),))
         return lease | stale_reads(world, self.caller, self.lease_id, self.resource)
 

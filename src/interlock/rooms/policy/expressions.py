@@ -317,7 +317,7 @@ def compared_with_null(tree: Tree) -> list[tuple[int, str]]:
 
 
 def _in_loops_over_actors(tree: Tree) -> set[int]:
-    """What is inside loops whose own variable is called `actor`."""
+    """The nodes inside loops whose own variable is called `actor`."""
     loops = [node for node in nodes_of(tree.root) if isinstance(node, Loop) and _ACTOR in node.variables]
     parts = [part for loop in loops for part in (loop.condition, loop.step, loop.result)]
     return {node.id for part in parts for node in nodes_of(part)}
@@ -357,7 +357,7 @@ def _bare(expression: Expression) -> Iterator[Name]:
 
 
 def _below(expression: Expression) -> Iterator[Name]:
-    """What is bare inside something that is used as a map."""
+    """The names that stand by themselves inside an expression that is used as a map."""
     return iter(()) if isinstance(expression, Name) else _bare(expression)
 
 

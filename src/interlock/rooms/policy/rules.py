@@ -89,7 +89,7 @@ def active_policy(head: PolicyHead | None, compute: Compute = compute_here) -> A
 
 
 def judge(world: World, tenant: str, action: Action, actor: Principal, priority: Priority) -> Evaluation:
-    """What the policy in force says of this action, and whom its submitter asks besides.
+    """The decision of the policy in force on this action, and the groups that its submitter asks as well.
 
     Fails closed with `PolicyUnavailable`.
     """
@@ -227,7 +227,7 @@ def _activate(
     world: World, tenant: str, snapshot: str, document: str, author: str, by: Caller | None, action: str
 ) -> PolicyHead:
     before = world.get(HEADS, tenant, HEAD_ID)
-    # By its text too: to activate a policy again is how one mends what was altered in the store.
+    # Compare the text too: activating a policy again repairs one that was altered in the store.
     if before is not None and (before.snapshot, before.document) == (snapshot, document):
         return before
     previous = before.snapshot if before else None
@@ -342,7 +342,7 @@ Take: TypeAlias = Taken | Empty
 
 
 def take(bucket: BucketLevel | None, throttle: Throttle, now: datetime) -> Take:
-    """Take a token. None is a bucket that nobody has used, which is full.
+    """Take a token. None is a bucket that was never used, which is full.
 
     A clock that goes back adds nothing, and what it repeats is not added twice. If the throttle changed
     since, the bucket keeps what it holds, up to the new burst, and fills at the new rate from its last use.
@@ -356,7 +356,7 @@ def take(bucket: BucketLevel | None, throttle: Throttle, now: datetime) -> Take:
 
 
 def full_at(bucket: BucketLevel, throttle: Throttle) -> datetime:
-    """When the bucket is full again if nobody takes anything: from then on it is as good as new."""
+    """When the bucket is full again if no token is taken: from then on it is as good as new."""
     missing = max(0, throttle.burst * TOKEN - bucket.parts)
     return bucket.as_of + -(-missing // _parts_per_microsecond(throttle)) * _MICROSECOND
 

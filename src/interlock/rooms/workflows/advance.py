@@ -157,7 +157,7 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
         return run
 
     def _stop(self, world: World, run: Run, progress: Progress) -> Run:
-        """Stop what is left of a run that was cancelled or lost. Nobody kept a lost one's slot: it stays lost."""
+        """Stop the open steps of a run that was cancelled or lost. The slot of a lost run is gone, so it stays lost."""
         world.put(PROGRESS, stopped(world, progress))
         return lose_run(world, run) if run.state is RunState.RUNNING else run
 

@@ -113,7 +113,7 @@ def as_left(world: World, progress: Progress) -> Progress:
 
 
 def stopped(world: World, progress: Progress) -> Progress:
-    """A run's steps when nothing more is to be done: what was under way is withdrawn, what waited is skipped."""
+    """A run's steps when the run ends: running steps are withdrawn, waiting ones are skipped."""
     steps = tuple(_stopped(world, progress.tenant, step) for step in progress.steps)
     return msgspec.structs.replace(progress, steps=steps, is_over=True)
 
@@ -154,7 +154,7 @@ def _stopped(world: World, tenant: str, step: StepRun) -> StepRun:
 
 
 def _is_agreed(job: Job) -> bool:
-    """Whether people said yes to the question: that nobody is asked any more is not enough."""
+    """Whether people approved: that there is no open request is not enough."""
     approval = job.approval
     return job.state is JobState.PENDING and approval is not None and approval.state is ApprovalState.APPROVED
 
@@ -271,7 +271,7 @@ class StartWorkflowRun(Command[Run], frozen=True, kw_only=True):
 
 
 class EndWorkflowRun(Command[Run], frozen=True, kw_only=True):
-    """End a run, and in the same decision what is left of its steps. One with steps is completed by them alone.
+    """End a run and, in the same decision, its open steps. A run with steps is completed by its steps only.
 
     Its jobs and the run belong to its starter: `EndRun` refuses all but the starter and operators.
     """
@@ -376,12 +376,12 @@ class RerunFrom(Command[Run], frozen=True, kw_only=True):
                 raise StepNotRerunnable(self.old_run_id, state, f"{why}; start at {question.id}")
 
     def _done_since(self, world: World, old: Progress, question: StepRun) -> list[str]:
-        """What was done on this yes, or is being done as a dead letter that came back, and would be done again."""
+        """The steps that this approval was already used for, also by a retried dead letter: they would run twice."""
         hinges = after(old.definition, question.id) & after(old.definition, self.step)
         return [step.id for step in old.steps if step.id in hinges and _is_done(world, old.tenant, step)]
 
     def _move_on(self, world: World, old: Progress, again: set[str], run_id: str) -> None:
-        """Leave the yes to the new run alone: the dead letters of the old one do not come back beside it."""
+        """Give the approval to the new run only: dead letters of the old run cannot be retried as well."""
         world.put(PROGRESS, msgspec.structs.replace(old, continued_as=run_id))
         for step in old.steps:
             job = world.get(JOBS, old.tenant, step.job_id) if step.id in again and step.job_id else None

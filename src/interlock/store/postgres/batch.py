@@ -59,7 +59,7 @@ class Batches:
         self._types = {(row[0], row[1]): row[2] for row in rows}
 
     async def carry(self, writer: Writer, transaction: Transaction, deadline: Deadline) -> Changes:
-        """Load, decide, write and COMMIT; what was written. If that is nothing, the transaction is left open."""
+        """Load, decide, write and COMMIT; returns the changes. If there are none, the transaction is left open."""
         session = writer.session
         try:
             changes = await self.attempt(session, transaction, sql.Lock.WAIT, deadline)
@@ -143,7 +143,7 @@ async def write(session: Session, writing: sql.Writing, seconds: float) -> None:
 
 
 async def commit(writer: Writer, seconds: float) -> None:
-    """COMMIT, or say exactly what is known of it.
+    """COMMIT, or raise what is known about its outcome.
 
     Nothing asks the server to cancel it: a COMMIT that is cancelled while it waits for a standby counts as done on
     this side only. One that takes too long is cut off, and so is one whose caller is cancelled.

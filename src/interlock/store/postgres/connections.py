@@ -214,7 +214,7 @@ class Connections:
                 session.terminate()
 
     async def _has_begun(self, writer: Writer) -> bool:
-        """Begin a transaction on a writer that was kept; False if its connection went while nobody used it."""
+        """Begin a transaction on a writer that was kept; False if its connection was lost while idle."""
         if not writer.session.is_closed():
             with contextlib.suppress(*CUT):
                 await writer.session.execute(BEGIN, timeout=self._io_seconds)
@@ -247,7 +247,7 @@ class Connections:
         return None if session is None or session.is_closed() else session
 
     def _too_late(self, budget: _Budget, error: BaseException) -> Overloaded | StoreDown:
-        """Why a read that waited in line had no answer: too many others, or nobody has one."""
+        """Why a waiting read had no answer: too many other reads, or no read has one."""
         waited = budget.spent
         if self._heard_at < budget.asked_at + waited / 2:
             return self._down(error)

@@ -53,7 +53,7 @@ class Statement(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What a batch does to the rows of one kind, and how many rows that changes if nobody was there before."""
+    """A batch's changes to the rows of one kind, and how many rows they change if there is no conflict."""
 
     operation: Operation
     kind: Kind[Any]

@@ -253,7 +253,7 @@ class Hints:
             self._telling = asyncio.create_task(self._tell(), name="postgres-notify")
 
     async def close(self) -> None:
-        """Tell what is untold, then stop."""
+        """Send the hints that are left, then stop."""
         if self._telling:
             await self._telling
         if self._listening:

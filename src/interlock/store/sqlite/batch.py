@@ -87,7 +87,7 @@ class SqliteBatches:
         return repair(self._cursor, wall=wall, ahead=now - wall, since=self._ahead_from or micros(now))
 
     def committed(self) -> None:
-        """COMMIT has happened, and nobody has heard of it yet."""
+        """COMMIT has happened, and no caller has its answer yet."""
         if self._written is not None:
             self._high_water.reached(self._written, is_first=not self._is_vouched_for)
             self._is_vouched_for = True
@@ -215,7 +215,7 @@ def select(cursor: Cursor, key: Key) -> Any:
     return None if body is None else key.kind.decode_as(key, body)
 
 
-# Events are found by their column alone, and what was told of them stays told.
+# Events are found by their column alone; those that were sent are not sent again.
 _BY_COLUMN = ("events", "batches")
 _UNTOUCHED = ("audit_entries",)
 # What a hold calls its own length.

@@ -304,7 +304,7 @@ class WriteLock:
     """
 
     def __init__(self, database: Database, path: Path, file: FileIdentity | None = None) -> None:
-        """`file` is what was at the path before it was opened: afterwards another one may be."""
+        """`file` is the file that was at the path before it was opened: afterwards another one may be there."""
         self._database = database
         self._path = str(path)
         self._file = file or file_at(path)
@@ -323,7 +323,7 @@ class WriteLock:
             await asyncio.sleep(random.uniform(*pause))
 
     def expect_same_file(self) -> None:
-        """Raise `StoreDown` if the file at the path is not the one that was opened: what is written is lost."""
+        """Raise `StoreDown` if the file at the path is not the one that was opened: writes would be lost."""
         if file_at(self._path) != self._file:
             raise StoreDown(
                 "the database file was removed or replaced while in use; start this process again"

@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class WorkerThreads:
-    """Up to `count` threads that take what is handed to them in its order. They start when there is work."""
+    """Up to `count` threads that do the submitted work in order. They start when there is work."""
 
     def __init__(self, name: str, *, count: int = 1) -> None:
         self._name = name
@@ -69,7 +69,7 @@ class WorkerThreads:
         return done
 
     def stop(self) -> None:
-        """Finish what was handed over, and end the threads. Work that comes later starts new ones."""
+        """Finish the submitted work, and end the threads. Later work starts new ones."""
         threads, self._threads = self._threads, []
         for _ in threads:
             self._work.put(None)
@@ -145,7 +145,7 @@ class WalCheckpoint:
         writer.set_wal_hook(self._committed)
 
     def close(self) -> None:
-        """Stop, once what is being copied is copied."""
+        """Finish the copy under way, then stop."""
         self._thread.stop()
         database, self._database = self._database, None
         if database is not None:
