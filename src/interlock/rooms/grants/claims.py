@@ -41,7 +41,7 @@ _LATEST_MAX = 3
 
 
 def latest_reads(tenant: str, task: str) -> Reads:
-    """The latest grants of a task, to see."""
+    """The latest grants of a task, without locks."""
     return Reads(picks=(_latest(tenant, task),))
 
 
@@ -66,7 +66,7 @@ def _fate(grant: Grant, now: datetime) -> str | None:
         case GrantState.REVOKED:
             return f"{grant.id} was revoked by {grant.revoked_by}"
         case GrantState.OPEN:
-            # Any other open one came while this claim was loading, and is for the next.
+            # Any other open grant was issued while this claim was loading, and is for the next claim.
             return f"{grant.id} is standing, for jobs that are submitted" if grant.standing else None
 
 
@@ -74,7 +74,7 @@ def _latest(tenant: str, task: str) -> LatestGrants:
     return LatestGrants(tenant=tenant, task=task, limit=_LATEST_MAX)
 
 
-# Most claims take the oldest grant, so a batch of many need not look at all of them again after each.
+# Most claims take the oldest grant, so a batch need not look at all grants again after each claim.
 _AT_ONCE = 2
 _FIRST_LOOK = 8
 _FURTHER_MAX = 128
@@ -137,7 +137,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         )
 
     def more(self, world: World) -> Reads:
-        """Whatever was found for the batch, and the keys that it is signed with; without any, what explains it."""
+        """All grants found for the batch, and their signers' keys; if there are none, the grants that explain why."""
         candidates = self._candidates(world, PICKED_MAX)
         if not candidates and self.grant_id is None and self.after == START:
             return latest_reads(self.caller.tenant, self.task)
@@ -189,7 +189,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         )
 
     def _again(self, world: World, known: GrantUse, args: Any) -> GrantUse | NotClaimed:
-        """The use that this execution has, unless it is shown for something else than it was claimed for."""
+        """The use that this execution already has, unless it was claimed for something else."""
         if other := self._other_than(known, args):
             return self._refuse(world, [f"execution_id {self.execution_id} {other}"])
         if self.action_id in (None, known.action_id):
@@ -200,7 +200,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         return world.put(GRANT_USES, self._for_effect(known))
 
     def _other_than(self, known: GrantUse, args: Any) -> str | None:
-        """What a use was claimed for instead of this."""
+        """How the first claim of this use differs from this one; None if it does not."""
         if known.args_digest != args_digest(args):
             return FOR_OTHER_ARGUMENTS
         if self.grant_id not in (None, known.grant_id):
@@ -256,7 +256,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
 
 
 class Claimed(Protocol):
-    """What is known of a use."""
+    """The part of a claimed use that `asks_for_more` compares."""
 
     @property
     def signed(self) -> bool: ...

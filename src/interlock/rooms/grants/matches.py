@@ -51,7 +51,7 @@ def added(spent: Number, amount: Number) -> Number:
         return spent + amount
     total = _exactly(spent, amount)
     nearest = float(total)
-    # What a double cannot hold counts as a little more: never does a budget have room that it has not.
+    # A sum that a double cannot hold counts as slightly more: a budget never appears larger than it is.
     return nextafter(nearest, inf) if total > _as_written(nearest) else nearest
 
 
@@ -209,7 +209,7 @@ class OpenGrants(Pick[Grant], frozen=True, kw_only=True):
 
 
 class LatestGrants(Pick[Grant], frozen=True, kw_only=True):
-    """The newest grants of a task, whatever became of them. To see: they only explain."""
+    """The newest grants of a task in any state, read without locks: they only explain a refusal."""
 
     kind = GRANTS
     query = "grants.latest_grants"

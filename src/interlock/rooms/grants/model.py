@@ -111,7 +111,7 @@ class Grant(Record, frozen=True, kw_only=True):
         )
 
     def tally(self, now: datetime) -> dict[str, int]:
-        """What became of the uses."""
+        """How many uses are open, claimed, expired and revoked."""
         left = self.uses - self.used
         state = self.state_at(now)
         kept = {GrantState.OPEN: "open", GrantState.EXPIRED: "expired", GrantState.REVOKED: "revoked"}
@@ -232,7 +232,7 @@ _WAYS = frozenset({"exact", "max", "glob"})
 
 
 class BadPin(ValueError):
-    """A pin that says nothing certain."""
+    """A pin without one clear meaning."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(why)

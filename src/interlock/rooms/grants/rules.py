@@ -119,7 +119,7 @@ class IssueGrant(Command[Grant], frozen=True, kw_only=True):
 
 
 class RevokeGrant(Command[Grant], frozen=True, kw_only=True):
-    """End what is left of a grant. Uses already claimed stay claimed, and visible."""
+    """Revoke the open uses of a grant. Claimed uses stay claimed, and visible."""
 
     caller: Caller
     grant_id: str

@@ -119,7 +119,7 @@ class AddSigner(Command[Signer], frozen=True, kw_only=True):
 
 
 class RevokeSigner(Command[Signer], frozen=True, kw_only=True):
-    """Stop trusting a key; what is left of grants signed with it can no longer be claimed."""
+    """Stop trusting a key; open uses of grants signed with it can no longer be claimed."""
 
     caller: Caller
     fingerprint: str

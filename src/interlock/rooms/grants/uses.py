@@ -40,7 +40,7 @@ def record_refused(world: World, by: Caller, action: str, subject: str, why: str
 
 
 def record_expiry(world: World, tenant: str, grant_id: str, left: int) -> None:
-    """Audit that time ended what was left of a grant."""
+    """Audit that the open uses of a grant expired."""
     note(
         world,
         Note(tenant=tenant, actor=SWEEP, action="grant_expire", subject=grant_id, details={"left": left}),
@@ -84,7 +84,7 @@ def broken_signature(world: World, grant: Grant, args: Any) -> str | None:
 
 
 def consume(world: World, by: Caller, grant: Grant, args: Any, execution_id: str) -> GrantUse:
-    """Take one use of a grant that fits, and return it to be stored. Needs the grant owned."""
+    """Take one use of a grant that fits, and return it to be stored. The grant must be locked."""
     used, fence = grant.used + 1, world.next_fence(grant.fence, grant.used)
     verb = "spend" if used == grant.uses else "claim"
     spent = dict(grant.spent)
@@ -115,7 +115,7 @@ def consume(world: World, by: Caller, grant: Grant, args: Any, execution_id: str
 
 
 def candidate_reads(candidates: tuple[Grant, ...]) -> Reads:
-    """These grants to own, and the keys that they are signed with to see."""
+    """These grants with locks, and their signers' keys without."""
     signers = {SIGNERS.key(grant.tenant, grant.signature.signer) for grant in candidates if grant.signature}
     own = tuple(GRANTS.key_of(grant) for grant in candidates)
     return Reads(own=own, see=tuple(sorted(signers, key=lambda key: key.rank)))
@@ -137,7 +137,7 @@ def use_id(task: str, principal: str, execution_id: str) -> str:
 
 
 def args_digest(args: Any) -> str:
-    """What a use was claimed for."""
+    """The digest of the arguments that a use was claimed for."""
     return digest("grant-args/v1", args)
 
 

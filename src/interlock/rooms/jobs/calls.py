@@ -41,13 +41,13 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class NotRun(msgspec.Struct, frozen=True):
-    """The function surely did nothing."""
+    """The function certainly did nothing."""
 
     error: Any = None
 
 
 class InDoubt(msgspec.Struct, frozen=True):
-    """The function raised, so nobody can tell what it did."""
+    """The function raised, so it is unknown what it did."""
 
     error: Any = None
 
@@ -70,7 +70,7 @@ def check_not_begun(world: World, job: Job) -> None:
 
 
 def check_no_doubt(world: World, job: Job) -> None:
-    """Raise if nobody knows what became of the call."""
+    """Raise if the outcome of the call is unknown."""
     effect = _effect_of(world, job)
     if effect is not None and effect.state_at(world.now) is EffectState.AMBIGUOUS:
         raise EffectAmbiguous(

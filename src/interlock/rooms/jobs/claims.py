@@ -91,14 +91,14 @@ def turn_of(job: Job) -> tuple[int, int, str]:
 
 
 class Claimed(msgspec.Struct, frozen=True):
-    """A job just handed out, and how long it could have been."""
+    """A job just handed out, and for how long it had been claimable."""
 
     job: Job
     waited_seconds: float
 
 
 class NothingToClaim(Refusal):
-    """No job of these topics may run now. `blocked` were in the way and have been moved out of it."""
+    """No job of these topics may run now. `blocked` jobs came first, cannot run, and were moved back."""
 
     def __init__(self, blocked: tuple[tuple[Job, Blocked], ...] = ()) -> None:
         super().__init__("nothing to do on these topics now; ask again with wait_seconds")
@@ -121,7 +121,7 @@ class ClaimJobs(Command[tuple[Claimed, ...]], frozen=True, kw_only=True):
         )
 
     def more(self, world: World) -> Reads:
-        """Submitters and targets of everything found: what others leave of it may be this command's in the end."""
+        """Submitters and targets of all jobs found: this command may get any that the others leave."""
         found = [job for pick in self._picks(PICKED_MAX) for job in world.pick(pick)]
         # A hundred jobs have few submitters: each is named once, not once a job.
         submitters = dict.fromkeys(job.submitted_by for job in found)
@@ -142,7 +142,7 @@ class ClaimJobs(Command[tuple[Claimed, ...]], frozen=True, kw_only=True):
                 now_stands = standing(world, job)
             except NotComputed as missing:
                 if claimed:
-                    break  # What comes before it may be handed out meanwhile.
+                    break  # The jobs before it may be handed out meanwhile.
                 unknown += missing.computations
                 continue
             if unknown:
@@ -260,7 +260,7 @@ def _check_grace(world: World, job: Job) -> None:
 
 
 def _is_claimable(job: Job) -> bool:
-    """Whether it waits to be taken, as far as its state goes; the lease of one that runs has run out."""
+    """Whether its state allows a claim: it waits, or it runs and its lease has run out."""
     if not job.is_call:
         return job.runnable_at is not None
     retry_at = job.lease.retry_at if job.lease and job.state is JobState.RUNNING else None

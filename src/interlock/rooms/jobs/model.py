@@ -230,7 +230,7 @@ class Executor(StrEnum):
     CALLER = "caller"
 
 
-# A released job that nobody claims for this long is offered again, then at growing intervals.
+# A released job that no worker claims for this long is offered again, then at growing intervals.
 UNCLAIMED_AFTER = timedelta(minutes=1)
 UNCLAIMED_DOUBLINGS_MAX = 6
 
@@ -245,7 +245,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the policy said: the rule that matched (None: the default) and its decision.
+    """The policy's answer: the rule that matched (None: the default) and its decision.
 
     Under `mode: observe` the job is released whatever the policy says, and `observed` is what it said. With
     `failure`, the rule's expression could not be answered, which denies.
@@ -375,7 +375,7 @@ class Job(Record, frozen=True, kw_only=True):
 
     @property
     def released_at(self) -> datetime:
-        """When it could first run: when people said yes or, if nobody was asked, when it was submitted."""
+        """When it could first run: when it was approved or, without an approval, when it was submitted."""
         decided = self.approval.decided_at if self.approval else None
         return decided or self.submitted_at
 
@@ -397,7 +397,7 @@ class Job(Record, frozen=True, kw_only=True):
 
     @property
     def offer_again_at(self) -> datetime | None:
-        """When it should be offered again because nobody took it."""
+        """When it should be offered again because no worker took it."""
         if self.state is not JobState.PENDING or self.is_question or self.is_call:
             return None
         since = self.offered_at or self.not_before or self.released_at
@@ -455,7 +455,7 @@ class Comment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Discussion(Record, frozen=True, kw_only=True):
-    """All that was said of one job's requests, the oldest first. Its id is the job's.
+    """All comments on one job's requests, the oldest first. Its id is the job's.
 
     It is a record of its own, so that a job that is voted on, claimed or renewed does not carry it along.
     """
@@ -475,7 +475,7 @@ def job_topic(tenant: str, job_id: str) -> str:
 
 
 def claims_topic(tenant: str, topic: str) -> str:
-    """What a worker that waits for jobs of a topic is called by: its tenant's group, and the topic, without a colon."""
+    """The name under which workers wait for jobs of a topic: the tenant's group, and the topic without a colon."""
     return f"{claims_group(tenant)}:{topic}"
 
 

@@ -69,7 +69,7 @@ def stale_lease_reads(
 
 
 def stale_reads(world: World, caller: Caller, lease_id: str, resource: str) -> Reads:
-    """What `record_stale_lease` counts into, and who holds the resource instead."""
+    """The group in which `record_stale_lease` counts, and the current holder of the resource."""
     newest = _newest_id(world, caller.tenant, resource)
     see = (LEASES.key(caller.tenant, newest),) if newest not in (None, lease_id) else ()
     return repeat_reads(_stale(caller, resource)) | Reads(see=see)
@@ -106,7 +106,7 @@ def _newest_holder(world: World, lease: Lease) -> Lease | None:
 def record_stale_lease(
     world: World, caller: Caller, lease_id: str, resource: str, stale: LeaseFenceStale
 ) -> None:
-    """Audit that a fence was used after it had lost its meaning, and keep the collision for review."""
+    """Audit the use of a fence that is no longer current, and keep the collision for review."""
     lease = find_lease(world, caller.tenant, lease_id, resource)
     record(world, caller, "refused", lease, outcome=type(stale).__name__)
     late = Competing(actor=caller.principal, at=world.now, what="came with a fence that does not hold it")
@@ -116,7 +116,7 @@ def record_stale_lease(
 
 
 def _as_it_stands(world: World, lease: Lease) -> Competing:
-    """Who holds the resource, and since when; if nobody does, how the lease ended, and when."""
+    """Who holds the resource and since when; without a holder, how and when the lease ended."""
     holder = _newest_holder(world, lease)
     if holder is not None:
         return Competing(actor=holder.owner, at=holder.since, what=holder.state.value)

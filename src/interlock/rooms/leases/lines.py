@@ -71,7 +71,7 @@ def next_in_line(line: Sequence[Place], ended: str) -> list[str]:
 
 
 def ticket_topic(ticket: str) -> str:
-    """What the holder of a place in line listens on."""
+    """The topic that wakes the holder of a place in line."""
     return f"lease:{ticket}"
 
 
@@ -82,7 +82,7 @@ _GRACE = timedelta(seconds=1)
 
 
 class LeasesUnder(Pick[Lease], frozen=True, kw_only=True):
-    """Leases under a path that exclude one of this mode and that nobody has ended yet; the longest to go first.
+    """Leases under a path that exclude one of this mode and are not ended yet; the longest time left comes first.
 
     Read without locking: a pick that locks skips rows that another transaction has locked, so it would miss a lease
     that is being renewed. Live ones come first; the second load locks overdue ones before they are ended.

@@ -82,7 +82,7 @@ TRANSITIONS: Mapping[tuple[LeaseState, str], LeaseState] = {
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far the owner got: what a successor needs to go on."""
+    """The owner's progress: what a successor needs to go on."""
 
     number: int
     at: datetime
@@ -143,7 +143,7 @@ class Lease(Record, frozen=True, kw_only=True):
         return self.state in _HOLDING
 
     def is_in_conflict_at(self, now: datetime, conflict_id: str) -> bool:
-        """Whether this is the conflict that its owner was told of last, or will be on coming back."""
+        """Whether this is the conflict that its owner learned last, or will learn at its next call."""
         return self.conflict_id == conflict_id and self.is_live_at(now)
 
     def covers(self, key: str) -> bool:
@@ -189,7 +189,7 @@ class Node(Record, frozen=True, kw_only=True):
 
 
 class LeaseTerms(Record, frozen=True, kw_only=True):
-    """What a tenant asks of lease holders. `progress_after` renewals without progress end the patience."""
+    """A tenant's rules for lease holders. After `progress_after` renewals without progress, none is granted."""
 
     ttl_seconds_max: int = 3600
     suspend_seconds_max: int = 86_400
@@ -248,7 +248,7 @@ def conflicts(held: Holder, wanted: Mode) -> bool:
 
 
 class SetLeaseTerms(Command[LeaseTerms], frozen=True, kw_only=True):
-    """Change what a tenant asks of lease holders."""
+    """Change a tenant's rules for lease holders."""
 
     caller: Caller
     ttl_seconds_max: int

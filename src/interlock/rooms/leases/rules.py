@@ -87,9 +87,9 @@ class OwnLease(Command[T], frozen=True, kw_only=True):
 
 
 class RenewLease(OwnLease[Lease], frozen=True, kw_only=True):
-    """Keep the resource for another period. A conflict found meanwhile is told here.
+    """Keep the resource for another period. The answer shows a conflict that was found meanwhile.
 
-    Saying again what was said before is no progress.
+    Repeating the same progress is no progress.
     """
 
     progress: msgspec.Raw = NULL
@@ -121,7 +121,7 @@ class RenewLease(OwnLease[Lease], frozen=True, kw_only=True):
 
 
 class SuspendLease(OwnLease[Lease], frozen=True, kw_only=True):
-    """Wait for a person without renewing, in all up to the tenant's maximum. Waiting is not progress."""
+    """Wait for a person without renewing, in total up to the tenant's maximum. Waiting is not progress."""
 
     reason: str
 
@@ -209,7 +209,7 @@ def _still_waiting(lease: Lease, until: datetime) -> Lease:
 
 
 def going_on(lease: Lease, now: datetime) -> Lease:
-    """A lease whose owner acts again: if it was suspended, it no longer lasts as long as a suspension may."""
+    """A lease whose owner acts again: if it was suspended, it gets its ordinary length back."""
     if lease.suspended_at is None:
         return lease
     until = now + timedelta(seconds=lease.ttl_seconds)

@@ -50,7 +50,7 @@ class Content(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SaveCheckpoint(OwnLease[Lease], frozen=True, kw_only=True):
-    """Record how far the work has come; a successor receives the last one whole. Counts as progress."""
+    """Record the progress of the work; a successor receives the last record. Counts as progress."""
 
     content: Content
 
@@ -69,12 +69,12 @@ class SaveCheckpoint(OwnLease[Lease], frozen=True, kw_only=True):
 
 
 def last_slot(tenant: str, lease_id: str) -> Key:
-    """Where the checkpoint of a hand-off goes, which is known before the lease is."""
+    """The slot for the checkpoint of a hand-off, which is known before the lease is loaded."""
     return CHECKPOINTS.key(tenant, f"{lease_id}.last")
 
 
 def save(world: World, lease: Lease, content: Content, by: str, slot: Key) -> Checkpoint:
-    """Keep one more checkpoint of a lease in a slot, which must be owned."""
+    """Keep one more checkpoint of a lease in a slot, which must be locked."""
     if content.size > CHECKPOINT_BYTES_MAX:
         raise CheckpointTooLarge(content.size, CHECKPOINT_BYTES_MAX)
     saved = Checkpoint(
@@ -122,7 +122,7 @@ class _EndLease(OwnLease[T], frozen=True, kw_only=True):
 
 
 class ReleaseLease(_EndLease[Lease], frozen=True, kw_only=True):
-    """Give the resource back. Repeating it changes nothing, nor does it after one's own hand-off."""
+    """Give the resource back. Repeating it, or releasing after one's own hand-off, changes nothing."""
 
     def decide(self, world: World) -> Lease:
         require(world, self.caller)
