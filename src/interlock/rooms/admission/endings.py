@@ -93,7 +93,7 @@ def operated(run: Run) -> dict[str, str]:
 
 
 def check_holds(world: World, run: Run, fence: int | None, verb: str) -> None:
-    """A fence of another run is stale, and so is the run's own once the slot is lost. An operator comes without one."""
+    """Raise if the fence is not the run's own, or the slot is lost. An operator has no fence."""
     state = run.state_at(world.now)
     if fence is not None and (fence != run.fence or state is RunState.LOST):
         raise RunFenceStale(run.id, state.value)

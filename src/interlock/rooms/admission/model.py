@@ -102,7 +102,7 @@ class Run(Record, frozen=True, kw_only=True):
     ended_at: datetime | None = None
 
     def holds_at(self, now: datetime) -> bool:
-        """Whether it still has its slot by this clock."""
+        """Whether it still has its slot at this time."""
         return self.state is RunState.RUNNING and now < self.slot_expires_at
 
     def state_at(self, now: datetime) -> RunState:
@@ -168,7 +168,7 @@ _WAIT_SECONDS = 30
 
 
 class GateFull(Refusal):
-    """Evaluated, and there is no room. `waiting` stand in line ahead of the caller."""
+    """There is no free slot. `waiting` callers are in line ahead of this one."""
 
     def __init__(
         self,

@@ -69,13 +69,13 @@ async def tenant_gate(store: Store, tenant: str) -> tuple[Gate, int]:
 
 
 async def tallies_since(store: Store, tenant: str, since: datetime, *, but: str, limit: int) -> list[Tally]:
-    """What the servers of a tenant have counted since then, but for one of them."""
+    """The counts of all servers of a tenant since then, except one."""
     own = {"own_first": f"{but}.", "own_last": f"{but}/"}
     params = {"tenant": tenant, "since": micros(since), **own, "limit": limit}
     return readable(TALLIES, (row[0] for row in await store.query("admission.tallies_since", params)))
 
 
 async def tenants_with_expired_runs(store: Store, now_micros: int, *, limit: int) -> list[str]:
-    """Where a sweep has slots to take back."""
+    """The tenants that have slots to take back."""
     rows = await store.query("admission.tenants_with_expired_runs", {"now": now_micros, "limit": limit})
     return [str(row[0]) for row in rows]

@@ -146,7 +146,7 @@ class StartRun(Command[Run], frozen=True, kw_only=True):
         reclaim(world, tenant)
         self._check_room(world)
         run = world.add(RUNS, self._run(world, take_slot(world, tenant, self.workflow, self.ticket)))
-        # Without the fence, which others could end the run with: the audit and the events are read by many.
+        # Without the fence: many can read the audit and the events, and could end the run with it.
         details = {"workflow": run.workflow}
         audit(world, self.caller, "run_start", run.id, **details)
         announce(world, tenant, "run.started", run.id, details)
@@ -266,7 +266,7 @@ class EndRun(Command[Run], frozen=True, kw_only=True):
         return ended
 
     def _authorised(self, world: World) -> tuple[Run, bool]:
-        """The run, and whether it is an operator who speaks for it."""
+        """The run, and whether the caller acts as an operator."""
         by = require(world, self.caller)
         run = find_run(world, self.caller.tenant, self.run_id)
         if run.workflow != self.workflow:

@@ -69,7 +69,7 @@ def record_conflict(
 
 
 def add_to_conflict(world: World, conflict: Conflict, side: Competing) -> Conflict:
-    """Put one more thing that happened into an open conflict, which must be owned."""
+    """Add one more side to an open conflict, which must be locked."""
     sides = _bounded((*conflict.competing, side))
     seen = msgspec.structs.replace(
         conflict, competing=sides, count=conflict.count + 1, last_seen_at=world.now
@@ -78,12 +78,12 @@ def add_to_conflict(world: World, conflict: Conflict, side: Competing) -> Confli
 
 
 def _bounded(sides: tuple[Competing, ...]) -> tuple[Competing, ...]:
-    """The sides of a conflict, as many as are kept: the first ones, and the last, which is what happened now."""
+    """The sides of a conflict that are kept: the first ones, and the last, which is the newest."""
     return sides if len(sides) <= _SIDES_MAX else (*sides[: _SIDES_MAX - 1], sides[-1])
 
 
 def repeat_reads(repeat: Repeat) -> Reads:
-    """What `record_repeat` and `conflict_of_repeat` need."""
+    """The reads of `record_repeat` and `conflict_of_repeat`."""
     return Reads(own=(GROUPS.key(repeat.tenant, repeat.group_id),))
 
 

@@ -95,7 +95,7 @@ class _SettleEffect(Command[Effect], frozen=True, kw_only=True):
             )
 
     def _verdict(self, effect: Effect) -> Effect | Refusal | None:
-        """The effect if this was said before, a refusal if it cannot be said any more, else None."""
+        """The effect if the same was reported before, a refusal if it is too late, else None."""
         raise NotImplementedError
 
     def _settle(self, world: World, effect: Effect) -> Effect:
@@ -218,7 +218,7 @@ def _end_applying(world: World, effect: Effect) -> None:
 
 
 class ResolveEffect(Command[Effect], frozen=True, kw_only=True):
-    """Say what became of an effect whose outcome is unknown, with evidence.
+    """Report the outcome of an effect whose outcome is unknown, with evidence.
 
     A person who reviews or operates may, and a service that operates: a reconciler. An agent may not clear
     its own doubt.
@@ -279,7 +279,7 @@ def resolve_effect(
 
 
 def require_resolver(world: World, caller: Caller) -> Principal:
-    """The principal behind the caller, if it may say what became of an effect."""
+    """The principal behind the caller, if it may report the outcome of an effect."""
     by = require(world, caller)
     roles = set(by.roles)
     if by.kind is PrincipalKind.PERSON and roles & {Role.REVIEW, Role.OPERATE, Role.ADMIN}:

@@ -92,7 +92,7 @@ def check_said(job: Job, approval: Approval, seen_hash: str | None) -> None:
 
 
 def check_binding(world: World, job: Job, approval: Approval, seen_hash: str | None) -> None:
-    """Raise unless the job is intact and the version that was seen, its target is unmoved, and the policy still asks."""
+    """Raise unless the job is intact and the version that was seen, its target unmoved, and the policy still asks."""
     if not is_whole(job, approval):
         raise JobChanged(job.id, job.state.value, approval.job_hash, job.action.hash(job.tenant))
     check_said(job, approval, seen_hash)

@@ -32,7 +32,7 @@ from interlock.rooms.policy.rules import bucket_key, judge, may_throttle, policy
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a job stands after the policy was asked."""
+    """The state of a job after the policy was asked."""
 
     state: JobState
     verdict: Verdict
@@ -95,7 +95,7 @@ def place(
 def ask_anew(
     world: World, approval: Approval, verdict: Verdict, *, tenant: str, job_hash: str, round_number: int
 ) -> Placed:
-    """The same question to the same people until the same time, where a workflow asked and not the policy."""
+    """A new round of a workflow's question: same people, same deadline; the policy is not asked."""
     snapshot = policy_in_force(world, tenant).snapshot
     again = msgspec.structs.replace(
         approval,
@@ -136,7 +136,7 @@ def requirement_of(asked: ApprovalRequirement | None) -> Requirement:
 
 
 def _ask(world: World, proposal: Proposal, *, observing: bool) -> Evaluation | Verdict:
-    """What the policy says. One that only observes stops nothing by taking too long, which is what it is seen to do."""
+    """The policy's answer. Under `mode: observe`, a policy that takes too long is recorded and stops nothing."""
     try:
         return judge(world, proposal.tenant, proposal.action, proposal.actor, proposal.priority)
     except PolicyUnavailable as failed:
@@ -147,7 +147,7 @@ def _ask(world: World, proposal: Proposal, *, observing: bool) -> Evaluation | V
 
 
 def _settle_throttle(world: World, tenant: str, evaluation: Evaluation, *, observing: bool) -> Decision:
-    """What a throttle comes to: its `then` while tokens last, a throttle when they are gone."""
+    """The result of a throttle: its `then` while there are tokens, else a refusal."""
     if evaluation.decision is not Decision.THROTTLE:
         return evaluation.decision
     empty_for = take_token(world, tenant, evaluation)
@@ -187,7 +187,7 @@ def request_people(
     )
 
 
-# One for each of many repositories is usual, and what fits may be the youngest.
+# One grant for each of many repositories is usual, and the newest may be the one that fits.
 _CANDIDATES_MAX = 64
 _BROKEN_MAX = 5
 

@@ -105,14 +105,14 @@ async def count_dead(store: Store) -> int:
 
 
 class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
-    """How many more people must agree, not counting votes that no longer count; `obstacle` is what stops them all."""
+    """How many more people must agree, not counting votes that no longer count; `obstacle` stops every approval."""
 
     votes_needed: int
     obstacle: str | None
 
 
 def foresight_reads(job: Job) -> Reads:
-    """What `foresee` looks at besides the job."""
+    """The records that `foresee` needs in addition to the job."""
     return Reads(see=(HEADS.key(job.tenant, HEAD_ID),)) | eligibility_reads(job) | target_reads(job)
 
 
@@ -167,14 +167,14 @@ async def list_approvals(
 
 
 async def world_of_request(store: Store, job: Job, now: datetime, compute: Compute = compute_here) -> World:
-    """What `foresee` needs to know of a request, as last committed; nothing can be decided in it."""
+    """A world with the last committed records that `foresee` needs; nothing can be decided in it."""
     world = World(now, new_id, compute=compute)
     world.admit({key: await store.get(*key) for key in foresight_reads(job).see}, owned=())
     return world
 
 
 async def read_comments(store: Store, job: Job) -> tuple[Remark, ...]:
-    """All that was said of a job's requests, the oldest first."""
+    """All comments on a job's requests, the oldest first."""
     return remarks(job, await store.get(DISCUSSIONS, job.tenant, job.id))
 
 

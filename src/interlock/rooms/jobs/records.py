@@ -25,7 +25,7 @@ DECISION_REFUSALS = (DecisionRefused, PeopleOnly, Forbidden, PolicyThrottled, Po
 
 
 def find_job(world: World, tenant: str, job_id: str) -> Job:
-    """The job, or `NotFound`: another tenant's job is as absent as one that never was."""
+    """The job, or `NotFound`, also for a job of another tenant."""
     job = world.get(JOBS, tenant, job_id)
     if job is None:
         raise NotFound("job", job_id)
@@ -88,7 +88,7 @@ def find_own_job(world: World, caller: Caller, job_id: str) -> Job:
 
 
 def stale_fence_reads(world: World, by: Caller, job_id: str, fence: int) -> Reads:
-    """What a stale fence is recorded in, if this one looks stale; a holder in good standing pays nothing."""
+    """The records for a stale fence, if this one looks stale; a current holder loads nothing more."""
     job = world.get(JOBS, by.tenant, job_id)
     if job is None:
         return NOTHING

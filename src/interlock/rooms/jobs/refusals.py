@@ -61,7 +61,7 @@ class CallersOnly(Refusal):
 
 
 class PermissionWithdrawn(Refusal):
-    """What was allowed is not any more; the job is now `DENIED`."""
+    """The policy no longer allows the job; it is now `DENIED`."""
 
     def __init__(self, job_id: str, rule: str | None, why: str) -> None:
         super().__init__(f"{job_id} may no longer run: {why}; submit a new job if it is still wanted")
@@ -70,7 +70,7 @@ class PermissionWithdrawn(Refusal):
 
 
 class PermissionMissing(Refusal):
-    """The job may not run as it stands; `state` is where it went."""
+    """The job may not run now; `state` is its new state."""
 
     def __init__(self, job_id: str, state: str, why: str) -> None:
         super().__init__(f"{job_id} may not run now: {why}; read what it waits for")
@@ -79,7 +79,7 @@ class PermissionMissing(Refusal):
 
 
 class PermissionUnclear(Refusal):
-    """Whether the job may run could not be found out, so it does not."""
+    """The policy could not be evaluated, so the job does not run."""
 
     def __init__(self, job_id: str, why: str, retry_after_seconds: float) -> None:
         super().__init__(
@@ -201,7 +201,7 @@ class NotActionable(DecisionRefused):
 
 
 class NotWithdrawable(DecisionRefused):
-    """The yes was given and can no longer be taken back; `why` says since when."""
+    """The approval can no longer be taken back; `why` says since when."""
 
     def __init__(self, job_id: str, state: str, why: str) -> None:
         super().__init__(f"{job_id} is {state}: {why}; cancel the job to stop it")
@@ -210,7 +210,7 @@ class NotWithdrawable(DecisionRefused):
 
 
 class NoVote(DecisionRefused):
-    """The request still waits, and the caller has not said yes to it."""
+    """The request still waits, and the caller has not approved it."""
 
     state = "APPROVAL"
 
@@ -231,7 +231,7 @@ class NotAVoter(DecisionRefused):
 
 
 class CommentsFull(DecisionRefused):
-    """So much was said of it that no more is kept."""
+    """The request has as many comments as are kept."""
 
     def __init__(self, job_id: str, state: str, most: int) -> None:
         super().__init__(
@@ -241,7 +241,7 @@ class CommentsFull(DecisionRefused):
 
 
 class SubmitterUnknown(DecisionRefused):
-    """The policy judges an action by who asks for it, and that principal was forgotten."""
+    """The policy needs the submitter to judge an action, and that principal was deleted."""
 
     def __init__(self, job_id: str, state: str, submitter: str) -> None:
         super().__init__(

@@ -52,7 +52,7 @@ class ResolveDoubt(Command[Effect], frozen=True, kw_only=True):
 
 
 class ReconcileCall(Command[Job], frozen=True, kw_only=True):
-    """Say what the remote side told the caller about its own call. Repeating it changes nothing."""
+    """Report what the remote side says about the caller's own call. Repeating it changes nothing."""
 
     caller: Caller
     job_id: str
@@ -133,7 +133,7 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def steps_of(conflict: Conflict, said: Settlement, concerned: Concerned, now: datetime) -> tuple[_Step, ...]:
-    """What the settlement sets in motion for records as they stand at `now`; each command checks that again."""
+    """The commands that carry the settlement out, for the records at `now`; each command checks them again."""
     effect = concerned.effect
     steps = (
         *(_about_job(conflict, said, job, now) for job in concerned.jobs),

@@ -78,7 +78,7 @@ class SweepLostLeases(Command[Swept], frozen=True, kw_only=True):
 
 
 class OfferUnclaimed(Command[Swept], frozen=True, kw_only=True):
-    """Wake workers again for up to `most` released jobs that nobody claimed; the first time is audited."""
+    """Wake workers again for up to `most` released jobs that no worker claimed; the first time is audited."""
 
     most: int = 100
 

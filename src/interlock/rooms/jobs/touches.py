@@ -139,7 +139,7 @@ WAITING = (JobState.APPROVAL, JobState.PENDING)
 
 
 class JobsWaitingOn(Pick[Job], frozen=True, kw_only=True):
-    """Jobs that have not run yet and are bound to another version of this target, oldest first. Only looked at."""
+    """Jobs that have not run yet and are bound to another version of this target, oldest first; read without locks."""
 
     kind = JOBS
     query = "targets.jobs_waiting_on"
@@ -277,7 +277,7 @@ class TouchTarget(Command[Target], frozen=True, kw_only=True):
         announce(world, target.tenant, "target.touched", target.id, {"by": touch.actor, **details})
 
     def _waiting_jobs(self, world: World) -> list[Job]:
-        """By the clock: what expired no longer waits, whether or not a sweep has run."""
+        """The waiting jobs by the clock: an expired one no longer waits, whether or not a sweep has run."""
         return [job for job in world.pick(self._waiting()) if job.state_at(world.now) in WAITING]
 
     def _waiting(self) -> JobsWaitingOn:
@@ -316,7 +316,7 @@ def _last_conflict(target: Target | None) -> str | None:
 
 
 def _parties(conflict: Conflict | None, version: str) -> dict[str, tuple[str, ...]]:
-    """Who is named in a conflict, and which versions but the new one they worked on."""
+    """The parties of a conflict, and the older versions that they worked on."""
     sides = conflict.competing if conflict else ()
     return {
         "named": tuple(sorted({side.actor for side in sides})),

@@ -32,7 +32,7 @@ from interlock.rooms.jobs.refusals import NotActionable, NotAVoter, NotWithdrawa
 
 
 class WithdrawVote(Command[Decided], frozen=True, kw_only=True):
-    """Take one's own yes back. If it had decided, the job waits for people again, with the votes that remain."""
+    """Take one's own approval back. If it had decided, the job waits for people again, with the remaining votes."""
 
     caller: Caller
     job_id: str
@@ -79,7 +79,7 @@ def _withdrawable(world: World, job: Job) -> Approval:
 
 
 def _without(job: Job, approval: Approval, voter: Principal) -> tuple[Vote, ...]:
-    """The votes of the others; raise if there is none of this person."""
+    """The votes of the others; raise if this person has no vote."""
     theirs = all_folded(voter.people)
     others = tuple(
         vote for vote in approval.votes if theirs.isdisjoint(all_folded((vote.principal, vote.person)))

@@ -55,7 +55,7 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
         return Reads(own=own, see=see)
 
     def more(self, world: World) -> Reads:
-        """The jobs of its steps, and what placing those that are ready may draw on."""
+        """The jobs of its steps, and the records that placing the ready ones needs."""
         found = self._under_way(world)
         if found is None:
             return NOTHING
@@ -64,7 +64,7 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
         actor = world.get(PRINCIPALS, self.tenant, self.started_by)
         for step in progress.definition:
             if step.kind is StepKind.WORKER and actor is not None:
-                # What the steps before it gave is not loaded yet, and no bucket's name depends on it.
+                # The results of the earlier steps are not loaded yet; no bucket's name depends on them.
                 bare = _proposal(run, step, actor, progress, world=None)
                 reads |= Reads(own=bucket_keys(world, self.tenant, bare.action, actor, bare.priority))
         return reads
@@ -104,7 +104,7 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
         return msgspec.structs.replace(progress, steps=tuple(steps[step.id] for step in progress.steps))
 
     def _job(self, world: World, run: Run, progress: Progress, step: Step, actor: Principal) -> Job | str:
-        """The step's job, placed by the policy like any other; or why the policy has it wait."""
+        """The step's job, placed by the policy like any other; or why it must wait."""
         proposal = _proposal(run, step, actor, progress, world=world)
         job_hash = proposal.action.hash(self.tenant)
         if step.kind is StepKind.APPROVAL:

@@ -66,7 +66,7 @@ class Workflow(Record, frozen=True, kw_only=True):
 
 
 class StepRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far one step of a run has come."""
+    """The progress of one step of a run."""
 
     id: str
     state: StepState = StepState.WAITING
@@ -79,7 +79,7 @@ class StepRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Progress(Record, frozen=True, kw_only=True):
     """A run's steps, and the definition they follow. The id is the run's.
 
-    `continued_as` is the rerun that went on with what people had said yes to.
+    `continued_as` is the rerun that took over its approvals.
     """
 
     workflow: str

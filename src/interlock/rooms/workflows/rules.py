@@ -171,7 +171,7 @@ SLOT_SECONDS = int(SLOT.total_seconds())
 
 
 class DefineWorkflow(Command[Workflow], frozen=True, kw_only=True):
-    """Say which steps runs of a workflow take from now on."""
+    """Set the steps of a workflow's runs from now on."""
 
     caller: Caller
     workflow: str
@@ -214,7 +214,7 @@ class DeleteWorkflow(Command[Workflow], frozen=True, kw_only=True):
 
 
 class DeleteRun(Command[Run], frozen=True, kw_only=True):
-    """Forget a run that is over, and how its steps went. Its jobs and what the audit says of it stay."""
+    """Delete a run that is over, with its steps. Its jobs and its audit entries stay."""
 
     caller: Caller
     run_id: str
@@ -256,7 +256,7 @@ class StartWorkflowRun(Command[Run], frozen=True, kw_only=True):
         known = world.get(WORKFLOWS, self.start.caller.tenant, self.start.workflow)
         if known is None or not known.steps:
             return self.start.decide(world)
-        # Its caller does not renew it, so it is not the caller's time that its slot lasts.
+        # Its caller does not renew it, so the slot lasts longer than the caller's TTL.
         run = msgspec.structs.replace(self.start, ttl_seconds=SLOT_SECONDS).decide(world)
         steps = tuple(StepRun(id=step.id) for step in known.steps)
         progress = Progress(
@@ -358,7 +358,7 @@ class RerunFrom(Command[Run], frozen=True, kw_only=True):
         return again
 
     def _check_may_keep(self, world: World, old: Progress, ran: Run, kept: list[StepRun]) -> None:
-        """Whether the yes of every question that is not asked again holds for this run too."""
+        """Raise unless the approval of every question that is not asked again holds for this run too."""
         by = identify(world, self.start.caller)
         for question in kept:
             why = ""
