@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # From a socket that is readable to a command in the queue, a request takes this many turns of the loop.
 _TURNS_TO_ARRIVE = 3
-# Fewer than this are quicker together than apart.
+# Fewer commands than this are quicker in one batch than in two.
 _SHARE_MIN = 32
 _ASKS_NO_MORE = cast("Any", Command).more
 
@@ -60,7 +60,7 @@ class Pending:
         self.alone = False
 
     def answer(self, outcome: Any) -> None:
-        """Give the caller its result, or raise the exception there; too late is no harm."""
+        """Give the caller its result, or raise the exception there; nothing happens if it has left."""
         if self.future.done():
             return
         if isinstance(outcome, BaseException):
@@ -84,7 +84,7 @@ class Waiting:
         batch_bytes_max: int,
         spent: Callable[[Pending, float], None],
     ) -> None:
-        import asyncio  # Here, for a process without a queue must not pay for an event loop's import.
+        import asyncio  # Imported here: a process without a queue must not pay for the import of asyncio.
 
         self._running_loop = asyncio.get_running_loop
         self._sleep = asyncio.sleep
@@ -289,7 +289,7 @@ class Batch:
             return NOTHING
         wanted = merge_reads(list(self._more.values()))
         if wanted.picks:
-            # A pick asked for in both rounds is loaded again for everyone who wants it.
+            # A pick asked for in both rounds is loaded again for every command that wants it.
             asked = {pick.unlimited() for pick in wanted.picks}
             again = (pick for member in self.members for pick in member.reads.picks)
             shared = Reads(picks=tuple(pick for pick in again if pick.unlimited() in asked))

@@ -76,7 +76,7 @@ class Once(Command[Rendered], Generic[T], frozen=True, kw_only=True):
         return self.inner.reads() | Reads(own=(KEPT_ANSWERS.key(self.tenant, self.answer_id),))
 
     def more(self, world: World) -> Reads:
-        # A repeat is answered whatever has become of the things it was about.
+        # A repeat is answered even if the records it was about have changed or are gone.
         return NOTHING if self._kept(world) else self.inner.more(world)
 
     def decide(self, world: World) -> Rendered:

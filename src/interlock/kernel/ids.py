@@ -56,7 +56,7 @@ def _dated(micros: int, number: int) -> int:
 
 
 class TellTime(Command[datetime], frozen=True, kw_only=True):
-    """Reads and changes nothing; the moment at which it was decided."""
+    """Reads and changes nothing; returns the time of its batch."""
 
     def reads(self) -> Reads:
         return NOTHING

@@ -109,7 +109,7 @@ log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
 
 _PAUSE_SECONDS = 0.02
-# A command that collides even alone may wait in the store each time, and its lane with it.
+# A command that conflicts even alone may wait in the store each time, and block its lane.
 _CONFLICT_PAUSE_SECONDS = 0.1
 _OUTAGE_PAUSE_SECONDS_MAX = 0.25
 # Short turns at a lock on the whole store: between them the batch grows and spent budgets are answered.
@@ -135,13 +135,13 @@ class LaneParts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lane:
-    """Takes what waits, carries it, and begins again."""
+    """Takes the waiting commands, runs them as a batch, and begins again."""
 
     def __init__(self, parts: LaneParts) -> None:
         self._shared = parts
         self._flight: Batch | None = None
         self._departed_at = 0.0
-        # Halves of a parted batch whose turn has not come.
+        # Halves of a split batch that have not run yet.
         self._put_off: list[Sequence[Pending]] = []
         self._outage_pause = _PAUSE_SECONDS
 
@@ -169,7 +169,7 @@ class Lane:
                 member.answer(_outcome_unknown("the store has kept a batch for too long"))
 
     def put_off(self) -> list[Pending]:
-        """Who is neither in the queue nor with the store, and whose budget runs on."""
+        """The commands that are neither in the queue nor in the store, and whose budget is running."""
         return [member for members in self._put_off for member in members]
 
     async def _carry_surely(self, members: Sequence[Pending]) -> None:
@@ -182,7 +182,7 @@ class Lane:
             self._put_off.clear()
 
     async def _carry(self, members: Sequence[Pending], reruns: int = _CONFLICT_RERUNS_MAX) -> None:
-        """Carry these commands to an answer each, or put back those that must wait."""
+        """Answer each of these commands, or put back those that must wait."""
         if members[0].alone:
             reruns = 0
         while True:
@@ -298,7 +298,7 @@ class Lane:
         return True
 
     async def _part(self, members: Sequence[Pending], error: Exception) -> None:
-        """Carry the halves apart, so that what one command brings about befalls it alone."""
+        """Run the halves separately, so that a command that makes its batch fail fails alone."""
         if len(members) > 1:
             half = len(members) // 2
             self._put_off.append(members[half:])
@@ -344,7 +344,7 @@ class BatchObserver(Protocol):
     def refused_overloaded(self) -> None: ...
 
     def drain_seconds(self, queued: int) -> float:
-        """How long the present queue is likely to take."""
+        """How long the current queue is likely to take."""
         ...
 
 

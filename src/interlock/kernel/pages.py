@@ -35,7 +35,7 @@ def report(unreadable: Unreadable) -> None:
 
 
 def met() -> int:
-    """How many records this process has reported, as far as it counts."""
+    """How many unreadable records this process has reported, up to a bound."""
     return _report.cache_info().currsize
 
 
@@ -129,7 +129,7 @@ async def page_of(
         )
         found = readable(kind, (row[0] for row in rows))
         if not found and len(rows) == count:
-            count *= 2  # Not even where to go on can be read, so look further from here.
+            count *= 2  # None of the rows can be read, so there is no cursor: ask for more rows from here.
             continue
         items += filter(keep, found) if keep else found
         before = found[-1].id if found and (is_full or len(rows) == count) else None
@@ -141,7 +141,7 @@ async def page_of(
 
 
 async def rows_for_page(store: Store, name: str, params: Params) -> tuple[list[Row], bool]:
-    """What a query finds, as far as it fits a page; and whether its bytes have filled one and there is more."""
+    """The rows of a query that fit a page; and whether bytes filled the page and there are more rows."""
     rows = await store.query(name, params, bytes_max=PAGE_BYTES_MAX)
     fitting = count_within([bytes_of(row) for row in rows], PAGE_BYTES_MAX)
     return rows[:fitting], fitting < len(rows)

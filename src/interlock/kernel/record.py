@@ -87,7 +87,7 @@ class Kind(Generic[R]):
         self.values = values
         self.immutable = immutable
         self._encoder = msgspec.json.Encoder()
-        # Made when the first body is read: to resolve every kind's types takes long at start.
+        # Made when the first body is read: resolving the types of all kinds at start is slow.
         self._decoder: msgspec.json.Decoder[R] | None = None
         self._decoder_of_all: msgspec.json.Decoder[list[R]] | None = None
 
@@ -191,11 +191,11 @@ class Pick(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
 
     @property
     def bytes_max(self) -> int | None:
-        """After how many bytes of records a load of them ends; None where they are small."""
+        """After how many bytes a load of this pick ends; None for small records."""
         return None
 
     def unlimited(self) -> Pick[R]:
-        """This pick whatever its limit: what makes two commands' picks the same pick."""
+        """This pick without its limit: equal for all commands that pick the same records."""
         return msgspec.structs.replace(self, limit=0)
 
 

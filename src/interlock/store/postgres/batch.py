@@ -113,7 +113,7 @@ class Batches:
     def _place_all(
         self, groups: Sequence[sql.Group], rows: Sequence[Any], records: dict[Key, Record | None]
     ) -> bool:
-        """Put what a load found into its place, a row a group; False if some of it is not what was asked for."""
+        """Store what a load found under its keys, one row per group; False if a row is not the one asked for."""
         for (kind, keys, _), (count, bodies) in zip(groups, rows, strict=True):
             try:
                 found = {kind.key_of(record): record for record in kind.decode_all(bodies or "[]")}
@@ -171,7 +171,7 @@ async def commit(writer: Writer, seconds: float) -> None:
 
 
 async def _locked(session: Session, load: sql.Statement, lock: sql.Lock, deadline: Deadline) -> list[Any]:
-    """Load under row locks. Whether locks or the server are slow shows in the next step, not here."""
+    """Load under row locks. The next step shows whether the locks or the server are slow."""
     waits = lock is sql.Lock.WAIT
     seconds = min(_LOCKS_SECONDS, deadline.left) if waits else deadline.left
     try:
@@ -187,7 +187,7 @@ async def _locked(session: Session, load: sql.Statement, lock: sql.Lock, deadlin
 async def _each(
     session: Session, keys: Iterable[Key], lock: sql.Lock, deadline: Deadline
 ) -> dict[Key, Record | None]:
-    """Of those keys that have a row, read one by one, the record in it; None if it holds something else."""
+    """The records of the keys that have a row, read one by one; None if the row holds something else."""
     wanted = {(key.kind.name, key.tenant, key.id): key for key in keys}
     if not wanted:
         return {}

@@ -189,7 +189,7 @@ class Connections:
             await self.read("SELECT 1", (), seconds)
 
     async def expect_own_backend(self, session: Session) -> None:
-        """Refuse a pooler that takes a connection's backend, and what it keeps there, away between transactions."""
+        """Refuse a pooler that gives a connection another backend between transactions."""
         if await shares_backend(session, self.own):
             raise StoreDown(_SHARED)
 
@@ -273,7 +273,7 @@ class Connections:
         return self._hear(session)
 
     def _raise_named(self, error: BaseException) -> None:
-        """Raise what the kernel knows in place of what the driver says, where there is such a thing."""
+        """Translate an error of the driver into one that the kernel knows, if there is one."""
         if isinstance(error, RACED):
             raise WriteConflict(str(error)) from error
         if isinstance(error, MIXED_UP):
@@ -295,7 +295,7 @@ def _is_late(error: BaseException) -> bool:
 
 
 async def _end_transaction(session: Session, error: BaseException) -> None:
-    """Keep a connection only if its transaction is surely over."""
+    """Keep a connection only if its transaction is certainly over."""
     is_unsure = isinstance(error, CommitUnknown | CommitUnconfirmed) or is_gone(error)
     if isinstance(error, Exception) and not is_unsure and not session.is_closed():
         with contextlib.suppress(Exception):

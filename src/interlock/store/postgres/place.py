@@ -53,14 +53,14 @@ def place_of(url: str) -> str:
     return f"{name} at {parts.netloc.rpartition('@')[2] or 'the local server'}"
 
 
-# What takes no writes, and may answer reads.
+# Errors of a server that takes no writes, but may answer reads.
 UNWRITABLE = (asyncpg.DiskFullError, asyncpg.ReadOnlySQLTransactionError)
 _TLS_REFUSED = "rejected SSL upgrade"
 _TLS_WANTED = "no encryption"
 
 
 def why(error: BaseException, url: str) -> str:
-    """One sentence for what the driver or the server says."""
+    """One sentence for an error of the driver or the server."""
     return _refused(error, url) or _unreachable(error, url) or _otherwise(error, url)
 
 

@@ -68,7 +68,7 @@ class Writing(NamedTuple):
     parts: Sequence[Part]
 
     def conflicts(self, changed: Sequence[int]) -> list[str]:
-        """Which parts found a row gone or changed, going by how many rows each of them changed."""
+        """The parts that found a row deleted or changed, by the number of rows that each changed."""
         pairs = zip(self.parts, changed, strict=True)
         return [
             f"{part.operation} of {part.rows} {part.kind.name} changed {rows}"
@@ -183,7 +183,7 @@ def _load_sql(shape: tuple[tuple[Kind[Any], Lock], ...]) -> str:
 
 
 def _by_operation(changes: Changes) -> list[tuple[Operation, Kind[Any], list[Column]]]:
-    """Columns by what is done to which kind, in a fixed order, so that equal batches make equal statements."""
+    """Columns by operation and kind, in a fixed order, so that equal batches make equal statements."""
     inserts: dict[Kind[Any], list[Record]] = {}
     for kind, record in changes.inserts:
         inserts.setdefault(kind, []).append(record)

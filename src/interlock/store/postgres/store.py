@@ -40,7 +40,7 @@ R = TypeVar("R", bound=Record)
 log = logging.getLogger(__name__)
 
 _OPENING_SECONDS = 30.0
-# To build an index of a large table takes as long as it takes.
+# Building an index of a large table may take long.
 _MIGRATION_SECONDS = 3600.0
 _MIGRATION_LOCK = 7_165_101
 # The second takes bytes as they come.
@@ -172,7 +172,7 @@ _RAISE = (
 
 
 async def raise_epoch(session: Session, why: str) -> StoreState:
-    """Have every fence from the next batches on be greater than any before."""
+    """Make every fence from the next batch on greater than any before."""
     await session.execute("BEGIN")
     raised = await _raise(session, why)
     await session.execute("COMMIT")
@@ -245,7 +245,7 @@ class Hints:
         self._listening = asyncio.create_task(self._listen(heard), name="postgres-listen")
 
     def tell(self, topics: frozenset[str]) -> None:
-        """Tell the others soon; what comes while a note is on its way goes with the next one."""
+        """Tell the other servers soon; topics that come while a note is on its way go with the next one."""
         if not self._others_listen:
             return
         self._untold |= topics
@@ -301,7 +301,7 @@ class Hints:
     # Listening.
 
     async def _listen(self, heard: Heard) -> None:
-        """For ever; after each gap it says that hints were lost."""
+        """Listen until cancelled; after each gap, report that hints were lost."""
         least, most = _RECONNECT_SECONDS
         pause = least
         while True:
@@ -335,6 +335,6 @@ class Hints:
         heard(None)
         while not session.is_closed():
             others = bool(await session.fetchval(_ARE_THERE_OTHERS))
-            # A newcomer may have come while this was asked.
+            # A new server may have announced itself while this was asked.
             self._others_listen = others or loop.time() - heard_at < _LOOK_SECONDS
             await asyncio.sleep(_LOOK_SECONDS)

@@ -72,7 +72,7 @@ class SqliteBatches:
         return bool(changes) or doubt is not None
 
     def raise_epoch(self, batch_id: str, why: str) -> StoreState:
-        """Have every fence from now on be greater than any before."""
+        """Make every fence from now on greater than any before."""
         now = self.now()
         self._raise_epoch(why, now)
         self._begin_batch(batch_id, now)

@@ -238,7 +238,7 @@ class HighWater:
         self._path = f"{database}{_SUFFIX}"
 
     def doubt(self, newest: int | None, *, was_noted: bool) -> str | None:
-        """Why a store whose newest batch has this number may not be where it was; None if nothing speaks for it."""
+        """Why a store whose newest batch has this number may be an older copy; None if there is no sign of it."""
         try:
             number = self._read()
         except OSError:

@@ -143,7 +143,7 @@ class SqliteStore:
                 roll_back(writer)
 
     async def committed(self, batch_id: str, within_seconds: float) -> bool:
-        """Settled by a write: it also overwrites what a COMMIT that failed half-way left in the log."""
+        """Settled by a write, which also overwrites what a failed COMMIT left in the log."""
         async with self.turn:
             writer, batches, lock = self._opened()
             await lock.acquire(within_seconds)
@@ -219,7 +219,7 @@ class SqliteStore:
         try:
             await self._commits.run(partial(writer.execute, "COMMIT"))
         except FULL as error:
-            # No room for the frame that makes a commit, so there is none.
+            # There was no room for the frame that completes a commit, so nothing was committed.
             raise down(error, self._path) from error
         except Exception as error:
             raise CommitUnknown(str(error)) from error
@@ -277,7 +277,7 @@ class SqliteStore:
                     self._notice_others(self._opened()[0])
 
     def _notice_others(self, writer: Database) -> None:
-        """Others' commits change the writer's `data_version`, its own do not; the topics are not known.
+        """Commits of other processes change the writer's `data_version`, its own do not; their topics are unknown.
 
         So all who wait in this process are woken, which is worth doing now and then but not for every commit elsewhere.
         """

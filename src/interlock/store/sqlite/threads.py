@@ -152,7 +152,7 @@ class WalCheckpoint:
             database.close()
 
     def _committed(self, writer: Database, _: str, pages: int, /) -> int:
-        """Called by each COMMIT, which is done by then: whatever goes wrong here must not look like its failure."""
+        """Called after each COMMIT: an error here must not look like a failed COMMIT."""
         if pages < self._asked_at:
             self._asked_at = 0  # The log has begun again.
         if pages >= WAL_PAGES_MAX and not self._is_copying:
@@ -205,12 +205,12 @@ class Standstill:
         self.over = threading.Event()
 
     def stand(self) -> None:
-        """Stop this thread until the fork is over. Nothing may use a file meanwhile, or nothing would be gained."""
+        """Stop this thread until the fork is over: no file may be used meanwhile."""
         self.reached.set()
         self.over.wait(_STANDSTILL_SECONDS_MAX)
 
     async def bring_about(self, stores: list[FileHolder]) -> None:
-        """Close the files of all stores of this loop, which stops for them at once, and then stop."""
+        """Close the files of all stores of this loop at once, then stop the loop."""
         async with contextlib.AsyncExitStack() as turns:
             for store in stores:
                 await turns.enter_async_context(store.turn)
@@ -220,7 +220,7 @@ class Standstill:
 
 
 class _Mine(threading.local):
-    """What the thread that forks has brought to a standstill."""
+    """The loops that the forking thread has stopped."""
 
     def __init__(self) -> None:
         self.standstills: list[Standstill] = []
@@ -231,7 +231,7 @@ _mine = _Mine()
 
 
 def watch(store: FileHolder) -> None:
-    """Have it let go of its file on the loop that runs now, before another thread forks, until `unwatch`."""
+    """Close its file, on the loop that runs now, whenever another thread forks, until `unwatch`."""
     _watched[store] = asyncio.get_running_loop()
 
 
