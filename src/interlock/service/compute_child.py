@@ -52,7 +52,7 @@ def _answer(message: bytes) -> bytes:
     try:
         function, arguments = pickle.loads(message)  # noqa: S301 - from the server that started this process
         return pickle.dumps((True, function(*arguments)), pickle.HIGHEST_PROTOCOL)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the server's to judge
+    except Exception as error:  # noqa: BLE001 - the server decides what any exception means
         return _told(error)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)

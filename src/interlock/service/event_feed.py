@@ -136,7 +136,7 @@ class EventFeed:
             reader.end()
 
     def join(self, tenant: str, types: tuple[str, ...] = (), *, after: int = 0) -> Reader:
-        """A new reader of a tenant's events after a position; what is before its `start` it reads from the store."""
+        """A new reader of a tenant's events after a position; events before its `start` are read from the store."""
         # A reader may know more than this server has read: another one, or an earlier page, told it.
         reader = Reader(tenant, types, max(self.position, after), self._buffered_max)
         self._readers.setdefault(tenant, set()).add(reader)
@@ -199,7 +199,7 @@ class EventFeed:
         return sequenced
 
     async def _pass_on(self) -> int:
-        """Give readers what is new, and wake those that wait; returns how many events there were."""
+        """Give readers the new events, and wake those that wait; returns how many events there were."""
         if not self._readers:
             news = await queries.news_after(self._store, self.position, limit=PAGE)
             # A reader that came meanwhile wants the events themselves.

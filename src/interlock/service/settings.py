@@ -59,7 +59,7 @@ async def make_store(url: str) -> bool:
 
 
 def room_at(url: str) -> tuple[str, int | None]:
-    """The place of a store without its password, and how many bytes are free there, if that can be told from here."""
+    """The place of a store without its password, and how many bytes are free there, if this machine can see it."""
     if url.startswith(_FILE):
         from interlock.store.sqlite.place import free_bytes
 
@@ -242,7 +242,7 @@ _WANTED = {"int": "a whole number", "float": "a number", "bool": "true or false"
 def settings_from(
     environ: Mapping[str, str] | None = None, *, config: str | None = None, **given: object
 ) -> Settings:
-    """Settings from what was given, then from the environment, then from the file, then the defaults.
+    """Settings from the options, then from the environment, then from the file, then the defaults.
 
     `config` names the file, else `INTERLOCK_CONFIG` does; else it is `interlock.toml` in this folder, if there is one.
     With `NO_FILE` none is read.

@@ -99,7 +99,7 @@ class DeliveryState(StrEnum):
 
 
 class Delivery(Record, frozen=True, kw_only=True):
-    """An event that a webhook has not taken yet. `body` is what is posted, kept for as long as this is."""
+    """An event that a webhook has not taken yet. `body` holds the bytes to post, kept with this record."""
 
     webhook: str
     event_id: str

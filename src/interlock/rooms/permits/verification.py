@@ -51,7 +51,7 @@ def verify_permit(
     fence_at_least: int | None = None,
     leeway_seconds: float = CLOCK_SKEW_SECONDS,
 ) -> Permit:
-    """The permit, if it is genuine, in time and about what is expected; `PermitInvalid` otherwise.
+    """The permit, if it is genuine, in time and matches the arguments; `PermitInvalid` otherwise.
 
     `keys` is the document that `GET /api/v1/keys` returns, or the list in it. `now` is Unix time, by default
     the system's. Whatever of `tenant`, `topic`, `job_id`, `job_hash` is given must match exactly.

@@ -51,7 +51,7 @@ _KNOWN_PRICES_MAX = 512
 
 
 class Problem(NamedTuple):
-    """What is wrong with an expression, at which character of it (from 0)."""
+    """An error in an expression, and at which character (from 0)."""
 
     message: str
     offset: int
@@ -111,7 +111,7 @@ class Program:
         self._prices: dict[tuple[int, int, int], float] = {}
 
     def seconds_at_most(self, facts: Facts, *, left: float) -> float:
-        """How long the answer can take. Priced closely only if the rough price is more than what is left."""
+        """How long the answer can take. The exact price is computed only if the rough one exceeds the budget left."""
         rough = self.roughly(facts.extent)
         if rough <= left:
             return rough

@@ -63,7 +63,7 @@ class PolicyUnavailable(Refusal):
 
 
 class SnapshotUnusable(Refusal):
-    """What is kept under a snapshot's id is not what was in force then, so it is not put in force again."""
+    """The policy stored under a snapshot's id was altered, so it is not put in force again."""
 
     def __init__(self, snapshot: str) -> None:
         super().__init__(

@@ -135,7 +135,7 @@ class _Walk:
         for variable in loop.variables:
             above = (*kept.get(over[1][0], (over[1][0],)), *over[1][1:]) if over else ("payload",)
             self._origins[variable] = (*above, _ITEM)
-        # A loop's variable is another field than whatever bears its name outside.
+        # A loop's variable is not the field of the same name outside the loop.
         known = frozenset(path for path in present if path[0] not in loop.variables)
         for part in (loop.condition, loop.step, loop.result):
             yield from self._walk(part, known)
@@ -211,7 +211,7 @@ def _test_of(path: Path) -> str:
 
 
 def _spelled(path: Path) -> str:
-    """A path as an expression spells it; whatever is not plain in a name is escaped."""
+    """A path as an expression writes it; names with special characters are escaped."""
     shown = path[0]
     for key in path[1:]:
         shown += key if key == _ITEM else f".{key}" if _WORD.fullmatch(key) else f"[{json.dumps(key)}]"

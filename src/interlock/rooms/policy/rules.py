@@ -67,7 +67,7 @@ class ActivePolicy(msgspec.Struct, frozen=True):
 
 
 def policy_in_force(world: World, tenant: str) -> ActivePolicy:
-    """What is in force now; a tenant without a policy denies everything."""
+    """The policy in force; a tenant without a policy denies everything."""
     return active_policy(world.get(HEADS, tenant, HEAD_ID), world.compute)
 
 
@@ -326,7 +326,7 @@ class BucketLevel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
-    """One token was taken; this is what is left. `full_at`: from then on the bucket is as good as new."""
+    """One token was taken; `level` is the rest. From `full_at` on, the bucket is as good as new."""
 
     level: BucketLevel
     full_at: datetime
