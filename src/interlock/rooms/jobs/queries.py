@@ -27,7 +27,8 @@ from interlock.rooms.jobs.drift import moved_target, target_reads
 from interlock.rooms.jobs.model import DISCUSSIONS, JOBS, Approval, ApprovalState, Job, JobState
 from interlock.rooms.leases.model import LEASES, NODES, Lease, ancestors_of
 from interlock.rooms.policy.matching import topics_test
-from interlock.rooms.policy.model import HEAD_ID, HEADS, PolicyUnavailable
+from interlock.rooms.policy.model import HEAD_ID, HEADS
+from interlock.rooms.policy.refusals import PolicyUnavailable
 from interlock.rooms.targets.model import TARGETS, Target
 
 DEAD_COUNTED_MAX = 10_000

@@ -47,9 +47,8 @@ from interlock.rooms.policy.model import (
     PolicyBucket,
     PolicyHead,
     PolicySnapshot,
-    PolicyUnavailable,
-    SnapshotUnusable,
 )
+from interlock.rooms.policy.refusals import PolicyUnavailable, SnapshotUnusable
 
 OPERATOR = "operator"
 _ALWAYS_SECONDS = 60.0
