@@ -45,6 +45,25 @@ def test_a_vote_that_no_longer_counts_is_not_counted_in_the_inbox(
     assert "0 of 2" in policy_terminal("approvals").out
 
 
+def test_mine_is_what_waits_for_me_the_most_urgent_first(
+    policy_terminal: Terminal, finance: dict[str, str]
+) -> None:
+    small, large = policy_terminal.submit(), policy_terminal.submit(cents=20_000)
+    noor = ("--api-key", finance["noor"])
+    mine = policy_terminal("approvals", "--mine", "--json", *noor).json["items"]
+    assert [each["id"] for each in mine] == [large["id"], small["id"]]
+    assert policy_terminal("approvals", "--json").json["items"][0]["id"] == large["id"]
+    assert large["id"] not in policy_terminal("approvals", "--mine").out
+
+    policy_terminal("approve", large["id"], *noor)
+
+    shown = policy_terminal("approvals", "--mine", *noor).out
+    assert (large["id"] in shown, small["id"] in shown) == (False, True)
+    policy_terminal("reject", small["id"], "--reason", "no")
+    assert "nothing waits for your decision" in policy_terminal("approvals", "--mine", *noor).out
+    assert policy_terminal("approvals", "--mine", "--state", "all").code == 2
+
+
 def test_an_empty_inbox_says_so(policy_terminal: Terminal) -> None:
     assert "nothing waits for a decision" in policy_terminal("approvals").out
 

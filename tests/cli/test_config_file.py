@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from interlock.service.settings import NO_FILE, BadSetting, Settings, settings_from
@@ -23,7 +24,10 @@ def test_the_shipped_file_names_every_setting_with_its_default(tmp_path: Path) -
     named = tmp_path / "all.toml"
     named.write_text(re.sub(r"^# (\w+ = )", r"\1", FILE.read_text(), flags=re.MULTILINE))
     assert set(re.findall(r"^(\w+) =", named.read_text(), re.MULTILINE)) == set(Settings.__struct_fields__)
-    assert settings_from({}, config=str(named)) == Settings()
+    read = settings_from({}, config=str(named))
+    assert {name: getattr(read, name) for name in Settings.__struct_fields__} == msgspec.structs.asdict(
+        Settings()
+    )
 
 
 def test_a_flag_counts_more_than_the_environment_and_that_more_than_the_file(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from interlock.cli.exits import Exit, exit_of, exit_of_state
 from interlock.sdk import outcomes
-from interlock.sdk.outcomes import Problem
+from interlock.wire.problem import Problem
 from tests.cli.terminal import HANG_SECONDS, Terminal
 from tests.harness.server import InterlockServer, clean_env
 

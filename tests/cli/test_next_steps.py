@@ -9,10 +9,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from interlock.api.next_steps import routed
+from interlock.api.problem import routed
 from interlock.cli.next_steps import COMMANDS, NEEDING, in_shell
 from interlock.sdk.flow import Request, Response
-from interlock.wire.next_step import NextStep
+from interlock.wire.problem import NextStep
 from tests.cli.terminal import Terminal
 from tests.harness.next_steps import named_steps
 from tests.sdk.scripted_server import serving

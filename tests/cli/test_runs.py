@@ -117,3 +117,19 @@ def test_a_named_start_finds_its_run_and_is_3_once_that_is_over(policy_terminal:
         ).code
         == 2
     )
+
+
+def test_traffic_is_told_over_time_by_workflow_and_page_by_page(policy_terminal: Terminal) -> None:
+    with store_of(policy_terminal) as il:
+        il.start_run("hourly")
+        il.start_run("nightly")
+        # The client stores its counts as it is closed.
+    said = policy_terminal("limits", "stats", "--step", "10m", "--limit", "1")
+    assert "2 admitted, 0 full (429), 0 not evaluated (503)" in said.out
+    assert "FROM" in said.out
+    assert "--cursor hourly" in said.out
+    told = policy_terminal("limits", "stats", "--step", "10m", "--workflow", "nightly", "--json").json
+    assert [row["workflow"] for row in told["workflows"]] == ["nightly"]
+    assert sum(point["admitted"] for point in told["series"]) == 1
+    assert policy_terminal("limits", "stats", "--topics", "--json").json["topics"] == []
+    assert policy_terminal("limits", "stats", "--step", "1s").code == 1

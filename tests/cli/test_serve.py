@@ -16,6 +16,7 @@ from urllib.request import urlopen
 import apsw
 import pytest
 
+from interlock.service.local_kernel import local_user
 from interlock.service.settings import Settings
 from tests.cli.terminal import HANG_SECONDS, Terminal
 from tests.harness.server import InterlockServer, clean_env
@@ -106,6 +107,42 @@ def test_a_later_start_announces_no_key(terminal: Terminal, started: Callable[..
     assert json.loads(first.line())["admin_key"].startswith("il_")
     assert first.end(signal.SIGTERM) == 0
     assert json.loads(started("--port", "0", "--json").line())["admin_key"] is None
+
+
+def test_a_local_server_prints_a_link_that_signs_its_person_in(
+    terminal: Terminal, started: Callable[..., Started]
+) -> None:
+    server = started("--port", "0")
+    address, _, line = server.line().split()[-1], server.line(), server.line()
+    said, _, link = line.partition(": ")
+    assert said == "sign in once, within 12 hours"
+    assert link.startswith(f"{address}/console/sign-in?link=sil_")
+    assert server.end(signal.SIGTERM) == 0
+    assert _makers_of_links(terminal) == [f"local:{local_user()}"]
+
+
+def test_several_workers_make_one_sign_in_link(
+    terminal: Terminal, started: Callable[..., Started], postgres_url: str
+) -> None:
+    server = started("--port", "0", "--json", "--workers", "2", "--store", postgres_url)
+    assert "/console/sign-in?link=sil_" in json.loads(server.line())["sign_in"]
+    assert server.end(signal.SIGTERM) == 0
+    assert _makers_of_links(terminal, "--store", postgres_url) == [f"local:{local_user()}"]
+
+
+def _makers_of_links(terminal: Terminal, *where: str) -> list[str]:
+    entries = terminal("audit", "--json", "--limit", "1000", *where).json["items"]
+    return [each["actor"] for each in entries if each["action"] == "sign_in_link.made"]
+
+
+@pytest.mark.parametrize(
+    "options", [("--host", "0.0.0.0"), ("--trusted-proxies", "127.0.0.1/32"), ("--root-path", "/interlock")]
+)
+def test_a_server_that_others_reach_prints_no_sign_in_link(
+    started: Callable[..., Started], options: tuple[str, str]
+) -> None:
+    server = started("--port", "0", "--json", *options)
+    assert json.loads(server.line())["sign_in"] is None
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -18,7 +18,9 @@ from typing import NamedTuple
 FETCH_SECONDS = 300
 # Beside the other tools that tests use, and gone with them.
 FETCHED = Path(sys.prefix) / "debian"
-_ADVICE = "tests run it: apt-get install nginx haproxy pgbouncer"
+_ADVICE = "tests run it: apt-get install nginx haproxy pgbouncer prometheus chromium"
+# Where packages keep their programs. Chromium's /usr/bin has a script that wants it installed.
+_PLACES = ("usr/lib/{0}/{0}", "usr/sbin/{0}", "usr/bin/{0}")
 
 
 class Installed(NamedTuple):
@@ -35,25 +37,33 @@ class Installed(NamedTuple):
 
 
 @functools.cache
-def installed(name: str) -> Installed:
-    """The program, as the machine has it or as Debian has it; raises if it is in neither place."""
+def installed(name: str, *, package: str = "") -> Installed:
+    """The program, as the machine has it or as Debian has it; raises if it is in neither place.
+
+    `package` is the Debian package that has it, if that is called otherwise.
+    """
     found = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
     if found is not None:
         return Installed(Path(found), ())
     folder = FETCHED / name
     if not folder.exists():
-        _fetch(name, folder)
-    libraries = sorted({path.parent for path in folder.rglob("*.so.*")})
-    return Installed(folder / "usr/sbin" / name, tuple(map(str, libraries)))
+        _fetch(name, package or name, folder)
+    libraries = sorted({path.parent for path in folder.rglob("*.so*")})
+    return Installed(_program_in(folder, name), tuple(map(str, libraries)))
 
 
-def _fetch(name: str, folder: Path) -> None:
+def _program_in(folder: Path, name: str) -> Path:
+    places = [folder / place.format(name) for place in _PLACES]
+    return next((place for place in places if place.is_file()), places[-1])
+
+
+def _fetch(name: str, package: str, folder: Path) -> None:
     """Unpack Debian's package, and those it needs that are missing, without installing any: that asks for no root."""
     FETCHED.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="fetching-", dir=FETCHED) as scratch:
-        unpacked = _unpacked(name, Path(scratch))
-        if not (unpacked / "usr/sbin" / name).exists():
-            raise RuntimeError(f"Debian's {name} has no /usr/sbin/{name}; {_ADVICE}")
+        unpacked = _unpacked(package, Path(scratch))
+        if not _program_in(unpacked, name).exists():
+            raise RuntimeError(f"Debian's {package} has no program {name}; {_ADVICE}")
         with contextlib.suppress(OSError):  # Another process that tests may have been first.
             unpacked.rename(folder)
 

@@ -18,7 +18,6 @@ from typing import Any
 
 from interlock.api.app import App
 from interlock.api.assembly import assemble
-from interlock.api.http import Request, Response
 from interlock.kernel.storage import Store
 from interlock.rooms.audit.queries import list_entries
 from interlock.rooms.identity.model import PrincipalKind, Role
@@ -28,6 +27,7 @@ from interlock.service.operator import issue_key
 from interlock.service.service import Service
 from interlock.service.settings import settings_from
 from interlock.store.memory import MemoryStore
+from interlock.wire.http import Request, Response
 from tests.harness.openapi_conformance import check_answer
 from tests.harness.stored_events import events_by_subject
 

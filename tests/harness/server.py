@@ -176,7 +176,14 @@ class InterlockServer:
 
 
 def create_key(
-    store: str, name: str, *, kind: str = "person", roles: str = "review", tenant: str = "default"
+    store: str,
+    name: str,
+    *,
+    kind: str = "person",
+    roles: str = "review",
+    groups: str = "",
+    owner: str | None = None,
+    tenant: str = "default",
 ) -> Key:
     """Make a principal with a key straight in `store`, as `interlock key create` does."""
 
@@ -187,6 +194,8 @@ def create_key(
                 name,
                 kind=PrincipalKind(kind),
                 roles=tuple(Role(role) for role in roles.split(",")),
+                groups=tuple(groups.split(",")) if groups else None,
+                owner=owner,
                 tenant=tenant,
             )
             return Key(principal=made.principal.id, tenant=made.principal.tenant, key=made.key)

@@ -9,12 +9,14 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from interlock import AsyncInterlock, Interlock, InvalidRequest, Unavailable
 from interlock.sdk.retry import NO_RETRIES
+from interlock.wire.workflows import Workflow, WorkflowStep
 
 ALLOW = {"version": "v1", "default": "allow", "rules": []}
 
@@ -52,15 +54,31 @@ def test_clients_of_one_store_share_one_service_until_the_last_leaves(store: str
 def test_permit_keys_are_rotated_by_either_client(store: str) -> None:
     async def rotated() -> list[str]:
         async with AsyncInterlock(store=store) as il:
-            return [each["kid"] for each in (await il.rotate_permit_keys(revoke=True))["keys"]]
+            return [each.kid for each in (await il.rotate_permit_keys(revoke=True)).keys]
 
     with Interlock(store=store) as il:
-        (first,) = (each["kid"] for each in il.permit_keys()["keys"])
-        old, new = (each["kid"] for each in il.rotate_permit_keys(lead_seconds=600)["keys"])
+        (first,) = (each.kid for each in il.permit_keys().keys)
+        old, new = (each.kid for each in il.rotate_permit_keys(lead_seconds=600).keys)
         (last,) = asyncio.run(rotated())
         assert old == first
         assert len({first, new, last}) == 3
-        assert [each["kid"] for each in il.permit_keys()["keys"]] == [last]
+        assert [each.kid for each in il.permit_keys().keys] == [last]
+
+
+def test_a_workflow_that_was_read_can_be_defined_again_by_either_client(store: str) -> None:
+    async def defined_again(steps: Sequence[WorkflowStep]) -> Workflow:
+        async with AsyncInterlock(store=store) as il:
+            return await il.define_workflow("copy", steps)
+
+    with Interlock(store=store) as il:
+        il.define_workflow("month", [{"id": "pay", "topic": "a.b"}, {"id": "ask", "kind": "approval"}])
+        steps = il.workflow("month").steps
+        assert [(step.id, step.kind) for step in steps] == [("pay", "worker"), ("ask", "approval")]
+        assert asyncio.run(defined_again(steps)).steps == steps
+        assert [each.id for each in il.workflows().items] == ["copy", "month"]
+        assert il.delete_workflow("copy").steps == steps
+        run = il.start_run("month")
+        assert "run_start" in {entry.action for entry in il.run_timeline(run.run_id).items}
 
 
 def test_a_closed_client_opens_again_when_it_is_called(store: str) -> None:

@@ -217,7 +217,7 @@ class NotDoneYet(Conflict):
     """What a renewal would be told if somebody else had the job."""
 
     def __init__(self, call: Any) -> None:
-        from interlock.sdk.outcomes import Problem
+        from interlock.wire.problem import Problem
 
         super().__init__(Problem(status=409, code="fence_stale", detail=f"{call.fence} is stale"))
 

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from interlock import Interlock
-from interlock.api.next_steps import routed
+from interlock.api.problem import routed
 from interlock.sdk.next_steps import METHODS, NEEDING, in_python
-from interlock.sdk.outcomes import Conflict, InterlockError, Problem, outcome_of, read_problem
-from interlock.wire.next_step import NextStep
+from interlock.sdk.outcomes import Conflict, InterlockError, outcome_of, read_problem
+from interlock.wire.problem import NextStep, Problem
 from tests.harness.next_steps import named_steps
 from tests.sdk.scripted_server import in_turn, serving
 from tests.sdk.virtual_time import problem

@@ -9,8 +9,9 @@ import pytest
 
 from interlock import NotJson, PermitInvalid
 from interlock.sdk import outcomes
-from interlock.sdk.outcomes import InterlockError, Problem, Rejected, StillPending, outcome_of
+from interlock.sdk.outcomes import InterlockError, Rejected, StillPending, outcome_of
 from interlock.wire.codes import CODES
+from interlock.wire.problem import Problem
 
 EXPECTED = {
     "invalid_request": outcomes.InvalidRequest,

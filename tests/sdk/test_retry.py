@@ -16,7 +16,6 @@ from interlock.sdk.outcomes import (
     Full,
     InterlockError,
     InvalidRequest,
-    Problem,
     Unavailable,
     read_problem,
 )
@@ -33,6 +32,7 @@ from interlock.sdk.retry import (
     delay_seconds,
 )
 from interlock.sdk.session import Session, exchange
+from interlock.wire.problem import Problem
 from tests.sdk.virtual_time import Script, VirtualTime, cut, drain, problem, refused, success
 
 READ = Request(method="GET", path="/api/v1/jobs/job_1")

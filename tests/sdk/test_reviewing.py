@@ -103,6 +103,20 @@ def test_a_yes_is_withdrawn_within_the_grace_and_says_where_it_was_given(il: Int
     )
 
 
+def test_the_inbox_is_the_same_from_both_clients(il: Interlock) -> None:
+    job = il.submit("pay.invoice")
+    mine = il.inbox()
+
+    async def ask() -> tuple[list[str], int]:
+        async with AsyncInterlock(store=il.store) as ail:
+            page = await ail.inbox(mine=False, topic="pay.*", order="newest")
+            return [item.job_id for item in page.items], (await ail.inbox_counts()).waiting
+
+    assert asyncio.run(ask()) == ([job.id], 1)
+    assert [(item.job_id, item.mine, item.why_not) for item in mine.items] == [(job.id, True, None)]
+    assert mine.counts == il.inbox_counts()
+
+
 def test_comments_and_questions_are_read_back_by_both_clients(il: Interlock) -> None:
     job = il.submit("pay.invoice")
     asked = il.ask(job.id, "why twice?")

@@ -51,11 +51,36 @@ REVIEW = success(outcome="approved", state="PENDING", job_id="job_1", votes=1, q
 PAGE = success(items=[], next_cursor=None)
 POLICY = success(snapshot="sha256:1")
 KEYS = success(keys=[])
+WORKFLOW = success(id="month", steps=[])
 # Asked by POST, for they have a body; nothing comes of them.
-QUESTIONS = {"policy_evaluate", "policy_simulate", "check_lease"}
+QUESTIONS = {"policy_evaluate", "policy_simulate", "check_lease", "look"}
 
 ROUTES: list[tuple[str, tuple[Any, ...], dict[str, Any], Response, tuple[str, str, str, Any]]] = [
     ("job", ("job_1",), {}, JOB, ("GET", "/api/v1/jobs/job_1", "", None)),
+    ("settings", (), {}, success(version="1"), ("GET", "/api/v1/settings", "", None)),
+    ("look", ("job_1",), {}, success(viewers=[]), ("POST", "/api/v1/approvals/job_1/look", "", None)),
+    (
+        "sessions",
+        (),
+        {"principal": "ada", "limit": 2},
+        PAGE,
+        ("GET", "/api/v1/sessions", "principal=ada&limit=2", None),
+    ),
+    ("sessions", (), {"everybody": True}, PAGE, ("GET", "/api/v1/sessions", "all=true", None)),
+    (
+        "end_session",
+        ("ses_1",),
+        {},
+        success(session_id="ses_1", principal="ada"),
+        ("POST", "/api/v1/sessions/ses_1/end", "", None),
+    ),
+    (
+        "make_sign_in_link",
+        (),
+        {},
+        success(link_id="sil_1", token="sil_1_x", path="/c", expires_at="2026-01-01T00:00:00Z"),
+        ("POST", "/api/v1/sign-in-links", "", None),
+    ),
     (
         "set_grant_terms",
         (["deploy", "pay*"],),
@@ -86,6 +111,14 @@ ROUTES: list[tuple[str, tuple[Any, ...], dict[str, Any], Response, tuple[str, st
         ("GET", "/api/v1/jobs/job_1/history", "cursor=a+b", None),
     ),
     ("approvals", (), {"state": "pending"}, PAGE, ("GET", "/api/v1/approvals", "state=pending", None)),
+    (
+        "inbox",
+        (),
+        {"mine": False, "topic": "pay.*", "q": "a b"},
+        PAGE,
+        ("GET", "/api/v1/inbox", "mine=false&topic=pay.%2A&q=a+b", None),
+    ),
+    ("inbox_counts", (), {}, success(waiting_for_me=3), ("GET", "/api/v1/inbox/counts", "", None)),
     (
         "approve",
         ("job_1",),
@@ -139,6 +172,28 @@ ROUTES: list[tuple[str, tuple[Any, ...], dict[str, Any], Response, tuple[str, st
         {},
         success(current=True, state="held", current_fence=1),
         ("POST", "/api/v1/leases/lse_1/check", "", {"fence": 1}),
+    ),
+    (
+        "define_workflow",
+        ("month", [{"id": "pay", "topic": "a.b"}]),
+        {},
+        WORKFLOW,
+        ("PUT", "/api/v1/workflows/month", "", {"steps": [{"id": "pay", "topic": "a.b"}]}),
+    ),
+    ("workflow", ("month",), {}, WORKFLOW, ("GET", "/api/v1/workflows/month", "", None)),
+    ("workflows", (), {"limit": 3}, PAGE, ("GET", "/api/v1/workflows", "limit=3", None)),
+    ("run_timeline", ("run_1",), {}, PAGE, ("GET", "/api/v1/workflow-runs/run_1/timeline", "", None)),
+    (  # What nobody said is not sent, not even as its default: the request that a key stands for would be another.
+        "approve_step",
+        ("run_1", "ask"),
+        {"job_hash": "sha256:0"},
+        REVIEW,
+        (
+            "POST",
+            "/api/v1/workflow-runs/run_1/steps/ask/approve",
+            "",
+            {"reason": "", "job_hash": "sha256:0"},
+        ),
     ),
     ("permit_keys", (), {}, KEYS, ("GET", "/api/v1/keys", "", None)),
     (

@@ -38,7 +38,7 @@ FAULTS = """
 import sys, threading
 import msgspec
 from interlock.sdk import outcomes
-from interlock.sdk.outcomes import Problem
+from interlock.wire.problem import Problem
 
 sys.setswitchinterval(1e-6)
 said = {"errors": [{"path": "/a", "place": {"line": 1, "column": 2}}]}

@@ -11,7 +11,7 @@ from interlock.kernel.refusal import Refusal
 from interlock.store.catalogue import ROOMS  # A room uses the rules of those before it.
 from tests.tidy.source import Import, Module, package
 
-SHELLS = {"api", "channels", "cli", "sdk", "service", "drills", "demo"}
+SHELLS = {"api", "channels", "cli", "console", "sdk", "service", "drills", "demo"}
 FOUNDATIONS = {"kernel", "store", "wire", "rooms"}
 # What a room has beside its rules: it reads lists, makes keys, or meets the outside for the loops that ask it to.
 NOT_RULES = {
@@ -58,13 +58,26 @@ HARMLESS = {"threading.Lock"}  # guards a cache; decides nothing
 # Refusals that tell the operation to ask the kernel again; no caller ever gets one.
 ASKED_AGAIN = {"LookFurther", "NothingToClaim"}
 STATUSES = {400, 401, 403, 404, 405, 409, 413, 415, 422, 423, 429, 503}
-# What a command reads by key: the environment, what it makes or reads itself, and JSON that is opaque to the service.
+# What commands read by key beside the environment: what they make or read themselves, and JSON that is opaque to the
+# service. Each may do so in its own module alone.
 READ_BY_KEY = {
-    *("os.environ", "environ", "CODES", "body", "change", "signed", "total", "value"),
-    *("command.document()", "prepared.command.document()", "approved", "current", "known", "ended.result"),
-    *("root.entries", "document", "cast('dict[str, Any]', read)", "each.document", "policy.document"),
-    *("failed.problem", "refused.problem.fields"),
+    "cli.checks": {"total"},
+    "cli.examination": {"policy.document"},
+    "cli.exec_approved": {"prepared.command.document()"},
+    "cli.exec_outcome": {"ended.result"},
+    "cli.execution.approved": {"refused.problem.fields"},
+    "cli.execution.gates": {"refused.problem.fields"},
+    "cli.execution.once": {"known", "result", "command.document()"},
+    "cli.execution.prepared": {"approved", "current"},
+    "cli.execution.tasks": {"root.entries", "document"},
+    "cli.grants": {"signed", "value"},
+    "cli.output": {"failed.problem"},
+    "cli.policy": {"each.document"},
+    "cli.touch": {"change"},
+    "cli.trouble": {"CODES"},
+    "cli.workflows": {"cast('dict[str, Any]', read)"},
 }
+ENVIRONMENT = {"os.environ", "environ"}
 
 
 def test_every_part_of_the_package_has_a_place_in_the_order() -> None:
@@ -73,10 +86,21 @@ def test_every_part_of_the_package_has_a_place_in_the_order() -> None:
 
 
 def test_commands_read_answers_by_attribute() -> None:
-    found = [
-        f"{module.place}: {read}" for module in package() if module.part == "cli" for read in _by_key(module)
-    ]
-    assert not found, "convert the answer with `typed(answer, Type)` of wire/ and read its attributes"
+    read = {
+        module.name.removeprefix("interlock."): set(_by_key(module)) - ENVIRONMENT
+        for module in package()
+        if module.part == "cli"
+    }
+    found = {name: expressions for name, expressions in read.items() if expressions}
+    assert found == READ_BY_KEY, (
+        "convert the answer with `typed(answer, Type)` of wire/ and read its attributes"
+    )
+
+
+def test_commands_do_not_look_into_plain_answers() -> None:
+    assert not [
+        f"{module.place}:{line}" for module in package() if module.part == "cli" for line in _opened(module)
+    ], "convert the answer with `typed(answer, Type)` of wire/ and read its attributes"
 
 
 def test_kernel_and_wire_import_nothing_of_ours() -> None:
@@ -127,6 +151,19 @@ def test_the_store_knows_no_rule_and_no_shell() -> None:
 
 def test_shells_reach_a_store_only_through_its_contract() -> None:
     assert not list(_offences(_shell_touches_store))
+
+
+def test_the_console_holds_no_rule() -> None:
+    """It signs people in, and does everything else through the API, as any client."""
+    shut = ("interlock.rooms", "interlock.store", "interlock.api")
+    found = [
+        f"{module.place}: {each.name}"
+        for module in package()
+        if module.part == "console"
+        for each in module.imports
+        if each.name.startswith(shut) and not each.name.startswith("interlock.rooms.identity.refusals")
+    ]
+    assert not found
 
 
 def test_only_the_table_knows_the_channels() -> None:
@@ -293,14 +330,45 @@ def _is_worldly(function: ast.expr) -> bool:
 
 
 def _by_key(module: Module) -> Iterator[str]:
-    """Where a module reads something by a name in quotes that is not among `READ_BY_KEY`."""
+    """What a module reads something from by a name in quotes."""
     for node in ast.walk(module.tree):
         match node:
             case ast.Subscript(value=read, slice=ast.Constant(value=str()), ctx=ast.Load()):
-                pass
-            case ast.Call(func=ast.Attribute(value=read, attr="get"), args=[ast.Constant(value=str()), *_]):
-                pass
+                yield ast.unparse(read)
+            case ast.Call(
+                func=ast.Attribute(value=read, attr="get" | "pop"), args=[ast.Constant(value=str()), *_]
+            ):
+                yield ast.unparse(read)
             case _:
-                continue
-        if ast.unparse(read) not in READ_BY_KEY:
-            yield f"{node.lineno} {ast.unparse(node)}"
+                pass
+
+
+def _opened(module: Module) -> Iterator[int]:
+    """Where a function takes a plain answer of `call` apart, by whatever key, or its fields one after another."""
+    for function in ast.walk(module.tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        nodes = list(ast.walk(function))
+        answers = {name for node in nodes for name in _plain_answers(node)}
+        for node in nodes:
+            match node:
+                case ast.Subscript(value=ast.Name(id=name)) | ast.comprehension(iter=ast.Name(id=name)):
+                    pass
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=name))):
+                    pass
+                case ast.For(iter=ast.Name(id=name)):
+                    pass
+                case _:
+                    continue
+            if name in answers:
+                yield getattr(node, "lineno", function.lineno)
+
+
+def _plain_answers(node: ast.AST) -> set[str]:
+    match node:
+        case ast.Assign(targets=targets, value=ast.Call(func=ast.Attribute(attr="call"))):
+            return {target.id for target in targets if isinstance(target, ast.Name)}
+        case ast.AnnAssign(target=ast.Name(id=name), value=ast.Call(func=ast.Attribute(attr="call"))):
+            return {name}
+        case _:
+            return set()

@@ -1,4 +1,4 @@
-"""Admission over HTTP: limits, runs and their slots, and counts of how starts ended."""
+"""Admission over HTTP: limits, runs and their slots."""
 
 from __future__ import annotations
 
@@ -8,22 +8,18 @@ import hashlib
 import random
 import re
 from collections.abc import AsyncGenerator, Awaitable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
 
 from interlock.api.authentication import presented_key
 from interlock.api.calls import REPLAYED, Asked, caller_of, decide, refuse
-from interlock.api.decoder import Spelled
-from interlock.api.fields import Reason
-from interlock.api.http import Request
 from interlock.api.jobs import READERS
-from interlock.api.operations import Answer, Body, Operation, Query, Reply
+from interlock.api.operations import Answer, Operation, Reply
 from interlock.api.pages import PageQuery, id_cursor
 from interlock.api.problem import invalid
 from interlock.kernel.codec.canonical import canonical
-from interlock.kernel.codec.durations import DurationInQuery, TtlSeconds, duration_seconds
 from interlock.kernel.codec.strict import Fault as FieldFault
 from interlock.kernel.ids import new_id
 from interlock.kernel.refusal import Fault, LockBusy, StoreUnavailable
@@ -48,6 +44,7 @@ from interlock.rooms.workflows.rules import EndWorkflowRun, StartWorkflowRun
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import admission as wire
+from interlock.wire.http import Request
 from interlock.wire.marks import OMITTED
 from interlock.wire.pages import Page
 
@@ -58,15 +55,7 @@ _POLL_SECONDS = (1.2, 1.5)
 _REST_SECONDS_EACH, _REST_SECONDS_MAX = 0.01, 1.0
 
 
-class StartBody(Body, frozen=True, kw_only=True):
-    """`ttl_seconds` is how long the slot is kept without renewing; with `wait_seconds` the caller waits in line."""
-
-    input: Spelled = None
-    ttl_seconds: TtlSeconds = TTL_SECONDS_DEFAULT
-    wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=300)] = 0
-
-
-async def start(call: Asked[None, StartBody], workflow: str) -> Answer:
+async def start(call: Asked[None, wire.StartRunBody], workflow: str) -> Answer:
     """Start a run of `workflow`, and count how that ended."""
     return await counted(call, workflow, _start_or_wait(call, workflow))
 
@@ -109,7 +98,7 @@ def count_unheard(error: Exception, request: Request, path: Mapping[str, str], s
             service.admission_stats.count(caller.tenant, path["workflow"], "unavailable")
 
 
-async def _start_or_wait(call: Asked[None, StartBody], workflow: str) -> Answer:
+async def _start_or_wait(call: Asked[None, wire.StartRunBody], workflow: str) -> Answer:
     """Try once; with `wait_seconds`, keep a place in line and try again whenever a slot may have come free."""
     command = _start_command(call, workflow)
     if command.ticket is None:
@@ -124,12 +113,12 @@ async def _start_or_wait(call: Asked[None, StartBody], workflow: str) -> Answer:
                     raise
 
 
-async def _start_now(call: Asked[None, StartBody], command: StartRun) -> Answer:
+async def _start_now(call: Asked[None, wire.StartRunBody], command: StartRun) -> Answer:
     whole = StartWorkflowRun(start=command)
     return await decide(call, whole, lambda run: Reply(201, run_view(run, call.caller.principal)))
 
 
-def _start_command(call: Asked[None, StartBody], workflow: str) -> StartRun:
+def _start_command(call: Asked[None, wire.StartRunBody], workflow: str) -> StartRun:
     body = call.body
     return StartRun(
         caller=caller_of(call),
@@ -141,7 +130,7 @@ def _start_command(call: Asked[None, StartBody], workflow: str) -> StartRun:
     )
 
 
-def _ticket(call: Asked[None, StartBody], workflow: str) -> str:
+def _ticket(call: Asked[None, wire.StartRunBody], workflow: str) -> str:
     """A repeat under the same idempotency key keeps its place in line."""
     if call.idempotency_key is None:
         return new_id("tkt")
@@ -152,7 +141,9 @@ def _ticket(call: Asked[None, StartBody], workflow: str) -> str:
 class _Place:
     """Where one call waits: until it is woken, asks again by itself, gives up, or its client leaves."""
 
-    def __init__(self, call: Asked[None, StartBody], woken: Subscription, gone: asyncio.Task[None]) -> None:
+    def __init__(
+        self, call: Asked[None, wire.StartRunBody], woken: Subscription, gone: asyncio.Task[None]
+    ) -> None:
         self._service = call.services
         self._deadline = asyncio.get_running_loop().time() + call.body.wait_seconds
         self._woken = woken
@@ -176,7 +167,7 @@ class _Place:
 
 
 @contextlib.asynccontextmanager
-async def _standing(call: Asked[None, StartBody], ticket: str) -> AsyncGenerator[_Place]:
+async def _standing(call: Asked[None, wire.StartRunBody], ticket: str) -> AsyncGenerator[_Place]:
     gone = asyncio.create_task(_until_gone(call))
     try:
         with call.services.kernel.wakes.subscribe(place_topic(call.caller.tenant, ticket)) as woken:
@@ -186,14 +177,14 @@ async def _standing(call: Asked[None, StartBody], ticket: str) -> AsyncGenerator
         await asyncio.gather(gone, return_exceptions=True)
 
 
-async def _until_gone(call: Asked[None, StartBody]) -> None:
+async def _until_gone(call: Asked[None, wire.StartRunBody]) -> None:
     if call.request.gone is None:
         await asyncio.Event().wait()
     else:
         await call.request.gone()
 
 
-async def _leave(call: Asked[None, StartBody], command: StartRun) -> None:
+async def _leave(call: Asked[None, wire.StartRunBody], command: StartRun) -> None:
     """Give the place up. A stopping server leaves it to the repeat; what cannot be given up lapses by itself."""
     if command.ticket is not None and not call.services.is_stopping:
         leaving = LeaveLine(caller=command.caller, ticket=command.ticket, call_id=command.call_id)
@@ -201,33 +192,7 @@ async def _leave(call: Asked[None, StartBody], command: StartRun) -> None:
             await call.services.kernel.run(leaving)
 
 
-_WINDOW_SECONDS_MAX = 24 * 3600
-_TALLIES_MAX = 20_000
-
 Workflow = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=rf"^{NAME}$(?!\n)")]
-Fence = Annotated[int, msgspec.Meta(ge=0)]
-
-
-class LimitBody(Body, frozen=True, kw_only=True):
-    max_concurrent_runs: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
-
-
-class FenceBody(Body, frozen=True, kw_only=True):
-    """The run's fence, which its starter was given. The role `operate` needs none for somebody's run."""
-
-    fence: Fence | None = None
-
-
-class CompleteBody(FenceBody, frozen=True, kw_only=True):
-    result: Spelled = None
-
-
-class FailBody(FenceBody, frozen=True, kw_only=True):
-    error: Reason = ""
-
-
-class CancelBody(FenceBody, frozen=True, kw_only=True):
-    reason: Reason = ""
 
 
 class RunsQuery(PageQuery, frozen=True, kw_only=True):
@@ -235,11 +200,7 @@ class RunsQuery(PageQuery, frozen=True, kw_only=True):
     workflow: Workflow | None = None
 
 
-class StatsQuery(Query, frozen=True, kw_only=True):
-    window: DurationInQuery = "1h"
-
-
-async def set_limit(call: Asked[None, LimitBody]) -> Answer:
+async def set_limit(call: Asked[None, wire.SetLimitBody]) -> Answer:
     command = SetLimit(
         caller=caller_of(call),
         scope=_named(call, "scope"),
@@ -275,29 +236,29 @@ async def limits(call: Asked[PageQuery, None]) -> Reply:
     )
 
 
-async def admission_start(call: Asked[None, StartBody]) -> Answer:
+async def admission_start(call: Asked[None, wire.StartRunBody]) -> Answer:
     return await start(call, _named(call, "workflow"))
 
 
-async def renew(call: Asked[None, FenceBody]) -> Answer:
+async def renew(call: Asked[None, wire.RunFenceBody]) -> Answer:
     command = RenewRun(caller=caller_of(call), run_id=call.path["run_id"], fence=_fence(call, call.body))
     return await decide(call, command, lambda run: Reply(200, run_view(run, call.caller.principal)))
 
 
-async def complete(call: Asked[None, CompleteBody]) -> Answer:
+async def complete(call: Asked[None, wire.CompleteRunBody]) -> Answer:
     result = msgspec.Raw(canonical(call.body.result))
     return await _end(call, "complete", _fence(call, call.body), result=result)
 
 
-async def fail(call: Asked[None, FailBody]) -> Answer:
+async def fail(call: Asked[None, wire.FailRunBody]) -> Answer:
     return await _end(call, "fail", _fence(call, call.body), error=call.body.error)
 
 
-async def cancel(call: Asked[None, CancelBody]) -> Answer:
+async def cancel(call: Asked[None, wire.CancelRunBody]) -> Answer:
     return await _end(call, "cancel", call.body.fence, error=call.body.reason)
 
 
-def _fence(call: Asked[None, Any], body: FenceBody) -> int | None:
+def _fence(call: Asked[None, Any], body: wire.RunFenceBody) -> int | None:
     """The fence that was sent, which only an operator may leave out."""
     if body.fence is None and Role.OPERATE not in call.caller.roles:
         raise invalid(FieldFault("/fence", "is required: send the fence that starting the run returned"))
@@ -329,44 +290,6 @@ async def listed(call: Asked[RunsQuery, None]) -> Reply:
     )
     items = [run_view(run, call.caller.principal, now) for run in found.items]
     return Reply(200, Page(items=tuple(items), next_cursor=found.next_cursor))
-
-
-async def stats(call: Asked[StatsQuery, None]) -> Reply:
-    rows = await _counted(call)
-    return Reply(
-        200,
-        wire.AdmissionStats(
-            tenant=call.caller.tenant,
-            window=call.query.window,
-            admitted=sum(row.admitted for row in rows),
-            full_429=sum(row.full_429 for row in rows),
-            unavailable_503=sum(row.unavailable_503 for row in rows),
-            workflows=tuple(rows),
-        ),
-    )
-
-
-async def _counted(call: Asked[StatsQuery, None]) -> list[wire.StartsOfWorkflow]:
-    """By workflow, what this server has counted, and what the others have handed in."""
-    service, tenant, seconds = call.services, call.caller.tenant, duration_seconds(call.query.window)
-    counted = service.admission_stats.of(tenant, seconds)
-    since = service.now() - timedelta(seconds=min(seconds, _WINDOW_SECONDS_MAX))
-    server = service.admission_stats.server
-    for tally in await queries.tallies_since(service.store, tenant, since, but=server, limit=_TALLIES_MAX):
-        for row in tally.rows:
-            sums = counted.setdefault(row.workflow, {"admitted": 0, "full": 0, "unavailable": 0})
-            sums["admitted"] += row.admitted
-            sums["full"] += row.full
-            sums["unavailable"] += row.unavailable
-    return [
-        wire.StartsOfWorkflow(
-            workflow=workflow,
-            admitted=row["admitted"],
-            full_429=row["full"],
-            unavailable_503=row["unavailable"],
-        )
-        for workflow, row in sorted(counted.items())
-    ]
 
 
 def _named(call: Asked[Any, Any], parameter: str) -> str:
@@ -416,7 +339,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="set_limit", method="PUT", path="/api/v1/limits/{scope}", tag=_TAG, roles=("operate", "admin"),
         parameters={"scope": "`tenant`, or a workflow's id."}, summary="Change how many runs may be active",
-        body=LimitBody, answers={200: wire.Limit}, answer=set_limit,
+        body=wire.SetLimitBody, answers={200: wire.Limit}, answer=set_limit,
     ),
     Operation(
         id="clear_limit", method="DELETE", path="/api/v1/limits/{scope}", tag=_TAG, roles=("operate", "admin"),
@@ -432,7 +355,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         id="start_run", method="POST", path="/api/v1/workflows/{workflow}/runs", tag=_TAG, roles=_STARTERS,
         parameters={"workflow": "The workflow's id."}, summary="Start a run if there is room",
         description="429: evaluated and full. 503: could not be evaluated. Neither creates anything.",
-        body=StartBody, answers={201: wire.Run}, answer=admission_start,
+        body=wire.StartRunBody, answers={201: wire.Run}, answer=admission_start,
         problems=("max_concurrent_runs", "admission_unavailable"), unavailable="admission_unavailable",
         unheard=count_unheard,
     ),
@@ -442,27 +365,22 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="renew_run", method="POST", path="/api/v1/workflow-runs/{run_id}/renew", tag=_TAG, roles=_STARTERS,
-        parameters=_RUN_ID, summary="Keep the slot for another period", description=_WHOSE, body=FenceBody,
+        parameters=_RUN_ID, summary="Keep the slot for another period", description=_WHOSE, body=wire.RunFenceBody,
         answers={200: wire.Run}, answer=renew, problems=_OWN,
     ),
     Operation(
         id="complete_run", method="POST", path="/api/v1/workflow-runs/{run_id}/complete", tag=_TAG,
         roles=_STARTERS, parameters=_RUN_ID, summary="End a run well and free its slot", description=_WHOSE,
-        body=CompleteBody, answers={200: wire.Run}, answer=complete, problems=_OWN,
+        body=wire.CompleteRunBody, answers={200: wire.Run}, answer=complete, problems=_OWN,
     ),
     Operation(
         id="fail_run", method="POST", path="/api/v1/workflow-runs/{run_id}/fail", tag=_TAG, roles=_STARTERS,
-        parameters=_RUN_ID, summary="End a run badly and free its slot", description=_WHOSE, body=FailBody,
+        parameters=_RUN_ID, summary="End a run badly and free its slot", description=_WHOSE, body=wire.FailRunBody,
         answers={200: wire.Run}, answer=fail, problems=_OWN,
     ),
     Operation(
         id="cancel_run", method="POST", path="/api/v1/workflow-runs/{run_id}/cancel", tag=_TAG,
         roles=_STARTERS, parameters=_RUN_ID, summary="Stop a run and free its slot", description=_WHOSE,
-        body=CancelBody, answers={200: wire.Run}, answer=cancel, problems=_OWN,
-    ),
-    Operation(
-        id="admission_stats", method="GET", path="/api/v1/admission/stats", tag=_TAG, roles=READERS,
-        summary="How starts ended: admitted, full, could not be evaluated", query=StatsQuery,
-        answers={200: wire.AdmissionStats}, answer=stats,
+        body=wire.CancelRunBody, answers={200: wire.Run}, answer=cancel, problems=_OWN,
     ),
 )  # fmt: skip

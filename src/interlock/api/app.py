@@ -24,14 +24,16 @@ from interlock.api.decoder import (
     is_large,
     spell_body,
 )
-from interlock.api.http import Headers, Request, Response
 from interlock.api.operations import Answer, Answered, C, Call, Operation, Reply, S
 from interlock.api.problem import MEDIA_TYPE as PROBLEM_JSON
-from interlock.api.problem import Problem, ProblemError, problem, problem_response, retry_after
-from interlock.api.router import Router
+from interlock.api.problem import ProblemError, invalid, problem, problem_response, retry_after
+from interlock.kernel.codec.strict import Fault
 from interlock.kernel.ids import new_id
 from interlock.service.logs import Log
 from interlock.service.metrics import Registry
+from interlock.service.router import MethodNotAllowed, NoRoute, Router
+from interlock.wire.http import Headers, NotDecodable, Request, Response
+from interlock.wire.problem import Problem
 
 PATH_BYTES_MAX = 8192
 UNROUTED = "none"
@@ -112,7 +114,7 @@ class App(Generic[C, S]):
         except Exception as error:  # noqa: BLE001 - the outermost edge: whatever it is, the caller gets an answer
             refused = self._problem(error, trace)
             trace.code = refused.code
-            response = problem_response(refused)
+            response = problem_response(refused, error.headers if isinstance(error, ProblemError) else ())
         if trace.code is None and response.status >= 400:
             trace.code, response = _told(response)
         response = _finished(request, response, trace.request_id)
@@ -123,11 +125,11 @@ class App(Generic[C, S]):
         """Log what broke after the answer had begun, when it is too late for another answer."""
         self._log.fault(error, request=request, request_id=_request_id(request), route=UNROUTED)
 
-    def refuse(self, request: Request, refused: Problem) -> Response:
+    def refuse(self, request: Request, error: ProblemError) -> Response:
         """Answer a request that a server could not even read whole, in the same form as any other."""
         trace: _Trace[C, S] = _Trace(request)
-        trace.code = refused.code
-        response = _finished(request, problem_response(refused), trace.request_id)
+        trace.code = error.problem.code
+        response = _finished(request, problem_response(error.problem, error.headers), trace.request_id)
         self._record(request, response, trace)
         return response
 
@@ -145,7 +147,7 @@ class App(Generic[C, S]):
         _check_length(request)
         if request.method == "OPTIONS":
             return self._options(request)
-        operation, path = self._router.find(request.method, request.path)
+        operation, path = self._found(request)
         trace.operation = operation
         if operation.public:
             check_unsent(operation, request)  # Whoever asks is nobody known, so no body of theirs is read.
@@ -169,6 +171,12 @@ class App(Generic[C, S]):
         )
         return _encoded(await operation.answer(call))
 
+    def _found(self, request: Request) -> tuple[Operation[C, S, Any, Any], Mapping[str, str]]:
+        try:
+            return self._router.find(request.method, request.path)
+        except (NoRoute, MethodNotAllowed, NotDecodable) as error:
+            raise _unrouted(error) from None
+
     async def _decoded(
         self, operation: Operation[C, S, Any, Any], request: Request, caller: C | None
     ) -> tuple[Any, Any]:
@@ -181,7 +189,10 @@ class App(Generic[C, S]):
         return decode_spelled(operation, spelled)
 
     def _options(self, request: Request) -> Response:
-        methods = sorted(_METHODS) if request.path == "*" else self._router.methods(request.path)
+        try:
+            methods = sorted(_METHODS) if request.path == "*" else self._router.methods(request.path)
+        except (NoRoute, NotDecodable) as error:
+            raise _unrouted(error) from None
         return Response(status=204, headers=(("allow", ", ".join(methods)),))
 
     def _problem(self, error: Exception, trace: _Trace[C, S]) -> Problem:
@@ -247,6 +258,19 @@ def _check_ids(operations: tuple[Operation[Any, Any, Any, Any], ...]) -> None:
         if operation.id in seen:
             raise ValueError(f"two operations are called {operation.id}; rename one of them")
         seen.add(operation.id)
+
+
+def _unrouted(error: NoRoute | MethodNotAllowed | NotDecodable) -> ProblemError:
+    if isinstance(error, NotDecodable):
+        return invalid(Fault("path", str(error)))
+    if isinstance(error, MethodNotAllowed):
+        return ProblemError(problem("method_not_allowed", str(error)), (("allow", error.allowed),))
+    hint = (
+        "leave out the slash at its end"
+        if error.without_slash
+        else "GET /openapi.json lists every one there is"
+    )
+    return ProblemError(problem("not_found", f"{error}; {hint}"))
 
 
 def _check_length(request: Request) -> None:

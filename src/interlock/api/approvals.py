@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import dropwhile
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
+from interlock.api.approval_facts import ASKERS, Facts, read_facts, viewers_view
 from interlock.api.calls import JOB_ID, Asked, caller_of, decide
-from interlock.api.decoder import Spelled
-from interlock.api.fields import GivenReason, Reason, Said
 from interlock.api.jobs import approval_view, evidence_view, job_fields, whole_view
-from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.operations import Answer, Operation, Reply
 from interlock.api.pages import PageQuery, id_cursor
 from interlock.api.problem import invalid
 from interlock.api.problems import code_of
@@ -27,6 +26,7 @@ from interlock.rooms.jobs import queries
 from interlock.rooms.jobs.approvals import ApproveJob, Decided, RejectJob, is_whole
 from interlock.rooms.jobs.discussion import AddComment, Commented, Remark
 from interlock.rooms.jobs.drift import moved_target
+from interlock.rooms.jobs.looks import LookAtRequest
 from interlock.rooms.jobs.model import (
     COMMENT_BYTES_MAX,
     Approval,
@@ -47,41 +47,6 @@ from interlock.wire import jobs as wire_jobs
 from interlock.wire.pages import Page
 
 _COMMENTS_SHOWN = 50
-
-Hash = Annotated[str, msgspec.Meta(max_length=100)]
-
-
-class ApproveBody(Body, frozen=True, kw_only=True):
-    """`job_hash` is what the reviewer saw, and must be what is stored.
-
-    It may be left out while the request is as it was submitted, unless the rule has `require_hash`.
-    """
-
-    reason: Reason = ""
-    note: Reason = ""
-    job_hash: Hash | None = None
-
-
-class RejectBody(Body, frozen=True, kw_only=True):
-    """`code` is a word for machines, such as `wrong_amount`. With `job_hash`, it is a no to exactly that version."""
-
-    reason: GivenReason
-    note: Reason = ""
-    code: Annotated[str, msgspec.Meta(max_length=100, pattern=r"^[A-Za-z0-9_.\-]+$(?!\n)")] | None = None
-    job_hash: Hash | None = None
-
-
-class EditBody(Body, frozen=True, kw_only=True):
-    payload: Spelled
-    reason: GivenReason
-
-
-class WithdrawBody(Body, frozen=True, kw_only=True):
-    reason: GivenReason
-
-
-class CommentBody(Body, frozen=True, kw_only=True):
-    text: Said
 
 
 class ApprovalsQuery(PageQuery, frozen=True, kw_only=True):
@@ -112,16 +77,16 @@ async def read(call: Asked[None, None]) -> Reply:
     target = await read_target(store, job.tenant, named.key) if named else None
     drift = drift_view(world, job, approval, target)
     foreseen = await judgements.answered(lambda: foresee(world, job, approval))
-    able = await queries.count_people_able(store, world, job, approval)
+    facts = await read_facts(call, world, job, approval)
     said = await queries.read_comments(store, job)
-    return Reply(200, request_view(job, approval, foreseen, drift, target, able, said, now))
+    return Reply(200, request_view(job, approval, foreseen, drift, target, facts, said, now))
 
 
-async def approve(call: Asked[None, ApproveBody]) -> Answer:
+async def approve(call: Asked[None, wire.ApproveBody]) -> Answer:
     return await approve_by_id(call, call.path["job_id"])
 
 
-async def approve_by_id(call: Asked[None, ApproveBody], job_id: str) -> Answer:
+async def approve_by_id(call: Asked[None, wire.ApproveBody], job_id: str) -> Answer:
     """Approve a job that the path names in whichever way."""
     body = call.body
     command = ApproveJob(
@@ -134,7 +99,7 @@ async def approve_by_id(call: Asked[None, ApproveBody], job_id: str) -> Answer:
     return await _counted(call, "approve", command)
 
 
-async def reject(call: Asked[None, RejectBody]) -> Answer:
+async def reject(call: Asked[None, wire.RejectBody]) -> Answer:
     body = call.body
     command = RejectJob(
         caller=caller_of(call),
@@ -147,16 +112,16 @@ async def reject(call: Asked[None, RejectBody]) -> Answer:
     return await _counted(call, "reject", command)
 
 
-async def withdraw(call: Asked[None, WithdrawBody]) -> Answer:
+async def withdraw(call: Asked[None, wire.WithdrawBody]) -> Answer:
     command = WithdrawVote(caller=caller_of(call), job_id=call.path["job_id"], reason=call.body.reason)
     return await _counted(call, "withdraw", command)
 
 
-async def comment(call: Asked[None, CommentBody]) -> Answer:
+async def comment(call: Asked[None, wire.CommentBody]) -> Answer:
     return await _said(call, CommentKind.COMMENT)
 
 
-async def ask(call: Asked[None, CommentBody]) -> Answer:
+async def ask(call: Asked[None, wire.CommentBody]) -> Answer:
     return await _said(call, CommentKind.ASK)
 
 
@@ -171,7 +136,12 @@ async def comments(call: Asked[PageQuery, None]) -> Reply:
     return Reply(200, Page(items=tuple(_remark_view(each) for each in page), next_cursor=cursor))
 
 
-async def _said(call: Asked[None, CommentBody], kind: CommentKind) -> Answer:
+async def look(call: Asked[None, None]) -> Answer:
+    command = LookAtRequest(caller=caller_of(call), job_id=call.path["job_id"])
+    return await decide(call, command, lambda seen: Reply(200, viewers_view(seen, call.services.now())))
+
+
+async def _said(call: Asked[None, wire.CommentBody], kind: CommentKind) -> Answer:
     text = call.body.text
     if (size := len(text.encode())) > COMMENT_BYTES_MAX:
         why = (
@@ -192,7 +162,7 @@ async def refresh(call: Asked[None, None]) -> Answer:
     return await _decided(call, command)
 
 
-async def edit(call: Asked[None, EditBody]) -> Answer:
+async def edit(call: Asked[None, wire.EditBody]) -> Answer:
     submitter = await _submitter(call.services, call.caller.tenant, call.path["job_id"])
     command = EditJob(
         caller=caller_of(call),
@@ -269,7 +239,7 @@ def request_view(
     foreseen: Foreseen,
     drift: wire.Drift,
     target: Target | None,
-    people_able: int | None,
+    facts: Facts,
     said: Sequence[Remark],
     now: datetime,
 ) -> wire.ApprovalRequest:
@@ -288,11 +258,19 @@ def request_view(
         drift=drift,
         touches=touch_views(target),
         votes_needed=foreseen.votes_needed,
-        people_able=people_able,
+        people_able=None if facts.able is None else len(facts.able),
         on_approve=_on_approve(job, approval, foreseen),
         comments=tuple(_remark_view(each) for each in said[-_COMMENTS_SHOWN:]),
         comments_total=len(said),
         grace_until=approval.grace_until,
+        viewers=facts.viewers,
+        eligible=facts.eligible,
+        you=facts.you,
+        escalations=facts.escalations,
+        next_escalation_at=facts.next_escalation.at if facts.next_escalation else None,
+        next_escalation_groups=facts.next_escalation.groups if facts.next_escalation else (),
+        takers=facts.takers,
+        rules=facts.rules,
     )
 
 
@@ -354,7 +332,6 @@ _RENEWALS = (
     "people_only",
 )
 _READERS = ("submit", "review", "operate", "audit", "admin")
-_ASKERS = ("submit", "review", "operate", "admin")
 
 OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
@@ -367,22 +344,30 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         parameters=JOB_ID, summary="Everything the reviewer needs", answers={200: wire.ApprovalRequest}, answer=read,
     ),
     Operation(
+        id="look_at_approval", method="POST", path="/api/v1/approvals/{job_id}/look", tag=_TAG, roles=_READERS,
+        parameters=JOB_ID, summary="Say that you have this request open, and see who else has",
+        description="People only. Ask again every 20 s or so while it is open: whoever was seen within 45 s is `here`. "
+        "It decides nothing, is not audited, and is written at most once in 15 s for each person. The first look of a "
+        "person in each round is the event `approval.opened`.",
+        answers={200: wire.Viewers}, answer=look, problems=("people_only", "lock_busy"),
+    ),
+    Operation(
         id="approve_job", method="POST", path="/api/v1/approvals/{job_id}/approve", tag=_TAG,
         parameters=JOB_ID, summary="Say yes to exactly this request",
-        body=ApproveBody, answers={200: wire.Review}, answer=approve,
+        body=wire.ApproveBody, answers={200: wire.Review}, answer=approve,
         problems=APPROVAL_PROBLEMS,
     ),
     Operation(
         id="reject_job", method="POST", path="/api/v1/approvals/{job_id}/reject", tag=_TAG,
         parameters=JOB_ID, summary="Say no, with a reason",
-        body=RejectBody, answers={200: wire.Review}, answer=reject,
+        body=wire.RejectBody, answers={200: wire.Review}, answer=reject,
         problems=(*_DECISIONS, "hash_mismatch"),
     ),
     Operation(
         id="withdraw_vote", method="POST", path="/api/v1/approvals/{job_id}/withdraw", tag=_TAG,
         parameters=JOB_ID, summary="Take your own yes back, while it waits or within the grace",
         description="If the yes had decided, the job waits for people again, with the votes that remain.",
-        body=WithdrawBody, answers={200: wire.Review}, answer=withdraw,
+        body=wire.WithdrawBody, answers={200: wire.Review}, answer=withdraw,
         problems=("not_actionable", "approval_expired", "not_eligible", "people_only", "forbidden", "lock_busy"),
     ),
     Operation(
@@ -392,26 +377,26 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="comment_on_approval", method="POST", path="/api/v1/approvals/{job_id}/comment", tag=_TAG,
-        parameters=JOB_ID, summary="Say something about a request; its submitter answers so", roles=_ASKERS,
-        body=CommentBody, answers={201: wire.Comment}, answer=comment,
+        parameters=JOB_ID, summary="Say something about a request; its submitter answers so", roles=ASKERS,
+        body=wire.CommentBody, answers={201: wire.Comment}, answer=comment,
         problems=("not_actionable", "people_only", "lock_busy"),
     ),
     Operation(
         id="ask_back", method="POST", path="/api/v1/approvals/{job_id}/ask", tag=_TAG,
         parameters=JOB_ID, summary="Ask the submitter something; it changes no state",
         description="It is shown as open until the submitter comments, or the request is edited.",
-        body=CommentBody, answers={201: wire.Comment}, answer=ask,
+        body=wire.CommentBody, answers={201: wire.Comment}, answer=ask,
         problems=("not_actionable", "approval_expired", "people_only", "forbidden", "lock_busy"),
     ),
     Operation(
         id="refresh_approval", method="POST", path="/api/v1/approvals/{job_id}/refresh", tag=_TAG,
-        parameters=JOB_ID, summary="Put a drifted request back on the current policy and hash", roles=_ASKERS,
+        parameters=JOB_ID, summary="Put a drifted request back on the current policy and hash", roles=ASKERS,
         answers={200: wire_jobs.Job}, answer=refresh, problems=_RENEWALS,
     ),
     Operation(
         id="edit_job", method="POST", path="/api/v1/approvals/{job_id}/edit", tag=_TAG,
-        parameters=JOB_ID, summary="Change the request; votes are cleared", roles=_ASKERS,
-        body=EditBody, answers={200: wire_jobs.Job}, answer=edit,
+        parameters=JOB_ID, summary="Change the request; votes are cleared", roles=ASKERS,
+        body=wire.EditBody, answers={200: wire_jobs.Job}, answer=edit,
         problems=_RENEWALS,
     ),
 )  # fmt: skip

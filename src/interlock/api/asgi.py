@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from urllib.parse import quote
 
 from interlock.api.app import App
-from interlock.api.assembly import assemble, assemble_metrics
+from interlock.api.assembly import assemble, assemble_metrics, facts_of
 from interlock.api.heads import (
     check_framing,
     check_length,
@@ -35,16 +35,17 @@ from interlock.api.heads import (
     read_target,
     too_large,
 )
-from interlock.api.http import Request, Response
 from interlock.api.problem import ProblemError, invalid, problem
+from interlock.console.app import Console
 from interlock.kernel.codec.strict import Fault
 from interlock.rooms.events.addresses import Allowed, read_networks
 from interlock.service.keyring import Known
 from interlock.service.logs import Form, Level, Log
 from interlock.service.metrics import Counter, Registry
-from interlock.service.operator import IssuedKey, activate_policy_file, bootstrap
+from interlock.service.operator import Greeting, activate_policy_file, greet
 from interlock.service.service import Service, open_service
 from interlock.service.settings import UNIX_PEER, Settings, settings_from
+from interlock.wire.http import Request, Response
 
 Message: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -90,10 +91,11 @@ class InterlockApp:
         self._open: _Open | None = None
 
     @contextlib.asynccontextmanager
-    async def opened(self, *, first_admin: bool = True) -> AsyncGenerator[IssuedKey | None]:
+    async def opened(self, *, first_admin: bool = True) -> AsyncGenerator[Greeting]:
         """Open the store and start everything; inside the block requests are answered.
 
-        Yields the key of the first admin if the store was empty: it is shown nowhere else. Raises what kept it from
+        Yields what is shown once and nowhere else: the key of the first admin if the store was empty, and on a local
+        server a link to sign in with. Raises what kept it from
         opening, such as `StoreDown` or a bad policy.
         """
         from interlock.channels.table import (
@@ -101,11 +103,11 @@ class InterlockApp:
         )
 
         async with open_service(self.settings, channels=CHANNELS) as service:
-            admin = await bootstrap(service) if first_admin else None
+            greeting = await greet(service) if first_admin else Greeting()
             if self.settings.policy:
                 await activate_policy_file(service, Path(self.settings.policy))
             with self.answering(service):
-                yield admin
+                yield greeting
 
     @contextlib.contextmanager
     def answering(self, service: Service) -> Generator[None]:
@@ -187,6 +189,7 @@ class _Open:
         self.service = service
         settings, registry = service.settings, service.registry
         self._app: App[Known, Service] = assemble(service, log)
+        self._console = Console(service, self._app.respond, facts_of(self._app.operations), log)
         self._bodies = _Bodies(settings, registry)
         self._stalled_seconds = settings.stalled_seconds
         self._in_flight = 0
@@ -230,7 +233,9 @@ class _Open:
         except ProblemError as refused:
             incoming.expect({name.decode("latin-1").lower(): "1" for name, _ in scope["headers"]})
             request = Request(method=scope["method"], path="", root=asked.root, client=asked.client)
-            return request, self._app.refuse(request, refused.problem)
+            return request, self._app.refuse(request, refused)
+        if Console.serves(request.path):
+            return request, await self._console.respond(request)
         return request, await self._app.respond(request)
 
     def _read_head(self, asked: _Asked, scope: Scope, incoming: _Incoming) -> Request:
@@ -362,7 +367,7 @@ class _Bodies:
             detail = f"the body was not there after {self._seconds:g} s; send it faster, or less"
             members = {"limit_seconds": self._seconds}
             raise ProblemError(
-                problem("body_timeout", detail, members=members, headers=(("connection", "close"),))
+                problem("body_timeout", detail, members=members), (("connection", "close"),)
             ) from None
 
     async def _read(self, receive: Receive, announced: int | None) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from interlock.api import (
@@ -15,12 +15,16 @@ from interlock.api import (
     grants,
     health,
     identity,
+    inbox,
     jobs,
     leases,
     permits,
     policy,
+    sessions,
+    settings,
     signers,
     targets,
+    traffic,
     webhooks,
     workers,
     workflows,
@@ -28,14 +32,15 @@ from interlock.api import (
 from interlock.api.app import App
 from interlock.api.authentication import authenticate
 from interlock.api.descriptions import describing
-from interlock.api.http import Request
 from interlock.api.operations import Operation
 from interlock.api.problems import translator
+from interlock.console.client import OperationFacts
 from interlock.service.keyring import Known
 from interlock.service.logs import Log
 from interlock.service.metrics import Registry
 from interlock.service.service import Service
 from interlock.wire.codes import codes_with
+from interlock.wire.http import Request
 
 OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     *policy.OPERATIONS,
@@ -43,7 +48,9 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     *workers.OPERATIONS,
     *permits.OPERATIONS,
     *approvals.OPERATIONS,
+    *inbox.OPERATIONS,
     *admission.OPERATIONS,
+    *traffic.OPERATIONS,
     *workflows.OPERATIONS,
     *leases.OPERATIONS,
     *effects.OPERATIONS,
@@ -52,9 +59,11 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     *grants.OPERATIONS,
     *signers.OPERATIONS,
     *identity.OPERATIONS,
+    *sessions.OPERATIONS,
     *audit.OPERATIONS,
     *events.OPERATIONS,
     *webhooks.OPERATIONS,
+    *settings.OPERATIONS,
     *health.OPERATIONS,
 )
 
@@ -85,3 +94,11 @@ def assemble_metrics(service: Service, log: Log) -> App[Known, Service]:
         log=log,
         metrics=Registry(),
     )
+
+
+def facts_of(operations: Iterable[Operation[Known, Service, Any, Any]]) -> dict[str, OperationFacts]:
+    """What pages of the console know of the operations that they call."""
+    return {
+        each.id: OperationFacts(id=each.id, method=each.method, path=each.path, roles=each.roles)
+        for each in operations
+    }

@@ -1,12 +1,16 @@
-"""Authenticates the caller: `Authorization: Bearer <key>` or `X-API-Key: <key>`."""
+"""Authenticates the caller: `Authorization: Bearer <key>` or `X-API-Key: <key>`.
+
+A session's token counts as a key only in a request that a part of this process made (`Request.made_via`): what comes
+over a wire brings a cookie to the console, and never a token to the API.
+"""
 
 from __future__ import annotations
 
 from interlock.api.heads import announced_bytes
-from interlock.api.http import Request
 from interlock.rooms.identity.refusals import Unauthenticated
 from interlock.service.keyring import Known
 from interlock.service.service import Service
+from interlock.wire.http import Request
 
 # These are asked by POST, but nothing is decided, so no transaction checks the key again.
 _ONLY_ASKING = frozenset({"/api/v1/policy/evaluate", "/api/v1/policy/simulate"})
@@ -21,7 +25,9 @@ async def authenticate(request: Request, service: Service) -> Known:
     deciding = request.method not in ("GET", "HEAD") and request.path not in _ONLY_ASKING
     if deciding:
         service.kernel.check_room(len(request.body) or announced_bytes(request.headers))
-    return await service.keyring.known(presented_key(request), recent_will_do=deciding)
+    return await service.keyring.known(
+        presented_key(request), recent_will_do=deciding, sessions_count=request.made_via is not None
+    )
 
 
 def presented_key(request: Request) -> str:

@@ -12,8 +12,9 @@ from typing import Any, Generic, Never, TypeAlias, TypeVar
 import msgspec
 
 from interlock.api.app import encode
-from interlock.api.http import Request
 from interlock.api.operations import Answer, Call, Reply
+from interlock.api.problem import invalid
+from interlock.kernel.codec.strict import Fault
 from interlock.kernel.idempotency import Once, Rendered
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
@@ -23,6 +24,7 @@ from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import caller_reads, identify
 from interlock.service.keyring import Known
 from interlock.service.service import Service
+from interlock.wire.http import Request
 
 T = TypeVar("T")
 Q = TypeVar("Q")
@@ -45,6 +47,14 @@ def caller_of(call: Call[Known, Service, Any, Any]) -> Caller:
         services_may_administer=call.services.settings.services_may_administer,
         via=call.via,
     )
+
+
+def named(call: Call[Any, Any, Any, Any], parameter: str, kind: Any, reason: str) -> str:
+    """What the path has for `parameter`, if a body could have it too: `kind` is its type there."""
+    try:
+        return msgspec.convert(call.path[parameter], kind)
+    except msgspec.ValidationError:
+        raise invalid(Fault(f"path/{parameter}", reason)) from None
 
 
 async def decide(

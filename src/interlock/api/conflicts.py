@@ -7,9 +7,8 @@ from typing import Annotated, Any
 import msgspec
 
 from interlock.api.calls import Asked, caller_of, decide
-from interlock.api.fields import GivenReason
 from interlock.api.jobs import READERS
-from interlock.api.operations import Answer, Body, Operation, Query, Reply
+from interlock.api.operations import Answer, Operation, Query, Reply
 from interlock.api.pages import PageQuery, id_cursor
 from interlock.rooms.conflicts import queries
 from interlock.rooms.conflicts.model import SAFEST, Conflict, ConflictKind, ConflictState, Resolution
@@ -24,13 +23,6 @@ from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import shared as wire
 from interlock.wire.pages import Page
-
-
-class ResolveBody(Body, frozen=True, kw_only=True):
-    """`note` says why, and is the evidence if an effect's outcome is settled by it."""
-
-    resolution: Resolution
-    note: GivenReason
 
 
 class ConflictsQuery(PageQuery, frozen=True, kw_only=True):
@@ -63,9 +55,10 @@ async def read(call: Asked[None, None]) -> Reply:
     return Reply(200, conflict_view(await _read(call)))
 
 
-async def resolve(call: Asked[None, ResolveBody]) -> Answer:
+async def resolve(call: Asked[None, wire.ResolveConflictBody]) -> Answer:
     conflict = await _read(call)
-    said = Settlement(by=caller_of(call), resolution=call.body.resolution, note=call.body.note)
+    resolution = Resolution(call.body.resolution)
+    said = Settlement(by=caller_of(call), resolution=resolution, note=call.body.note)
     command = ResolveConflict(
         caller=said.by,
         conflict_id=conflict.id,
@@ -165,7 +158,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="resolve_conflict", method="POST", path="/api/v1/conflicts/{conflict_id}/resolve", tag=_TAG,
-        parameters=_ID, roles=("review", "operate", "admin"), body=ResolveBody,
+        parameters=_ID, roles=("review", "operate", "admin"), body=wire.ResolveConflictBody,
         summary="Say how a collision was settled, and carry that out",
         answers={200: wire.Conflict}, answer=resolve,
         problems=("conflict", "not_actionable", "forbidden", "people_only", "approval_expired",

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
 import msgspec
 from msgspec import inspect
 
-from interlock.api.http import NotDecodable, Request, percent_decoded
 from interlock.api.operations import Operation, RawBody
 from interlock.api.problem import ProblemError, invalid, problem
 from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.codec.shapes import shape_faults
 from interlock.kernel.codec.strict import Fault, JsonRefused, JsonValue, parse, pointer
+from interlock.wire.fields import SPELLED
+from interlock.wire.http import NotDecodable, Request, percent_decoded
 
 JSON = "application/json"
 IDEMPOTENCY_KEY_MAX = 255
 PARAMETERS_MAX = 50
 # Up to here a body is read in a millisecond or two, which is less than it takes to have another process read it.
 LARGE_BYTES = 8192
-
-# Any JSON value. One in a large body arrives as its canonical text (`msgspec.Raw`), which `canonical` takes as it is.
-_SPELLED = {"spelled": True}
-Spelled = Annotated[Any, msgspec.Meta(extra=_SPELLED)]
 
 _VISIBLE_ASCII = re.compile(r"[\x21-\x7e]{1,255}")
 _WHOLE = re.compile(r"-?[0-9]+")
@@ -84,7 +81,7 @@ def _value(text: msgspec.Raw, kind: inspect.Type) -> Any:
     start = bytes(memoryview(text)[:5])
     if start == b"null":
         return None
-    if isinstance(kind, inspect.Metadata) and cast("Any", kind).extra == _SPELLED:
+    if isinstance(kind, inspect.Metadata) and cast("Any", kind).extra == SPELLED:
         return text
     kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
     structs = [each for each in kinds if isinstance(each, inspect.StructType)]

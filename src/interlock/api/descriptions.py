@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from interlock.api.http import Headers, Response
 from interlock.api.operations import C, Call, Media, Operation, S
 from interlock.api.problem import ProblemError, problem
 from interlock.wire.codes import CODES, CodeInfo, Codes
+from interlock.wire.http import Headers, Response
 
 HTML = "text/html; charset=utf-8"
 _TAG = "Description"
@@ -38,7 +38,7 @@ def describing(
     def document() -> dict[str, Any]:
         from interlock.api.openapi import openapi
 
-        return openapi((*operations, *own), title=title, version=version or _own_version(), codes=codes)
+        return openapi((*operations, *own), title=title, version=version or own_version(), codes=codes)
 
     @cache
     def documentation() -> bytes:
@@ -91,7 +91,8 @@ def _public(
     )
 
 
-def _own_version() -> str:
+def own_version() -> str:
+    """The version that is installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

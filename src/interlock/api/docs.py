@@ -250,7 +250,7 @@ def _example(path: str, method: str, operation: Json) -> str:
         lines.append(f"-H 'Content-Type: {media_type}'")
         example = media.get("example")
         lines.append("--data-binary @FILE" if example is None else f"-d '{json.dumps(example, indent=2)}'")
-    return "<pre>" + escape(" \\\n  ".join(lines)) + "</pre>"
+    return "<pre tabindex=0>" + escape(" \\\n  ".join(lines)) + "</pre>"
 
 
 def _badge(method: str) -> str:

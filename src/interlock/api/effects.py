@@ -5,26 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from math import inf
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
-from interlock.api.calls import Asked, caller_of, decide
-from interlock.api.decoder import Spelled
-from interlock.api.fields import Number, TargetKey, Text, action_id_of, version_text
-from interlock.api.grants import ExecutionId, GrantId, Groups, Task
-from interlock.api.jobs import READERS
-from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.calls import Asked, caller_of, decide, named
+from interlock.api.jobs import READERS, version_text
+from interlock.api.operations import Answer, Operation, Reply
 from interlock.api.pages import PageQuery, id_cursor
 from interlock.api.problem import ProblemError, invalid, problem
-from interlock.api.targets import Version
 from interlock.kernel.codec.canonical import canonical
-from interlock.kernel.codec.durations import TtlSeconds
 from interlock.kernel.codec.strict import Fault
 from interlock.rooms.effects import queries
 from interlock.rooms.effects.model import (
-    TTL_SECONDS_DEFAULT,
     Effect,
     EffectState,
     EffectTarget,
@@ -42,74 +36,17 @@ from interlock.rooms.permits.verification import PermitInvalid, verify_permit
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import effects as wire
+from interlock.wire.fields import ACTION_ID_CHARACTERS_MAX, ActionId
 from interlock.wire.marks import OMITTED
 from interlock.wire.pages import Page
 
-FenceNumber = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
-RequestHash = Annotated[
-    str,
-    msgspec.Meta(
-        min_length=1,
-        max_length=200,
-        pattern=r"^[\u0021-\u007e]+$(?!\n)",
-        description="Visible ASCII characters, such as sha256:….",
-    ),
-]
 
-
-class LeaseBody(Body, frozen=True, kw_only=True):
-    """The lease under which it is done, and its fence. One that was acquired with a `session` takes it here too."""
-
-    id: Text
-    fence: FenceNumber
-    session: Text = ""
-
-
-class TargetBody(Body, frozen=True, kw_only=True):
-    """What it changes, and the version it was prepared for."""
-
-    key: TargetKey
-    version: Version | Number
-
-
-class GrantBody(Body, frozen=True, kw_only=True):
-    """The permission to do it: one use of a grant for `task` that fits `args`, consumed if the effect begins.
-
-    `grant_id` names the grant, `signed` asks for a signed one, `groups` for one by a person in one of them.
-    `execution_id` is that of a claim made before, whose use no effect has begun under yet; without it the action's own
-    id stands for it. With `claimed_before` that use will do and no other is consumed.
-    """
-
-    task: Task
-    args: Spelled = msgspec.field(default_factory=dict[str, Any])
-    execution_id: ExecutionId | None = None
-    grant_id: GrantId | None = None
-    signed: bool = False
-    groups: Groups = msgspec.field(default_factory=list[str])
-    claimed_before: bool = False
-
-
-class BeginBody(Body, frozen=True, kw_only=True):
-    """`request_hash` names what would be done: another request under the same id is refused.
-
-    After `ttl_seconds` without commit or fail the outcome is unknown.
-    """
-
-    request_hash: RequestHash
-    job_id: Text | None = None
-    permit: Annotated[str, msgspec.Meta(max_length=4096)] | None = None
-    lease: LeaseBody | None = None
-    target: TargetBody | None = None
-    grant: GrantBody | None = None
-    ttl_seconds: TtlSeconds = TTL_SECONDS_DEFAULT
-
-
-async def begin(call: Asked[None, BeginBody]) -> Answer:
+async def begin(call: Asked[None, wire.BeginEffectBody]) -> Answer:
     body = call.body
     permit = await _permit(call) if body.permit is not None else None
     command = BeginEffect(
         caller=caller_of(call),
-        action_id=action_id_of(call),
+        action_id=_action_id_of(call),
         request_hash=body.request_hash,
         ttl_seconds=body.ttl_seconds,
         job_id=permit.job_id if permit else body.job_id,
@@ -121,11 +58,11 @@ async def begin(call: Asked[None, BeginBody]) -> Answer:
     return await _look_and_begin(call, command)
 
 
-def _target_of(target: TargetBody) -> EffectTarget:
+def _target_of(target: wire.EffectTargetBody) -> EffectTarget:
     return EffectTarget(key=target.key, version=version_text(target.version))
 
 
-async def _look_and_begin(call: Asked[None, BeginBody], command: BeginEffect) -> Answer:
+async def _look_and_begin(call: Asked[None, wire.BeginEffectBody], command: BeginEffect) -> Answer:
     """Begin; while the oldest grants do not fit and there are more, look further."""
     while True:
         try:
@@ -134,9 +71,9 @@ async def _look_and_begin(call: Asked[None, BeginBody], command: BeginEffect) ->
             command = msgspec.structs.replace(command, grant=further.claim)
 
 
-def _claim(call: Asked[None, BeginBody]) -> ClaimGrant | None:
+def _claim(call: Asked[None, wire.BeginEffectBody]) -> ClaimGrant | None:
     """The claim of a grant, under the action's id at first: a repeat of the action is a repeat of the claim."""
-    grant, action_id = call.body.grant, action_id_of(call)
+    grant, action_id = call.body.grant, _action_id_of(call)
     if grant is None:
         return None
     return ClaimGrant(
@@ -156,7 +93,7 @@ def _begun(begun: Begun, seen_by: str) -> Reply:
     return Reply(200 if begun.replayed else 201, effect_view(begun.effect, seen_by, replayed=begun.replayed))
 
 
-async def _permit(call: Asked[None, BeginBody]) -> PermitClaims:
+async def _permit(call: Asked[None, wire.BeginEffectBody]) -> PermitClaims:
     """What the permit says, if this deployment signed it for this tenant and, if one is named, this job."""
     keys = [
         {"kid": key.kid, "kty": "OKP", "crv": "Ed25519", "x": key.public}
@@ -174,7 +111,7 @@ async def _permit(call: Asked[None, BeginBody]) -> PermitClaims:
     return PermitClaims(job_id=permit.job_id, job_hash=permit.job_hash, fence=permit.fence)
 
 
-async def _lease(call: Asked[None, BeginBody]) -> LeaseRef | None:
+async def _lease(call: Asked[None, wire.BeginEffectBody]) -> LeaseRef | None:
     named = call.body.lease
     if named is None:
         return None
@@ -184,29 +121,14 @@ async def _lease(call: Asked[None, BeginBody]) -> LeaseRef | None:
     return LeaseRef(id=lease.id, fence=named.fence, resource=lease.resource, session=named.session)
 
 
+def _action_id_of(call: Asked[Any, Any]) -> str:
+    """The action that the path names."""
+    spelling = f"up to {ACTION_ID_CHARACTERS_MAX} characters, none of them a control character"
+    return named(call, "action_id", ActionId, f"is not an action id; use {spelling}")
+
+
 _ERROR_BYTES_MAX = 16 * 1024
 _EVIDENCE_BYTES_MAX = 64 * 1024
-
-
-class CommitBody(Body, frozen=True, kw_only=True):
-    fence: FenceNumber
-    result: Spelled = None
-
-
-class FailBody(Body, frozen=True, kw_only=True):
-    """`safe_to_retry` says that it surely did not happen; if nobody can tell, it is ambiguous."""
-
-    fence: FenceNumber
-    error: Spelled
-    safe_to_retry: bool = False
-
-
-class ResolveBody(Body, frozen=True, kw_only=True):
-    """What happened, and how you know: a text or an object. `result` is what a replay returns."""
-
-    outcome: Outcome
-    evidence: Spelled
-    result: Spelled = None
 
 
 class EffectsQuery(PageQuery, frozen=True, kw_only=True):
@@ -215,23 +137,23 @@ class EffectsQuery(PageQuery, frozen=True, kw_only=True):
     state: EffectState | None = None
 
 
-async def commit(call: Asked[None, CommitBody]) -> Answer:
+async def commit(call: Asked[None, wire.CommitEffectBody]) -> Answer:
     command = CommitEffect(**_own(call), result=msgspec.Raw(canonical(call.body.result)))
     return await decide(call, command, _viewed(call))
 
 
-async def fail(call: Asked[None, FailBody]) -> Answer:
+async def fail(call: Asked[None, wire.FailEffectBody]) -> Answer:
     error = _bounded("error", call.body.error, _ERROR_BYTES_MAX)
     command = FailEffect(**_own(call), error=error, safe_to_retry=call.body.safe_to_retry)
     return await decide(call, command, _viewed(call))
 
 
-async def resolve(call: Asked[None, ResolveBody]) -> Answer:
+async def resolve(call: Asked[None, wire.ResolveEffectBody]) -> Answer:
     body = call.body
     resolution = ResolveEffect(
         caller=caller_of(call),
-        action_id=action_id_of(call),
-        outcome=body.outcome,
+        action_id=_action_id_of(call),
+        outcome=Outcome(body.outcome),
         evidence=evidence_of(body.evidence),
         result=msgspec.Raw(canonical(body.result)),
     )
@@ -280,13 +202,13 @@ async def listed(call: Asked[EffectsQuery, None]) -> Reply:
 
 
 def _own(call: Asked[None, Any]) -> dict[str, Any]:
-    return {"caller": caller_of(call), "action_id": action_id_of(call), "fence": call.body.fence}
+    return {"caller": caller_of(call), "action_id": _action_id_of(call), "fence": call.body.fence}
 
 
 async def _read(call: Asked[Any, Any]) -> Effect:
-    effect = await queries.read_effect(call.services.store, call.caller.tenant, action_id_of(call))
+    effect = await queries.read_effect(call.services.store, call.caller.tenant, _action_id_of(call))
     if effect is None:
-        raise NotFound("effect", action_id_of(call))
+        raise NotFound("effect", _action_id_of(call))
     return effect
 
 
@@ -375,25 +297,25 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="begin_effect", method="POST", path=f"{_PATH}/begin", tag=_TAG, roles=_ACTORS, parameters=_ID,
-        summary="Take the right to act once, or learn what became of it", body=BeginBody,
+        summary="Take the right to act once, or learn what became of it", body=wire.BeginEffectBody,
         answers={201: wire.Effect, 200: wire.Effect}, answer=begin,
         problems=("action_id_reused", "effect_in_progress", "effect_ambiguous", "superseded", "fence_stale",
                   "not_actionable", "forbidden", "not_claimed"),
     ),
     Operation(
         id="commit_effect", method="POST", path=f"{_PATH}/commit", tag=_TAG, roles=_ACTORS, parameters=_ID,
-        summary="It happened, with this result", body=CommitBody, answers={200: wire.Effect}, answer=commit,
+        summary="It happened, with this result", body=wire.CommitEffectBody, answers={200: wire.Effect}, answer=commit,
         problems=("fence_stale",),
     ),
     Operation(
         id="fail_effect", method="POST", path=f"{_PATH}/fail", tag=_TAG, roles=_ACTORS, parameters=_ID,
-        summary="It did not happen, or nobody can tell", body=FailBody, answers={200: wire.Effect}, answer=fail,
-        problems=("fence_stale", "not_actionable", "too_large"),
+        summary="It did not happen, or nobody can tell", body=wire.FailEffectBody, answers={200: wire.Effect},
+        answer=fail, problems=("fence_stale", "not_actionable", "too_large"),
     ),
     Operation(
         id="resolve_effect", method="POST", path=f"{_PATH}/resolve", tag=_TAG, parameters=_ID,
         roles=("review", "operate", "admin"), summary="Say what became of an effect whose outcome is unknown",
-        body=ResolveBody, answers={200: wire.Effect}, answer=resolve,
+        body=wire.ResolveEffectBody, answers={200: wire.Effect}, answer=resolve,
         problems=("not_actionable", "people_only", "forbidden", "too_large"),
     ),
 )  # fmt: skip

@@ -10,7 +10,6 @@ from interlock.api.app import App
 from interlock.api.assembly import assemble
 from interlock.api.authentication import authenticate
 from interlock.api.heads import too_large
-from interlock.api.http import Request, Response
 from interlock.api.problem import problem_response
 from interlock.kernel.refusal import Fault
 from interlock.kernel.storage import StoreDown
@@ -22,6 +21,7 @@ from interlock.service.logs import Log
 from interlock.service.service import Service
 from interlock.service.settings import NO_FILE, TENANT_DEFAULT, embedded_store, settings_from, store_named
 from interlock.store import store_for
+from interlock.wire.http import Request, Response
 
 
 class EmbeddedService:

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import msgspec
 
 from interlock.api.calls import Asked
-from interlock.api.http import Request, Response
 from interlock.api.jobs import READERS
 from interlock.api.operations import Media, Operation, Query, Reply
 from interlock.api.problem import invalid
@@ -28,10 +27,13 @@ from interlock.rooms.events.cloud_events import (
 )
 from interlock.rooms.events.model import Placed
 from interlock.rooms.identity.model import API_KEYS, PRINCIPALS
+from interlock.rooms.identity.queries import find_session
+from interlock.rooms.identity.rules import why_over
 from interlock.service.event_feed import Reader
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import events as wire
+from interlock.wire.http import Request, Response
 
 EVENT_STREAM = "text/event-stream"
 HEARTBEAT_SECONDS = 15.0
@@ -199,15 +201,23 @@ class _Watched:
     async def _is_known(self) -> bool:
         """Whether key and roles still stand: whoever loses either loses the stream too, by the next beat."""
         caller, store = self._caller.caller, self._service.store
-        if caller.key_id is None:
-            return True
         # If nobody can tell, the next beat asks again; nothing new comes meanwhile.
         with contextlib.suppress(StoreDown, Overloaded):
+            if caller.session_id is not None:
+                return await self._is_signed_in(caller.session_id)
+            if caller.key_id is None:
+                return True
             key = await store.get(API_KEYS, caller.tenant, caller.key_id)
             principal = await store.get(PRINCIPALS, caller.tenant, caller.principal)
             may_read = principal is not None and any(role in READERS for role in principal.roles)
             return may_read and key is not None and key.revoked_at is None
         return True
+
+    async def _is_signed_in(self, session_id: str) -> bool:
+        found = await find_session(self._service.store, session_id)
+        if found is None or found.principal is None or why_over(*found, self._service.now()):
+            return False
+        return any(role in READERS for role in found.principal.roles)
 
 
 def _block(placed: Placed) -> bytes:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
 from interlock.api.calls import Asked, caller_of, decide
-from interlock.api.decoder import Spelled
-from interlock.api.fields import LINE, Reason, Text
-from interlock.api.identity import Name
 from interlock.api.jobs import READERS
-from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.operations import Answer, Operation, Reply
 from interlock.api.pages import PageQuery, id_cursor, position
 from interlock.api.problem import invalid
 from interlock.kernel.codec.canonical import canonical
-from interlock.kernel.codec.durations import Duration, duration_seconds
+from interlock.kernel.codec.durations import duration_seconds
 from interlock.kernel.codec.strict import Fault
 from interlock.rooms.grants import queries
 from interlock.rooms.grants.claims import ClaimGrant, LookFurther, NotClaimed
@@ -39,70 +36,11 @@ from interlock.rooms.identity.refusals import NotFound
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import grants as wire
+from interlock.wire.fields import Text
 from interlock.wire.marks import OMITTED
 from interlock.wire.pages import Page
 
-USES_MAX = 1_000_000
 CLAIMS_SHOWN_MAX = 50
-
-Task = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9_.:/\-]+$(?!\n)")]
-ArgumentPath = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-GrantId = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_\-]+$(?!\n)")]
-ExecutionId = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=LINE)]
-
-Groups = Annotated[list[Name], msgspec.Meta(max_length=32)]
-
-
-class LimitBody(Body, frozen=True, kw_only=True):
-    """All uses together may add up to this much of one argument."""
-
-    path: ArgumentPath
-    total_max: Annotated[int, msgspec.Meta(ge=0)] | Annotated[float, msgspec.Meta(ge=0)]
-
-
-class SignatureBody(Body, frozen=True, kw_only=True):
-    """`signer`: the fingerprint of a registered key. `value`: Ed25519 over the grant's terms, in base64."""
-
-    signer: Annotated[str, msgspec.Meta(max_length=100)]
-    value: Annotated[str, msgspec.Meta(max_length=200)]
-
-
-class IssueBody(Body, frozen=True, kw_only=True):
-    """A permission. `pins` only narrow: `{"repo": "billing", "cents": {"max": 500}, "branch": {"glob": "fix/*"}}`.
-
-    A signed grant gives `expires_at` and `nonce` (its id, from `GET /grants/terms`) as they were signed.
-    """
-
-    task: Task
-    pins: Annotated[dict[ArgumentPath, Any], msgspec.Meta(max_length=32)] = msgspec.field(
-        default_factory=dict[str, Any]
-    )
-    limits: Annotated[list[LimitBody], msgspec.Meta(max_length=8)] = msgspec.field(
-        default_factory=list[LimitBody]
-    )
-    budget: LimitBody | None = None
-    uses: Annotated[int, msgspec.Meta(ge=1, le=USES_MAX)] = 1
-    expires_in: Duration | None = None
-    expires_at: datetime | None = None
-    reason: Reason = ""
-    standing: bool = False
-    nonce: GrantId | None = None
-    signature: SignatureBody | None = None
-
-
-class RevokeBody(Body, frozen=True, kw_only=True):
-    reason: Reason = ""
-
-
-class ClaimBody(Body, frozen=True, kw_only=True):
-    """`args` are what is about to run. `signed`: only a signed grant will do; `groups`: only one by a person in one."""
-
-    task: Task
-    args: Spelled = msgspec.field(default_factory=dict[str, Any])
-    execution_id: ExecutionId
-    grant_id: GrantId | None = None
-    signed: bool = False
-    groups: Groups = msgspec.field(default_factory=list[str])
 
 
 class GrantsQuery(PageQuery, frozen=True, kw_only=True):
@@ -110,7 +48,7 @@ class GrantsQuery(PageQuery, frozen=True, kw_only=True):
     state: GrantState | None = None
 
 
-async def issue(call: Asked[None, IssueBody]) -> Answer:
+async def issue(call: Asked[None, wire.IssueGrantBody]) -> Answer:
     body = call.body
     _check_times(body)
     signature = body.signature
@@ -130,12 +68,12 @@ async def issue(call: Asked[None, IssueBody]) -> Answer:
     return await decide(call, command, lambda grant: Reply(201, grant_view(grant, grant.issued_at)))
 
 
-async def revoke(call: Asked[None, RevokeBody]) -> Answer:
+async def revoke(call: Asked[None, wire.RevokeGrantBody]) -> Answer:
     command = RevokeGrant(caller=caller_of(call), grant_id=call.path["grant_id"], reason=call.body.reason)
     return await decide(call, command, lambda grant: Reply(200, grant_view(grant, call.services.now())))
 
 
-async def claim(call: Asked[None, ClaimBody]) -> Answer:
+async def claim(call: Asked[None, wire.ClaimGrantBody]) -> Answer:
     body = call.body
     command = ClaimGrant(
         caller=caller_of(call),
@@ -212,7 +150,7 @@ def _claimed(result: GrantUse | NotClaimed) -> Reply:
     return Reply(200, shown)
 
 
-def _check_times(body: IssueBody) -> None:
+def _check_times(body: wire.IssueGrantBody) -> None:
     if body.expires_in is not None and body.expires_at:
         raise invalid(Fault("/expires_in", "give expires_in or expires_at, not both"))
     if body.expires_at and body.expires_at.tzinfo is None:
@@ -223,21 +161,21 @@ def _check_times(body: IssueBody) -> None:
         raise invalid(Fault("/nonce", "is part of what is signed; give the signature too, or neither"))
 
 
-def _moment(body: IssueBody) -> datetime | None:
+def _moment(body: wire.IssueGrantBody) -> datetime | None:
     try:
         return None if body.expires_at is None else body.expires_at.astimezone(UTC)
     except OverflowError:
         raise invalid(Fault("/expires_at", "is before the year 1 or after 9999 in UTC")) from None
 
 
-def _pins(body: IssueBody) -> Any:
+def _pins(body: wire.IssueGrantBody) -> Any:
     try:
         return pins_of(body.pins)
     except BadPin as error:
         raise invalid(Fault(f"/pins/{error.path}", str(error))) from None
 
 
-def _limits(body: IssueBody) -> tuple[SpendLimit, ...]:
+def _limits(body: wire.IssueGrantBody) -> tuple[SpendLimit, ...]:
     given = [(f"/limits/{number}/path", limit) for number, limit in enumerate(body.limits)]
     if body.budget is not None:
         given.append(("/budget/path", body.budget))
@@ -310,7 +248,7 @@ _CLAIMANTS = ("submit", "work", "operate", "admin")
 OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="issue_grant", method="POST", path="/api/v1/grants", tag=_TAG,
-        summary="Permit a task, so many times, until a moment", body=IssueBody,
+        summary="Permit a task, so many times, until a moment", body=wire.IssueGrantBody,
         description="People only. Pins and limits only narrow. With a signature, the server checks it against "
         "the registered keys of the person who issues.",
         answers={201: wire.Grant}, answer=issue,
@@ -323,7 +261,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="claim_grant", method="POST", path="/api/v1/grants/claim", tag=_TAG, roles=_CLAIMANTS,
-        summary="Find a fitting grant and consume one use", body=ClaimBody,
+        summary="Find a fitting grant and consume one use", body=wire.ClaimGrantBody,
         answers={200: wire.GrantClaim}, answer=claim,
         description="One decision: n claimants on k uses give exactly min(n, k) winners. A claim that does not "
         "fit consumes nothing, says which check failed, and is audited.",
@@ -345,7 +283,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="revoke_grant", method="POST", path="/api/v1/grants/{grant_id}/revoke", tag=_TAG,
-        roles=("review", "operate", "admin"), parameters=_GRANT_ID, body=RevokeBody,
+        roles=("review", "operate", "admin"), parameters=_GRANT_ID, body=wire.RevokeGrantBody,
         summary="End what is left of a grant", answers={200: wire.Grant}, answer=revoke,
         problems=("not_actionable",),
     ),

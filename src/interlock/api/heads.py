@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from interlock.api.problem import ProblemError, invalid, problem
 from interlock.kernel.codec.strict import Fault
 
@@ -79,7 +77,7 @@ def announced_bytes(headers: Mapping[str, str]) -> int:
 
 
 def _last(refused: ProblemError) -> ProblemError:
-    return ProblemError(msgspec.structs.replace(refused.problem, headers=(("connection", "close"),)))
+    return ProblemError(refused.problem, (("connection", "close"),))
 
 
 def too_large(bytes_max: int) -> ProblemError:

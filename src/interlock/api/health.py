@@ -9,7 +9,6 @@ import msgspec
 
 from interlock.api.authentication import presented_keys
 from interlock.api.calls import Asked
-from interlock.api.http import Response
 from interlock.api.operations import Media, Operation, Reply
 from interlock.kernel.ids import TellTime, new_id
 from interlock.kernel.refusal import Fault
@@ -20,6 +19,7 @@ from interlock.service.metrics import MEDIA_TYPE
 from interlock.service.service import Service
 from interlock.service.settings import TENANT_DEFAULT, room_at
 from interlock.wire import health as wire
+from interlock.wire.http import Response
 
 _CHECK_SECONDS = 2.0
 

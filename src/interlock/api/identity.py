@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
 from interlock.api.authentication import presented_key
-from interlock.api.calls import Asked, caller_of, decide, refuse
-from interlock.api.fields import named
-from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.calls import Asked, caller_of, decide, named, refuse
+from interlock.api.operations import Answer, Operation, Reply
 from interlock.api.pages import PageQuery, position
 from interlock.api.problem import ProblemError, problem
 from interlock.kernel.codec.sealing import CannotUnseal, seal, unseal
@@ -22,11 +21,8 @@ from interlock.rooms.identity.rules import IssueKey, RemovePrincipal, RevokeKey,
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import identity as wire
+from interlock.wire.fields import Name
 from interlock.wire.pages import Page
-
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:@\-]+$(?!\n)")]
-Roles = Annotated[list[Role], msgspec.Meta(max_length=len(Role))]
-Groups = Annotated[list[Name], msgspec.Meta(max_length=50)]
 
 
 class KeptKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,26 +34,13 @@ class KeptKey(msgspec.Struct, frozen=True, kw_only=True):
     sealed: bytes | None
 
 
-class IssueBody(Body, frozen=True, kw_only=True):
-    kind: PrincipalKind
-    roles: Roles
-    groups: Groups | None = None
-    owner: Name | None = None
-
-
-class SetBody(Body, frozen=True, kw_only=True):
-    roles: Roles | None = None
-    groups: Groups | None = None
-    owner: Name | None = None
-
-
-async def issue(call: Asked[None, IssueBody]) -> Answer:
+async def issue(call: Asked[None, wire.IssueKeyBody]) -> Answer:
     body, key = call.body, make_key()
     command = IssueKey(
         tenant=call.caller.tenant,
         name=_name(call),
-        kind=body.kind,
-        roles=tuple(body.roles),
+        kind=PrincipalKind(body.kind),
+        roles=tuple(map(Role, body.roles)),
         groups=None if body.groups is None else tuple(body.groups),
         owner=body.owner,
         key_id=key.id,
@@ -72,12 +55,12 @@ async def issue(call: Asked[None, IssueBody]) -> Answer:
     return Answer(answer.status, msgspec.json.encode(view), answer.headers)
 
 
-async def set_principal(call: Asked[None, SetBody]) -> Answer:
+async def set_principal(call: Asked[None, wire.SetPrincipalBody]) -> Answer:
     body = call.body
     command = SetPrincipal(
         tenant=call.caller.tenant,
         name=_name(call),
-        roles=None if body.roles is None else tuple(body.roles),
+        roles=None if body.roles is None else tuple(map(Role, body.roles)),
         groups=None if body.groups is None else tuple(body.groups),
         owner=body.owner,
         by=caller_of(call),
@@ -124,17 +107,17 @@ async def who_am_i(call: Asked[None, None]) -> Reply:
     return Reply(200, _principal_view(call.caller.who))
 
 
-def _kept_key(call: Asked[None, IssueBody], stored: Principal, key: NewKey) -> KeptKey:
-    secret = _sealing_secret(call)
+def _kept_key(call: Asked[None, wire.IssueKeyBody], stored: Principal, key: NewKey) -> KeptKey:
+    secret = sealing_secret(call)
     sealed = seal(key.text.encode(), secret, purpose=_PURPOSE, about=key.id) if secret else None
     return KeptKey(principal=stored.id, tenant=stored.tenant, key_id=key.id, sealed=sealed)
 
 
-def _unsealed(call: Asked[None, IssueBody], kept: KeptKey) -> str:
+def _unsealed(call: Asked[None, wire.IssueKeyBody], kept: KeptKey) -> str:
     try:
         if kept.sealed is None:
             raise CannotUnseal("there was no secret to seal it with")
-        return unseal(kept.sealed, _sealing_secret(call), purpose=_PURPOSE, about=kept.key_id).decode()
+        return unseal(kept.sealed, sealing_secret(call), purpose=_PURPOSE, about=kept.key_id).decode()
     except CannotUnseal:
         detail = (
             f"this request issued key {kept.key_id} of {kept.principal} before, and only the key that asked for "
@@ -145,12 +128,13 @@ def _unsealed(call: Asked[None, IssueBody], kept: KeptKey) -> str:
         raise ProblemError(problem("key_already_issued", detail, then=then, members=members)) from None
 
 
-def _sealing_secret(call: Asked[None, IssueBody]) -> str:
-    """What a repeat brings along and the store has only a digest of: the admin's own key and the key of the request.
+def sealing_secret(call: Asked[Any, Any]) -> str:
+    """What a repeat brings along and the store has only a digest of: the caller's own credential and the request's key.
 
     Whoever owns the file of an embedded store has no key; then it is the server's secret, if there is one.
     """
-    has_key = call.caller.caller.key_id is not None
+    caller = call.caller.caller
+    has_key = caller.key_id is not None or caller.session_id is not None
     secret = presented_key(call.request) if has_key else call.services.settings.secret
     return f"{secret}\n{call.idempotency_key}" if secret and call.idempotency_key else ""
 
@@ -203,7 +187,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="set_principal", method="PUT", path="/api/v1/principals/{name}", tag=_TAG, roles=_ADMIN,
-        parameters=_NAME, summary="Change what a principal may do", body=SetBody,
+        parameters=_NAME, summary="Change what a principal may do", body=wire.SetPrincipalBody,
         answers={200: wire.Principal}, answer=set_principal, problems=("conflict", "people_only"),
     ),
     Operation(
@@ -214,7 +198,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="issue_key", method="POST", path="/api/v1/principals/{name}/keys", tag=_TAG, roles=_ADMIN,
-        parameters=_NAME, summary="Give a principal a key, creating it if it is new", body=IssueBody,
+        parameters=_NAME, summary="Give a principal a key, creating it if it is new", body=wire.IssueKeyBody,
         description="A repeat under the same `Idempotency-Key`, with the same admin key, shows the same key again.",
         answers={201: wire.IssuedKey}, answer=issue, problems=("conflict", "key_already_issued", "people_only"),
     ),

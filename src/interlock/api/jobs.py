@@ -11,26 +11,13 @@ import msgspec
 
 from interlock.api.audit import entries_page, entry_query
 from interlock.api.calls import JOB_ID, Asked, caller_of, decide
-from interlock.api.decoder import Spelled
-from interlock.api.fields import (
-    LINE,
-    Label,
-    Number,
-    Reason,
-    TargetKey,
-    Text,
-    TextOrList,
-    Topic,
-    link_fault,
-    unseen_fault,
-    version_text,
-)
-from interlock.api.operations import Answer, Body, Operation, Query, Reply
+from interlock.api.operations import Answer, Operation, Query, Reply
 from interlock.api.pages import PageQuery, id_cursor
 from interlock.api.problem import MEDIA_TYPE, invalid, problem
 from interlock.kernel.codec.canonical import canonical
-from interlock.kernel.codec.durations import Duration, duration_seconds
+from interlock.kernel.codec.durations import duration_seconds
 from interlock.kernel.codec.strict import Fault
+from interlock.kernel.codec.visible import is_visible, unseen_in
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.jobs import queries
 from interlock.rooms.jobs.model import (
@@ -52,65 +39,15 @@ from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import jobs as wire
 from interlock.wire.audit import AuditEntry
+from interlock.wire.fields import LINE, Text
 from interlock.wire.marks import OMITTED
 from interlock.wire.pages import Page
 
 _WAIT_SECONDS_MAX = 60
 _POLL_SECONDS = 5.0
-
-
-class TargetBody(Body, frozen=True, kw_only=True):
-    """What the action changes, and the version of it that the proposal was made for: a word or a number."""
-
-    key: TargetKey
-    version: Text | Number | None = None
-
-
-class EvidenceBody(Body, frozen=True, kw_only=True):
-    """Something for the reviewer to look at."""
-
-    title: Text
-    kind: Text
-    content: Annotated[str, msgspec.Meta(max_length=200_000)] | None = None
-    url: Annotated[str, msgspec.Meta(max_length=2000)] | None = None
-
-
-class PeopleBody(Body, frozen=True, kw_only=True):
-    """That people are to decide, also where the policy would not ask them. A rule may narrow the groups."""
-
-    groups: Annotated[list[Text], msgspec.Meta(max_length=32)] = msgspec.field(default_factory=list[str])
-
-
-class SubmitBody(Body, frozen=True, kw_only=True):
-    """A proposed action. With `approval`, people decide also where the policy alone would release it.
-
-    With `executor` "caller" only its submitter may claim it, by its id, and no worker is offered it.
-    """
-
-    topic: Topic
-    payload: Spelled = msgspec.field(default_factory=dict[str, Any])
-    env: Text = ""
-    channel: Text = ""
-    labels: Annotated[dict[Label, Text], msgspec.Meta(max_length=64)] = msgspec.field(
-        default_factory=dict[str, str]
-    )
-    risk: Annotated[list[Text], msgspec.Meta(max_length=32)] | TextOrList = msgspec.field(
-        default_factory=list[str]
-    )
-    priority: Priority = Priority.NORMAL
-    target: TargetBody | None = None
-    evidence: Annotated[list[EvidenceBody], msgspec.Meta(max_length=20)] = msgspec.field(
-        default_factory=list[EvidenceBody]
-    )
-    expires_in: Duration | None = None
-    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
-    run_id: Text | None = None
-    approval: PeopleBody | None = None
-    executor: Executor = Executor.WORKER
-
-
-class CancelBody(Body, frozen=True, kw_only=True):
-    reason: Reason = ""
+# What a reviewer's click may do: open a page or write a letter, never run a script or open a file.
+_LINK_SCHEMES = ("http", "https", "mailto")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
 
 
 class JobQuery(Query, frozen=True, kw_only=True):
@@ -125,7 +62,7 @@ class JobsQuery(PageQuery, frozen=True, kw_only=True):
     topic: Text | None = None
 
 
-def action_of(body: SubmitBody) -> Action:
+def action_of(body: wire.SubmitBody) -> Action:
     """The action that a submitted body proposes, its payload spelled canonically.
 
     Where it says where that happens, people must be able to see what it says.
@@ -151,7 +88,7 @@ def _line_of(text: str) -> str:
     return text
 
 
-def _unseen_faults(body: SubmitBody) -> list[Fault]:
+def _unseen_faults(body: wire.SubmitBody) -> list[Fault]:
     """The fields that tell people where an action happens, if they hold what people cannot see."""
     named = {"/env": body.env, "/channel": body.channel} | {
         f"/labels/{name.replace('/', '~1')}": text for name, text in body.labels.items()
@@ -159,12 +96,12 @@ def _unseen_faults(body: SubmitBody) -> list[Fault]:
     return [Fault(place, reason) for place, text in named.items() if (reason := unseen_fault(text))]
 
 
-def _target_of(target: TargetBody) -> TargetRef:
+def _target_of(target: wire.JobTargetBody) -> TargetRef:
     version = target.version
     return TargetRef(key=target.key, version=None if version is None else version_text(version))
 
 
-def _check(body: SubmitBody) -> None:
+def _check(body: wire.SubmitBody) -> None:
     """Refuse evidence that shows nothing or misleads, and a job that would be over before it began."""
     faults = [
         Fault(f"/evidence/{place}", "needs content or url; without either there is nothing to look at")
@@ -174,7 +111,7 @@ def _check(body: SubmitBody) -> None:
     faults += [
         Fault(f"/evidence/{place}/url", reason)
         for place, each in enumerate(body.evidence)
-        if each.url is not None and (reason := link_fault(each.url))
+        if each.url is not None and (reason := _link_fault(each.url))
     ]
     if body.expires_in is not None and duration_seconds(body.expires_in) == 0:
         faults.append(
@@ -184,20 +121,20 @@ def _check(body: SubmitBody) -> None:
         raise invalid(*faults)
 
 
-async def submit(call: Asked[None, SubmitBody]) -> Answer:
+async def submit(call: Asked[None, wire.SubmitBody]) -> Answer:
     body = call.body
     _check(body)
     command = SubmitJob(
         caller=caller_of(call),
         action=action_of(body),
-        priority=body.priority,
+        priority=Priority(body.priority),
         evidence=tuple(
             Evidence(title=e.title, kind=e.kind, content=e.content, url=e.url) for e in body.evidence
         ),
         expires_seconds=duration_seconds(body.expires_in) if body.expires_in is not None else None,
         max_attempts=body.max_attempts,
         run_id=body.run_id,
-        executor=body.executor,
+        executor=Executor(body.executor),
     )
     count = call.services.measures.submits.add
     try:
@@ -210,6 +147,7 @@ async def submit(call: Asked[None, SubmitBody]) -> Answer:
         )
     except PolicyThrottled:
         count(Decision.THROTTLE.value)
+        call.services.admission_stats.count_throttled(call.caller.tenant, body.topic)
         raise
 
 
@@ -258,7 +196,7 @@ async def listed(call: Asked[JobsQuery, None]) -> Reply:
     return Reply(200, Page(items=tuple(items), next_cursor=jobs.next_cursor))
 
 
-async def cancel(call: Asked[None, CancelBody]) -> Answer:
+async def cancel(call: Asked[None, wire.CancelJobBody]) -> Answer:
     command = CancelJob(caller=caller_of(call), job_id=call.path["job_id"], reason=call.body.reason)
     return await decide(call, command, lambda job: Reply(200, job_view(job)))
 
@@ -455,6 +393,33 @@ def _revision(old: Revision) -> wire.Revision:
 
 
 READERS = ("submit", "work", "review", "operate", "audit", "admin")
+
+
+def _link_fault(url: str) -> str | None:
+    """Why people may not be shown this link, if so."""
+    if unseen := unseen_in(url):
+        return f"holds {', '.join(unseen[:5])}, which cannot be seen; percent-encode it"
+    scheme = _SCHEME.match(url)
+    if scheme is None:
+        return "has no scheme; begin it with https://, http:// or mailto:"
+    if scheme[1].lower() not in _LINK_SCHEMES:
+        return f"has the scheme {scheme[1][:50]!r}; send a link with http, https or mailto"
+    return None
+
+
+def unseen_fault(text: str) -> str | None:
+    """Why this text cannot name something for people, if so."""
+    if is_visible(text):
+        return None
+    unseen = ", ".join(unseen_in(text)[:5])
+    return f"holds {unseen}, which cannot be seen or turns the text around it; leave it out"
+
+
+def version_text(version: str | float) -> str:
+    """A version as it is kept and compared: a number as JSON spells it, so that 3 and "3" are the same."""
+    return version if isinstance(version, str) else canonical(version).decode()
+
+
 _TAG = "Jobs"
 
 OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
@@ -463,7 +428,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         summary="Propose an action",
         description="The policy decides at once: 201 released, 202 waiting for people, 403 denied, "
         "429 throttled.",
-        body=SubmitBody, answers={201: wire.Job, 202: wire.Job}, answer=submit,
+        body=wire.SubmitBody, answers={201: wire.Job, 202: wire.Job}, answer=submit,
         problems=("policy_denied", "policy_throttled", "policy_unavailable"),
         example={"topic": "finance.payment.execute", "env": "production", "payload": {"amount_cents": 25000}},
     ),
@@ -478,7 +443,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="cancel_job", method="POST", path="/api/v1/jobs/{job_id}/cancel", tag=_TAG, parameters=JOB_ID,
         summary="Withdraw a job that has not finished", roles=("submit", "operate", "admin"),
-        body=CancelBody, answers={200: wire.Job}, answer=cancel, problems=("not_actionable",),
+        body=wire.CancelJobBody, answers={200: wire.Job}, answer=cancel, problems=("not_actionable",),
     ),
     Operation(
         id="job_history", method="GET", path="/api/v1/jobs/{job_id}/history", tag=_TAG, roles=READERS,

@@ -6,29 +6,15 @@ import asyncio
 import contextlib
 import hashlib
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from interlock.api.calls import Asked, caller_of, decide, departure, sleep
 from interlock.api.jobs import READERS
-from interlock.api.lease_bodies import (
-    AcquireBody,
-    CheckBody,
-    CheckpointBody,
-    FenceBody,
-    HandOffBody,
-    LeasesQuery,
-    RenewBody,
-    ResumeBody,
-    SuspendBody,
-    TermsBody,
-    content_of,
-    handed_content,
-    kept,
-)
-from interlock.api.operations import Answer, Body, Operation, Reply
-from interlock.api.pages import id_cursor
+from interlock.api.operations import Answer, Operation, Reply
+from interlock.api.pages import PageQuery, id_cursor
+from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.ids import new_id
 from interlock.kernel.refusal import Fault, Refusal
 from interlock.kernel.wakes import Subscription
@@ -38,13 +24,20 @@ from interlock.rooms.leases import queries
 from interlock.rooms.leases.acquisition import AcquireLease
 from interlock.rooms.leases.endings import LeaveLeaseLine
 from interlock.rooms.leases.lines import ticket_topic
-from interlock.rooms.leases.model import Checkpoint, Lease, LeaseTerms, SetLeaseTerms
+from interlock.rooms.leases.model import Checkpoint, Lease, LeaseTerms, Mode, SetLeaseTerms
 from interlock.rooms.leases.refusals import LeaseHeld
 from interlock.rooms.leases.rules import Checked, CheckLease, RenewLease, ResumeLease, SuspendLease
-from interlock.rooms.leases.transfers import CHECKPOINTS_KEPT, HandOffLease, ReleaseLease, SaveCheckpoint
+from interlock.rooms.leases.transfers import (
+    CHECKPOINTS_KEPT,
+    Content,
+    HandOffLease,
+    ReleaseLease,
+    SaveCheckpoint,
+)
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import leases as wire
+from interlock.wire.fields import Body, Text
 from interlock.wire.marks import OMITTED
 from interlock.wire.pages import Page
 
@@ -52,7 +45,15 @@ from interlock.wire.pages import Page
 _POLL_SECONDS = 1.5
 
 
-async def acquire(call: Asked[None, AcquireBody]) -> Answer:
+class LeasesQuery(PageQuery, frozen=True, kw_only=True):
+    """`live`: only those that hold their resource by now."""
+
+    resource: wire.Resource | None = None
+    owner: Text | None = None
+    live: bool = False
+
+
+async def acquire(call: Asked[None, wire.AcquireLeaseBody]) -> Answer:
     """Try once; with `wait_seconds`, keep a place in line and try again whenever it may have come free."""
     command = _acquire_command(call)
     if command.ticket is None:
@@ -64,7 +65,7 @@ async def acquire(call: Asked[None, AcquireBody]) -> Answer:
 
 
 async def _wait(
-    call: Asked[None, AcquireBody], command: AcquireLease, woken: Subscription, gone: asyncio.Event
+    call: Asked[None, wire.AcquireLeaseBody], command: AcquireLease, woken: Subscription, gone: asyncio.Event
 ) -> Answer:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + call.body.wait_seconds
@@ -81,16 +82,16 @@ async def _wait(
             await sleep(min(left, _POLL_SECONDS, refused.retry_after_seconds), woken, gone)
 
 
-async def _try(call: Asked[None, AcquireBody], command: AcquireLease) -> Answer:
+async def _try(call: Asked[None, wire.AcquireLeaseBody], command: AcquireLease) -> Answer:
     return await decide(call, command, lambda got: Reply(201, lease_view(got.lease, got.predecessor)))
 
 
-def _acquire_command(call: Asked[None, AcquireBody]) -> AcquireLease:
+def _acquire_command(call: Asked[None, wire.AcquireLeaseBody]) -> AcquireLease:
     body = call.body
     return AcquireLease(
         caller=caller_of(call),
         resource=body.resource,
-        mode=body.mode,
+        mode=Mode(body.mode),
         purpose=body.purpose,
         session=body.session,
         ttl_seconds=body.ttl_seconds,
@@ -98,7 +99,7 @@ def _acquire_command(call: Asked[None, AcquireBody]) -> AcquireLease:
     )
 
 
-def _ticket(call: Asked[None, AcquireBody]) -> str:
+def _ticket(call: Asked[None, wire.AcquireLeaseBody]) -> str:
     """A repeat under the same idempotency key keeps its place in line."""
     if call.idempotency_key is None:
         return new_id("tkt")
@@ -106,7 +107,7 @@ def _ticket(call: Asked[None, AcquireBody]) -> str:
     return f"tkt_{hashlib.sha256(scope.encode()).hexdigest()[:32]}"
 
 
-async def _leave(call: Asked[None, AcquireBody], command: AcquireLease) -> None:
+async def _leave(call: Asked[None, wire.AcquireLeaseBody], command: AcquireLease) -> None:
     if command.ticket is not None:
         left = LeaveLeaseLine(caller=command.caller, resource=command.resource, ticket=command.ticket)
         # A place that cannot be given up now is given up by the clock.
@@ -117,36 +118,63 @@ async def _leave(call: Asked[None, AcquireBody], command: AcquireLease) -> None:
 _LINES_MAX = 200
 
 
-async def renew(call: Asked[None, RenewBody]) -> Answer:
+async def renew(call: Asked[None, wire.RenewLeaseBody]) -> Answer:
     lease = await _read(call)
-    return await _decide(call, RenewLease(**_own(call, lease), progress=kept(call.body.progress)))
+    return await _decide(call, RenewLease(**_own(call, lease), progress=_kept(call.body.progress)))
 
 
-async def checkpoint(call: Asked[None, CheckpointBody]) -> Answer:
+async def checkpoint(call: Asked[None, wire.CheckpointBody]) -> Answer:
     lease = await _read(call)
-    return await _decide(call, SaveCheckpoint(**_own(call, lease), content=content_of(call.body)))
+    return await _decide(call, SaveCheckpoint(**_own(call, lease), content=_content_of(call.body)))
 
 
-async def suspend(call: Asked[None, SuspendBody]) -> Answer:
+_FIELDS = ("done", "partial", "evidence", "validation", "open_questions")
+
+
+def _content_of(body: wire.CheckpointBody) -> Content:
+    return _content({name: getattr(body, name) for name in _FIELDS})
+
+
+def _handed_content(checkpoint: Any) -> Content | None:
+    """What a hand-off leaves behind: a checkpoint's fields, a plain value for what is done, or nothing new."""
+    if checkpoint is None:
+        return None
+    if isinstance(checkpoint, dict):
+        fields = cast("dict[str, Any]", checkpoint)
+        if "done" in fields and set(fields) <= set(_FIELDS):
+            return _content(fields)
+    return _content({"done": checkpoint})
+
+
+def _kept(value: Any) -> msgspec.Raw:
+    """A caller's value as it is stored."""
+    return msgspec.Raw(canonical(value))
+
+
+def _content(fields: dict[str, Any]) -> Content:
+    return Content(**{name: _kept(value) for name, value in fields.items()})
+
+
+async def suspend(call: Asked[None, wire.SuspendLeaseBody]) -> Answer:
     lease = await _read(call)
     return await _decide(call, SuspendLease(**_own(call, lease), reason=call.body.reason))
 
 
-async def resume(call: Asked[None, ResumeBody]) -> Answer:
+async def resume(call: Asked[None, wire.ResumeLeaseBody]) -> Answer:
     return await _decide(call, ResumeLease(**_own(call, await _read(call))))
 
 
-async def hand_off(call: Asked[None, HandOffBody]) -> Answer:
+async def hand_off(call: Asked[None, wire.HandOffLeaseBody]) -> Answer:
     lease, body = await _read(call), call.body
-    command = HandOffLease(**_own(call, lease), to=body.to, content=handed_content(body.checkpoint))
+    command = HandOffLease(**_own(call, lease), to=body.to, content=_handed_content(body.checkpoint))
     return await _decide(call, command)
 
 
-async def release(call: Asked[None, FenceBody]) -> Answer:
+async def release(call: Asked[None, wire.LeaseFenceBody]) -> Answer:
     return await _decide(call, ReleaseLease(**_own(call, await _read(call))))
 
 
-async def check(call: Asked[None, CheckBody]) -> Answer:
+async def check(call: Asked[None, wire.CheckFenceBody]) -> Answer:
     lease, fence = await _read(call), call.body.fence
     command = CheckLease(caller=caller_of(call), lease_id=lease.id, resource=lease.resource, fence=fence)
     return await decide(
@@ -204,7 +232,7 @@ async def waiting(call: Asked[None, None]) -> Reply:
     return Reply(200, wire.Waiters(items=items))
 
 
-async def set_terms(call: Asked[None, TermsBody]) -> Answer:
+async def set_terms(call: Asked[None, wire.LeaseTermsBody]) -> Answer:
     body = call.body
     command = SetLeaseTerms(
         caller=caller_of(call),
@@ -336,7 +364,7 @@ def _verb(verb: str, summary: str, body: type[Body], answer: Any) -> Operation[K
 OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="acquire_lease", method="POST", path="/api/v1/leases", tag=_TAG, roles=_OWNERS,
-        summary="Take a resource if it is free", body=AcquireBody, answers={201: wire.Lease}, answer=acquire,
+        summary="Take a resource if it is free", body=wire.AcquireLeaseBody, answers={201: wire.Lease}, answer=acquire,
         problems=("lock_busy", "invalid_request"),
     ),
     Operation(
@@ -353,7 +381,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="set_lease_terms", method="PUT", path="/api/v1/leases/terms", tag=_TAG, roles=("operate", "admin"),
-        summary="Change what this tenant asks of lease holders", body=TermsBody,
+        summary="Change what this tenant asks of lease holders", body=wire.LeaseTermsBody,
         answers={200: wire.LeaseTerms}, answer=set_terms,
     ),
     Operation(
@@ -365,17 +393,17 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         roles=READERS, parameters=_ID, summary="The last checkpoints of a lease, newest first",
         answers={200: wire.Checkpoints}, answer=checkpoints,
     ),
-    _verb("renew", "Keep the resource for another period", RenewBody, renew),
-    _verb("checkpoint", "Record how far the work has come", CheckpointBody, checkpoint),
-    _verb("suspend", "Wait for a person without renewing", SuspendBody, suspend),
-    _verb("resume", "Go on after a suspension", ResumeBody, resume),
-    _verb("handoff", "Give it to somebody else, with a checkpoint", HandOffBody, hand_off),
-    _verb("release", "Give the resource back", FenceBody, release),
+    _verb("renew", "Keep the resource for another period", wire.RenewLeaseBody, renew),
+    _verb("checkpoint", "Record how far the work has come", wire.CheckpointBody, checkpoint),
+    _verb("suspend", "Wait for a person without renewing", wire.SuspendLeaseBody, suspend),
+    _verb("resume", "Go on after a suspension", wire.ResumeLeaseBody, resume),
+    _verb("handoff", "Give it to somebody else, with a checkpoint", wire.HandOffLeaseBody, hand_off),
+    _verb("release", "Give the resource back", wire.LeaseFenceBody, release),
     Operation(
         id="check_lease", method="POST", path="/api/v1/leases/{lease_id}/check", tag=_TAG, roles=READERS,
         parameters=_ID, summary="Tell a sink whether a fence is current",
         description="A repeat under its `Idempotency-Key` is told what was current then: to know it now, send none.",
-        body=CheckBody,
+        body=wire.CheckFenceBody,
         answers={200: wire.CheckedFence}, answer=check,
     ),
 )  # fmt: skip

@@ -18,10 +18,10 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from interlock.api.http import Headers, Request, Response
 from interlock.kernel.codec.canonical import digest
 from interlock.kernel.codec.strict import JsonValue
 from interlock.wire.codes import CODES
+from interlock.wire.http import Headers, Request, Response
 
 Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
@@ -57,10 +57,6 @@ C = TypeVar("C", bound=Caller)
 S = TypeVar("S")
 Q = TypeVar("Q")
 B = TypeVar("B")
-
-
-class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of request bodies: an unknown field is refused, since a misspelt one must not be ignored."""
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

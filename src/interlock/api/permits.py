@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
-
-import msgspec
+from typing import Any
 
 from interlock.api.calls import Asked, caller_of, decide
-from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.operations import Answer, Operation, Reply
 from interlock.rooms.permits.model import KeyRing
 from interlock.rooms.permits.verification import ALGORITHM
 from interlock.service.keyring import Known
@@ -16,18 +14,11 @@ from interlock.service.service import Service
 from interlock.wire import identity as wire
 
 
-class RotateBody(Body, frozen=True, kw_only=True):
-    """`revoke` is for a stolen key: all others are withdrawn at once, and with them what they signed."""
-
-    lead_seconds: Annotated[int, msgspec.Meta(ge=0, le=86_400)] = 300
-    revoke: bool = False
-
-
 async def keys(call: Asked[None, None]) -> Reply:
     return Reply(200, _view(await call.services.permits.ring(), call.services.now()))
 
 
-async def rotate(call: Asked[None, RotateBody]) -> Answer:
+async def rotate(call: Asked[None, wire.RotateKeysBody]) -> Answer:
     permits, body = call.services.permits, call.body
     command = permits.rotation(by=caller_of(call), lead_seconds=body.lead_seconds, revoke=body.revoke)
     answer = await decide(call, command, lambda ring: Reply(200, _view(ring, call.services.now())))
@@ -59,7 +50,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="rotate_permit_keys", method="POST", path="/api/v1/keys/rotate", tag=_TAG, roles=("admin",),
-        summary="Sign permits with a new key", body=RotateBody, answers={200: wire.PermitKeys}, answer=rotate,
+        summary="Sign permits with a new key", body=wire.RotateKeysBody, answers={200: wire.PermitKeys}, answer=rotate,
         description="The new key is published at once and signs after `lead_seconds`; old ones stay "
         "published until every permit they signed has run out.",
         problems=("people_only",),

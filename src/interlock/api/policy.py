@@ -6,14 +6,13 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
 from interlock.api.calls import Asked, answer_once, caller_of, decide
-from interlock.api.fields import Text
-from interlock.api.jobs import READERS, SubmitBody, action_of, failure_view, job_view
-from interlock.api.operations import Answer, Body, Operation, RawBody, Reply
+from interlock.api.jobs import READERS, action_of, failure_view, job_view
+from interlock.api.operations import Answer, Operation, RawBody, Reply
 from interlock.api.pages import LIMIT_MAX, PageQuery, id_cursor, position
 from interlock.api.problem import ProblemError, problem
 from interlock.kernel.codec.located import LocatedFault, SourceInvalid
@@ -34,6 +33,7 @@ from interlock.rooms.jobs.simulation import (
     simulate,
 )
 from interlock.rooms.policy import queries
+from interlock.rooms.policy.action import Priority
 from interlock.rooms.policy.expressions import EVALUATION_SECONDS
 from interlock.rooms.policy.judgement import SHORT_BYTES, TOO_LONG
 from interlock.rooms.policy.language import ApprovalRequirement, PolicyDocument
@@ -86,7 +86,6 @@ def _parsed(text: bytes) -> Checked:
         raise ProblemError(problem("invalid_request", detail, members={"errors": errors})) from None
 
 
-_SIMULATE_MAX = 1000
 _TEXTS = (
     "application/yaml",
     "application/x-yaml",
@@ -96,36 +95,6 @@ _TEXTS = (
     "application/json",
     "",
 )
-
-
-class RollbackBody(Body, frozen=True, kw_only=True):
-    snapshot: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
-
-
-class ActorBody(Body, frozen=True, kw_only=True):
-    """On whose behalf to ask; the caller if left out.
-
-    What is left out here is as it is for the principal of that name; without one, it is an agent of nobody.
-    """
-
-    id: Text
-    kind: PrincipalKind | msgspec.UnsetType = msgspec.UNSET
-    groups: Annotated[list[Text], msgspec.Meta(max_length=50)] | msgspec.UnsetType = msgspec.UNSET
-    owner: Text | msgspec.UnsetType | None = msgspec.UNSET
-
-
-class EvaluateBody(SubmitBody, frozen=True, kw_only=True):
-    """A job that might be submitted. With `policy`, that policy is asked instead of the one in force."""
-
-    actor: ActorBody | None = None
-    policy: Any = None
-
-
-class SimulateBody(Body, frozen=True, kw_only=True):
-    """A candidate policy, as text or as an object, asked about the last so many jobs."""
-
-    policy: Any
-    last: Annotated[int, msgspec.Meta(ge=1, le=_SIMULATE_MAX)] = 200
 
 
 async def activate(call: Asked[None, bytes]) -> Answer:
@@ -161,29 +130,29 @@ async def snapshot(call: Asked[None, None]) -> Reply:
     return Reply(200, _snapshot_view(kept))
 
 
-async def roll_back(call: Asked[None, RollbackBody]) -> Answer:
+async def roll_back(call: Asked[None, wire.RollbackBody]) -> Answer:
     command = RollBackPolicy(caller=caller_of(call), snapshot=call.body.snapshot)
     kept = await queries.read_snapshot(call.services.store, call.caller.tenant, call.body.snapshot)
     source = kept.source if kept else ""
     return await decide(call, command, lambda head: Reply(200, _head_view(head, source)))
 
 
-async def evaluated(call: Asked[None, EvaluateBody]) -> Answer | Reply:
+async def evaluated(call: Asked[None, wire.EvaluateBody]) -> Answer | Reply:
     return await answer_once(call, lambda: _evaluated(call))
 
 
-async def simulated(call: Asked[None, SimulateBody]) -> Answer | Reply:
+async def simulated(call: Asked[None, wire.SimulateBody]) -> Answer | Reply:
     return await answer_once(call, lambda: _simulated(call))
 
 
-async def _evaluated(call: Asked[None, EvaluateBody]) -> Reply:
+async def _evaluated(call: Asked[None, wire.EvaluateBody]) -> Reply:
     body = call.body
     head = await queries.read_head(call.services.store, call.caller.tenant)
     asking = Asking(
         tenant=call.caller.tenant,
         action=action_of(body),
         actor=await _actor(call, body.actor),
-        priority=body.priority,
+        priority=Priority(body.priority),
     )
     pool, tenant = call.services.compute_pool, call.caller.tenant
     candidate = await read_candidate(body.policy, pool, tenant) if body.policy is not None else None
@@ -197,7 +166,7 @@ async def _evaluated(call: Asked[None, EvaluateBody]) -> Reply:
         raise PolicyUnavailable("policy", TOO_LONG) from None
 
 
-async def _simulated(call: Asked[None, SimulateBody]) -> Reply:
+async def _simulated(call: Asked[None, wire.SimulateBody]) -> Reply:
     pool, tenant = call.services.compute_pool, call.caller.tenant
     candidate = await read_candidate(call.body.policy, pool, tenant)
     store, last = call.services.store, call.body.last
@@ -248,7 +217,7 @@ async def observed(call: Asked[PageQuery, None]) -> Reply:
     return Reply(200, Page(items=tuple(job_view(job) for job in found.items), next_cursor=found.next_cursor))
 
 
-async def _actor(call: Asked[None, EvaluateBody], given: ActorBody | None) -> Principal:
+async def _actor(call: Asked[None, wire.EvaluateBody], given: wire.ActorBody | None) -> Principal:
     caller = call.caller.who
     if given is None:
         return caller
@@ -256,11 +225,12 @@ async def _actor(call: Asked[None, EvaluateBody], given: ActorBody | None) -> Pr
     nobody = Principal(
         tenant=caller.tenant, id=given.id, kind=PrincipalKind.AGENT, created_at=caller.created_at
     )
+    kind = given.kind if isinstance(given.kind, msgspec.UnsetType) else PrincipalKind(given.kind)
     groups = given.groups if isinstance(given.groups, msgspec.UnsetType) else tuple(given.groups)
     owners = (
         given.owner if isinstance(given.owner, msgspec.UnsetType) else (given.owner,) if given.owner else ()
     )
-    facts = {"kind": given.kind, "groups": groups, "owner": given.owner, "owners": owners}
+    facts = {"kind": kind, "groups": groups, "owner": given.owner, "owners": owners}
     told = {name: value for name, value in facts.items() if value is not msgspec.UNSET}
     return msgspec.structs.replace(known or nobody, **told)
 
@@ -372,19 +342,19 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="roll_back_policy", method="POST", path="/api/v1/policy/rollback", tag=_TAG, roles=("admin",),
-        summary="Put an earlier policy back in force", body=RollbackBody,
+        summary="Put an earlier policy back in force", body=wire.RollbackBody,
         answers={200: wire.Policy}, answer=roll_back, problems=("not_found", "conflict", "people_only"),
     ),
     Operation(
         id="evaluate_policy", method="POST", path="/api/v1/policy/evaluate", tag=_TAG, roles=READERS,
-        summary="What would happen to this job, and why", body=EvaluateBody,
+        summary="What would happen to this job, and why", body=wire.EvaluateBody,
         answers={200: wire.Evaluation}, answer=evaluated, problems=("policy_unavailable",),
     ),
     Operation(
         id="simulate_policy", method="POST", path="/api/v1/policy/simulate", tag=_TAG,
         roles=("admin", "operate", "audit", "review"),
         summary="What a candidate policy would have changed for the last jobs",
-        body=SimulateBody, answers={200: wire.Simulation}, answer=simulated, problems=("policy_unavailable",),
+        body=wire.SimulateBody, answers={200: wire.Simulation}, answer=simulated, problems=("policy_unavailable",),
     ),
     Operation(
         id="list_observed", method="GET", path="/api/v1/policy/observed", tag=_TAG, roles=READERS,

@@ -1,22 +1,24 @@
-"""Problem documents (RFC 9457): the only form of an error in an answer.
+"""Makes problem documents and their answers: the status and title of a code, the route of the next step, headers.
 
-A problem is named by its code; `codes.CODES` gives the status, the title and whether a retry can help. This module
-knows no refusals: `api/problems.py` maps those.
+This module knows no refusals: `api/problems.py` maps those.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
+from typing import Any
+from urllib.parse import quote, urlencode
 
 import msgspec
 
-from interlock.api.http import Headers, Response
-from interlock.api.next_steps import routed
+from interlock.api.operations import Operation
 from interlock.kernel.codec.strict import Fault
 from interlock.kernel.refusal import Next
 from interlock.wire.codes import CODES
-from interlock.wire.next_step import NextStep
+from interlock.wire.http import Headers, Response
+from interlock.wire.problem import NextStep, Problem
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_MS_DEFAULT = 1000
@@ -24,52 +26,13 @@ _OWN_MEMBERS = frozenset({"type", "title", "status", "detail", "code", "retryabl
 _NO_MEMBERS: Mapping[str, object] = MappingProxyType({})
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One refusal to be sent. `members` are the fields of the case, beside those that every problem has.
-
-    `detail` names no route and no command: the step that follows is `next`, for each surface to put into its words.
-    """
-
-    code: str
-    title: str
-    status: int
-    detail: str
-    retryable: bool
-    retry_after_ms: int | None = None
-    next: NextStep | None = None
-    members: Mapping[str, object] = _NO_MEMBERS
-    headers: Headers = ()
-
-    @property
-    def type(self) -> str:
-        """A stable reference, relative to the server, at which people can read what the code means."""
-        return f"/problems/{self.code}"
-
-    def document(self) -> dict[str, object]:
-        """Lay the problem out as it goes over the wire."""
-        document: dict[str, object] = {
-            "type": self.type,
-            "title": self.title,
-            "status": self.status,
-            "detail": self.detail,
-            "code": self.code,
-            "retryable": self.retryable,
-        }
-        if self.retry_after_ms is not None:
-            document["retry_after_ms"] = self.retry_after_ms
-        document.update(self.members)
-        if self.next is not None:
-            document["next"] = msgspec.to_builtins(self.next)
-        return document
-
-
 class ProblemError(Exception):
     """Raised anywhere between the socket and a room to end the request with `problem`."""
 
-    def __init__(self, problem: Problem) -> None:
-        """Carry the problem to the core, which sends it."""
+    def __init__(self, problem: Problem, headers: Headers = ()) -> None:
+        """Carry the problem, and headers for its answer, to the core, which sends them."""
         super().__init__(f"{problem.code}: {problem.detail}")
-        self.problem = problem
+        self.problem, self.headers = problem, headers
 
 
 def problem(
@@ -80,7 +43,6 @@ def problem(
     retry_after_ms: int | None = None,
     then: Next | None = None,
     members: Mapping[str, object] = _NO_MEMBERS,
-    headers: Headers = (),
 ) -> Problem:
     """Make the problem called `code`. Only `lock_busy` has a configurable `status`.
 
@@ -99,11 +61,36 @@ def problem(
         status=info.status if status is None else status,
         detail=detail,
         retryable=info.retryable,
-        retry_after_ms=retry_after_ms,
+        retry_after_seconds=None if retry_after_ms is None else retry_after_ms / 1000,
         next=None if then is None else routed(then),
-        members=members,
-        headers=headers,
+        fields=members,
     )
+
+
+def routed(step: Next) -> NextStep:
+    """The step with its method and path. What the path lacks is the query of a GET, else a field of the body."""
+    operation = _operations()[step.operation]
+    path, rest = operation.path, dict(step.arguments)
+    for name in operation.path_parameters:
+        if name in rest:
+            path = path.replace(f"{{{name}}}", quote(str(rest.pop(name)), safe=""))
+    if rest and operation.method == "GET":
+        path = f"{path}?{urlencode(rest)}"
+    return NextStep(
+        operation=operation.id,
+        method=operation.method,
+        path=path,
+        arguments=dict(step.arguments),
+        needs=step.needs,
+    )
+
+
+@cache
+def _operations() -> dict[str, Operation[Any, Any, Any, Any]]:
+    # Only now: the table is made of the modules whose problems ask for it.
+    from interlock.api.assembly import OPERATIONS
+
+    return {operation.id: operation for operation in OPERATIONS}
 
 
 def invalid(*faults: Fault) -> ProblemError:
@@ -122,13 +109,11 @@ def retry_after(retry_after_ms: int) -> str:
     return str(max(1, -(-retry_after_ms // 1000)))
 
 
-def problem_response(refused: Problem) -> Response:
+def problem_response(refused: Problem, headers: Headers = ()) -> Response:
     """Encode a problem, with `Retry-After` in whole seconds, rounded up, if a retry can help."""
-    headers = [("content-type", MEDIA_TYPE), *refused.headers]
+    sent = [("content-type", MEDIA_TYPE), *headers]
     if refused.retry_after_ms is not None:
-        headers.append(("retry-after", retry_after(refused.retry_after_ms)))
+        sent.append(("retry-after", retry_after(refused.retry_after_ms)))
     if refused.status == 401:
-        headers.append(("www-authenticate", 'Bearer realm="interlock"'))
-    return Response(
-        status=refused.status, headers=tuple(headers), body=msgspec.json.encode(refused.document())
-    )
+        sent.append(("www-authenticate", 'Bearer realm="interlock"'))
+    return Response(status=refused.status, headers=tuple(sent), body=msgspec.json.encode(refused.document()))

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from interlock.api.problem import Problem, problem
+from interlock.api.problem import problem
 from interlock.kernel.idempotency import IdempotencyKeyReused
 from interlock.kernel.refusal import (
     Fault,
@@ -34,9 +34,13 @@ from interlock.rooms.policy import refusals as policy
 from interlock.rooms.workflows import model as workflows
 from interlock.service.compute_pool import TookTooLong
 from interlock.service.permits import SigningUnavailable
+from interlock.wire.problem import Problem
 
 CODES_OF: Mapping[type[Exception], str] = {
     identity.Unauthenticated: "unauthenticated",
+    identity.SessionOver: "unauthenticated",
+    identity.LinkOver: "unauthenticated",
+    identity.SignInRefused: "forbidden",
     identity.Forbidden: "forbidden",
     identity.PeopleOnly: "people_only",
     identity.NotFound: "not_found",

@@ -28,7 +28,7 @@ from granian.server.embed import Server
 from interlock.api.asgi import Asgi, InterlockApp, Torn
 from interlock.api.heads import HEADER_BYTES_MAX
 from interlock.service.logs import Level, taking_standard_logs
-from interlock.service.operator import IssuedKey
+from interlock.service.operator import Greeting
 from interlock.service.settings import BadSetting, Settings, host_and_port
 
 # A decision makes some sixty containers and no cycles, so collecting every few hundred of them finds nothing.
@@ -42,7 +42,7 @@ def settle_memory() -> None:
     gc.set_threshold(_YOUNG_MAX, *gc.get_threshold()[1:])
 
 
-Announce = Callable[[str, IssuedKey | None], None]
+Announce = Callable[[str, Greeting], None]
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ _GRANIAN_LOGS = {"loggers": {"_granian": {"propagate": True}}, "handlers": {}, "
 
 
 def serve(settings: Settings, announce: Announce) -> None:
-    """Run until told to stop. `announce` gets the address and, on an empty store, the first admin key.
+    """Run until told to stop. `announce` gets the address and what is shown once (`Greeting`).
 
     Raises what kept the server from starting: a port in use, a store that cannot be opened, a bad policy.
     """
@@ -73,18 +73,23 @@ def serve(settings: Settings, announce: Announce) -> None:
 
 
 async def _serve(
-    settings: Settings, announce: Announce, asked: _Asked, watched: Settings | None = None
+    settings: Settings,
+    announce: Announce,
+    asked: _Asked,
+    watched: Settings | None = None,
+    *,
+    is_worker: bool = False,
 ) -> None:
-    """One server in this process."""
+    """One server in this process. A worker greets nobody: whoever started it did."""
     app = InterlockApp(settings)
     asked.listen()
     with taking_standard_logs(app.log, cast("Level", settings.log_level)):
         # Whoever finds the server listening finds its figures, too: their address comes first and goes last.
-        async with app.opened() as admin, _watched(app, watched):
+        async with app.opened(first_admin=not is_worker) as greeting, _watched(app, watched):
             server = granian(app, settings)
             serving = asyncio.create_task(server.serve())
             await _until_listening(settings, serving)
-            announce(_address(settings), admin)
+            announce(_address(settings), greeting)
             settle_memory()
             await _first_of(serving, asyncio.create_task(asked.to_stop.wait()))
             app.stop_waiting()
@@ -300,14 +305,14 @@ async def _supervise(settings: Settings, announce: Announce) -> None:
     """Prepare the store, start the workers, announce them together, and start one again that dies."""
     asked = _Asked()
     asked.listen()
-    async with InterlockApp(msgspec.structs.replace(settings, relay=False)).opened() as admin:
+    async with InterlockApp(msgspec.structs.replace(settings, relay=False)).opened() as greeting:
         pass
     each = msgspec.structs.replace(settings, workers=1, policy="")
     workers = [_Worker(each) for _ in range(settings.workers)]
     try:
         for worker in workers:
             await worker.until_ready()
-        announce(_address(settings), admin)
+        announce(_address(settings), greeting)
         keeping = asyncio.create_task(_keep(workers, asked))
         await _first_of(keeping, asyncio.create_task(asked.to_stop.wait()))
     finally:
@@ -373,7 +378,7 @@ def _work(settings: Settings, ready: Any) -> None:
     """One worker's process."""
     _allow_files()
 
-    def announce(address: str, admin: IssuedKey | None) -> None:
+    def announce(address: str, greeting: Greeting) -> None:
         ready.send(address)
 
-    asyncio.run(_serve(settings, announce, _Asked()))
+    asyncio.run(_serve(settings, announce, _Asked(), is_worker=True))

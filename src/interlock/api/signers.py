@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-import msgspec
+from typing import Any
 
 from interlock.api.calls import Asked, caller_of, decide
-from interlock.api.identity import Name
 from interlock.api.jobs import READERS
-from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.operations import Answer, Operation, Reply
 from interlock.api.pages import PageQuery, moment_and_id
 from interlock.kernel.ids import new_id
 from interlock.rooms.grants import queries
@@ -20,23 +17,8 @@ from interlock.service.service import Service
 from interlock.wire import grants as wire
 from interlock.wire.pages import Page
 
-TaskGlob = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9_.:/*\-]+$(?!\n)")]
 
-
-class SignerBody(Body, frozen=True, kw_only=True):
-    """`public_key`: an OpenSSH line (`ssh-ed25519 AAAA…`), a PEM block, or base64. `person`: the caller if left out."""
-
-    public_key: Annotated[str, msgspec.Meta(min_length=1, max_length=4000)]
-    person: Name | None = None
-
-
-class TermsBody(Body, frozen=True, kw_only=True):
-    """Tasks whose grants must be signed: exact names or globs; `*` is every task."""
-
-    signed_tasks: Annotated[list[TaskGlob], msgspec.Meta(max_length=200)]
-
-
-async def add(call: Asked[None, SignerBody]) -> Answer:
+async def add(call: Asked[None, wire.AddSignerBody]) -> Answer:
     command = AddSigner(
         caller=caller_of(call),
         public_key=read_public_key(call.body.public_key),
@@ -59,7 +41,7 @@ async def listed(call: Asked[PageQuery, None]) -> Reply:
     return Reply(200, Page(items=tuple(items), next_cursor=found.next_cursor))
 
 
-async def set_terms(call: Asked[None, TermsBody]) -> Answer:
+async def set_terms(call: Asked[None, wire.GrantTermsBody]) -> Answer:
     command = SetGrantTerms(caller=caller_of(call), signed_tasks=tuple(call.body.signed_tasks))
     return await decide(call, command, lambda terms: Reply(200, _terms_view(call, terms)))
 
@@ -102,8 +84,8 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="set_grant_terms", method="PUT", path="/api/v1/grants/terms", tag=_TAG, roles=("admin",),
-        summary="Say which tasks need a signed grant", body=TermsBody, answers={200: wire.GrantTerms}, answer=set_terms,
-        example={"signed_tasks": ["deploy", "prod.*"]}, problems=("people_only",),
+        summary="Say which tasks need a signed grant", body=wire.GrantTermsBody, answers={200: wire.GrantTerms},
+        answer=set_terms, example={"signed_tasks": ["deploy", "prod.*"]}, problems=("people_only",),
     ),
     Operation(
         id="list_signers", method="GET", path="/api/v1/signers", tag=_TAG, roles=READERS, query=PageQuery,
@@ -111,7 +93,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         answers={200: Page[wire.Signer]}, answer=listed,
     ),
     Operation(
-        id="add_signer", method="POST", path="/api/v1/signers", tag=_TAG, roles=("admin",), body=SignerBody,
+        id="add_signer", method="POST", path="/api/v1/signers", tag=_TAG, roles=("admin",), body=wire.AddSignerBody,
         summary="Register a person's public key", answers={201: wire.Signer}, answer=add,
         problems=("not_found", "conflict", "people_only"),
     ),

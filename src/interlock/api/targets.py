@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
-
-from interlock.api.calls import Asked, caller_of, decide
+from interlock.api.calls import Asked, caller_of, decide, named
 from interlock.api.conflicts import conflict_view
-from interlock.api.fields import LINE, Number, Reason, TargetKey, Text, target_key_of, version_text
-from interlock.api.jobs import READERS
-from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.jobs import READERS, version_text
+from interlock.api.operations import Answer, Operation, Reply
 from interlock.api.pages import PageQuery
 from interlock.api.problem import invalid
 from interlock.kernel.codec.strict import Fault
@@ -25,30 +22,10 @@ from interlock.rooms.targets.model import Target, Touch
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import shared as wire
+from interlock.wire.fields import KEY_CHARACTERS_MAX, TargetKey
 from interlock.wire.pages import Page
 
-_TOUCHES_MAX = 100
 _SHOWN_MAX = 50
-
-Version = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=LINE)]
-
-
-class TouchBody(Body, frozen=True, kw_only=True):
-    """`version` is yours: an etag, a digest, a number. `previous_version` is the one the change was made from."""
-
-    version: Version | Number
-    previous_version: Text | Number | None = None
-    summary: Reason = ""
-
-
-class ChangeBody(TouchBody, frozen=True, kw_only=True):
-    key: TargetKey
-
-
-class TouchesBody(Body, frozen=True, kw_only=True):
-    """Several changes, recorded together; each target at most once."""
-
-    changes: Annotated[list[ChangeBody], msgspec.Meta(min_length=1, max_length=_TOUCHES_MAX)]
 
 
 class TargetsQuery(PageQuery, frozen=True, kw_only=True):
@@ -57,12 +34,12 @@ class TargetsQuery(PageQuery, frozen=True, kw_only=True):
     prefix: TargetKey | None = None
 
 
-async def touch(call: Asked[None, TouchBody]) -> Answer:
-    command = TouchTarget(caller=caller_of(call), change=_change(target_key_of(call), call.body))
+async def touch(call: Asked[None, wire.TouchBody]) -> Answer:
+    command = TouchTarget(caller=caller_of(call), change=_change(_target_key_of(call), call.body))
     return await decide(call, command, lambda target: Reply(200, _touched_view(target)))
 
 
-async def touch_many(call: Asked[None, TouchesBody]) -> Answer:
+async def touch_many(call: Asked[None, wire.TouchesBody]) -> Answer:
     changes = call.body.changes
     keys = [change.key for change in changes]
     for place, key in enumerate(keys):
@@ -78,9 +55,15 @@ async def touch_many(call: Asked[None, TouchesBody]) -> Answer:
     )
 
 
+def _target_key_of(call: Asked[Any, Any]) -> str:
+    """The target that the path names."""
+    spelling = f"up to {KEY_CHARACTERS_MAX} characters, none of them a control character"
+    return named(call, "key", TargetKey, f"is not a target's key; use {spelling}")
+
+
 async def read(call: Asked[None, None]) -> Reply:
     """A target need not have been touched to be shown: somebody may hold it or wait for it."""
-    store, tenant, key = call.services.store, call.caller.tenant, target_key_of(call)
+    store, tenant, key = call.services.store, call.caller.tenant, _target_key_of(call)
     now = call.services.now()
     target = await queries.read_target(store, tenant, key)
     holders = await queries.list_holders(store, tenant, key, now)
@@ -119,7 +102,7 @@ def touch_views(target: Target | None) -> tuple[wire.Touch, ...]:
     return tuple(_touch_view(each) for each in target.touches) if target else ()
 
 
-def _change(key: str, body: TouchBody) -> Change:
+def _change(key: str, body: wire.TouchBody) -> Change:
     previous = body.previous_version
     return Change(
         key=key,
@@ -196,7 +179,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="touch_targets", method="POST", path="/api/v1/targets/touches", tag=_TAG, roles=_TOUCHERS,
-        summary="Report several changes at once, as a commit or a webhook does", body=TouchesBody,
+        summary="Report several changes at once, as a commit or a webhook does", body=wire.TouchesBody,
         answers={200: wire.TouchedMany}, answer=touch_many,
     ),
     Operation(
@@ -206,7 +189,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="touch_target", method="POST", path="/api/v1/targets/{key}/touch", tag=_TAG, roles=_TOUCHERS,
-        parameters=_KEY, summary="Report that you changed a target", body=TouchBody,
+        parameters=_KEY, summary="Report that you changed a target", body=wire.TouchBody,
         answers={200: wire.Touched}, answer=touch,
     ),
 )  # fmt: skip

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import secrets
 from datetime import datetime
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
 import msgspec
 
 from interlock.api.app import encode
 from interlock.api.calls import REPLAYED, Asked, answer_once, caller_of, decide
-from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.operations import Answer, Operation, Reply
 from interlock.api.pages import PageQuery, id_cursor, position
 from interlock.api.problem import invalid
 from interlock.kernel.codec.sealing import CannotUnseal
@@ -43,16 +43,7 @@ from interlock.wire.pages import Page
 _SECRET_BYTES = 32
 
 
-class AddBody(Body, frozen=True, kw_only=True):
-    url: Annotated[str, msgspec.Meta(min_length=1, max_length=2000)]
-    types: (
-        Annotated[list[Annotated[str, msgspec.Meta(max_length=100)]], msgspec.Meta(max_length=50)] | None
-    ) = None
-    description: Annotated[str, msgspec.Meta(max_length=500)] = ""
-    secret: Annotated[str, msgspec.Meta(max_length=200)] | None = None
-
-
-async def add(call: Asked[None, AddBody]) -> Answer:
+async def add(call: Asked[None, wire.AddWebhookBody]) -> Answer:
     """Check the address and begin with the next event."""
     body, service = call.body, call.services
     try:
@@ -272,7 +263,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
         summary="Send events to an address",
         description="Requests are signed after the Standard Webhooks specification with the secret that this "
         "answer shows once. Events that happen from now on are posted, each at least once.",
-        body=AddBody, answers={201: wire.Webhook}, answer=add, problems=("conflict", "people_only"),
+        body=wire.AddWebhookBody, answers={201: wire.Webhook}, answer=add, problems=("conflict", "people_only"),
         example={"url": "https://example.com/interlock", "types": ["approval.*"]},
     ),
     Operation(

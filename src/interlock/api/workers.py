@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
 from interlock.api.calls import JOB_ID, Asked, caller_of, decide, departure, sleep
-from interlock.api.decoder import Spelled
 from interlock.api.effects import evidence_of
 from interlock.api.jobs import job_fields, job_view
-from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.operations import Answer, Operation, Reply
 from interlock.api.problem import ProblemError, invalid, problem
 from interlock.kernel.codec.canonical import canonical
 from interlock.kernel.codec.strict import Fault
 from interlock.kernel.wakes import Place
 from interlock.rooms.effects.model import Outcome, downstream_key, id_of_call
-from interlock.rooms.jobs.claims import CLAIM_MAX, Claimed, ClaimJob, ClaimJobs, NothingToClaim
+from interlock.rooms.jobs.claims import Claimed, ClaimJob, ClaimJobs, NothingToClaim
 from interlock.rooms.jobs.completion import CompleteJob, FailJob, RetryJob
 from interlock.rooms.jobs.holds import (
-    LEASE_SECONDS_DEFAULT,
-    LEASE_SECONDS_MAX,
     HolderCommand,
     ReleaseJob,
     RenewJob,
@@ -43,30 +40,8 @@ _POLL_SECONDS = 1.0
 # Where one found work there may be more of it.
 _CALLED_BY_THE_LUCKY = 2
 
-Seconds = (
-    Annotated[int, msgspec.Meta(ge=1, le=LEASE_SECONDS_MAX)]
-    | Annotated[float, msgspec.Meta(gt=0, le=LEASE_SECONDS_MAX)]
-)
-Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
-
-class ClaimBody(Body, frozen=True, kw_only=True):
-    """Topics are exact or globs (`finance.payment.*`, `finance.**`)."""
-
-    topics: Annotated[list[Pattern], msgspec.Meta(min_length=1, max_length=32)]
-    max: Annotated[int, msgspec.Meta(ge=1, le=CLAIM_MAX)] = 1
-    lease_seconds: Seconds = LEASE_SECONDS_DEFAULT
-    wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=_WAIT_SECONDS_MAX)] = 0
-
-
-class ClaimOneBody(Body, frozen=True, kw_only=True):
-    """`repeatable` says of a gated call that it may run again after a crash; else a crash leaves it in doubt."""
-
-    lease_seconds: Seconds = LEASE_SECONDS_DEFAULT
-    repeatable: bool = False
-
-
-async def claim(call: Asked[None, ClaimBody]) -> Answer | Reply:
+async def claim(call: Asked[None, wire.ClaimJobsBody]) -> Answer | Reply:
     """Hand out work, or wait for some. An empty answer is not kept, so the same call may be made again."""
     _check_topics(call.body.topics)
     service = call.services
@@ -83,7 +58,7 @@ async def claim(call: Asked[None, ClaimBody]) -> Answer | Reply:
 
 
 async def _claim_later(
-    call: Asked[None, ClaimBody], signer: Signer, place: Place, began: float, may_be_more: bool
+    call: Asked[None, wire.ClaimJobsBody], signer: Signer, place: Place, began: float, may_be_more: bool
 ) -> Answer | None:
     """Ask again until there is work or the wait is over. Whoever left is given none: nobody would do it."""
     service, now = call.services, asyncio.get_running_loop().time
@@ -107,14 +82,14 @@ async def _claim_later(
                 return found
 
 
-def _lined_up(call: Asked[None, ClaimBody]) -> Place:
+def _lined_up(call: Asked[None, wire.ClaimJobsBody]) -> Place:
     topics = call.body.topics
     exact = tuple(topic for topic in topics if "*" not in topic)
     patterns = {topic: topic_test(topic) for topic in topics if "*" in topic}
     return call.services.kernel.wakes.lines.line_up(claims_group(call.caller.tenant), exact, patterns)
 
 
-async def _claim_now(call: Asked[None, ClaimBody], signer: Signer) -> tuple[Answer | None, bool]:
+async def _claim_now(call: Asked[None, wire.ClaimJobsBody], signer: Signer) -> tuple[Answer | None, bool]:
     """What there is now, or None, and then whether something was in the way that no longer is."""
     service, body = call.services, call.body
     topics = await topics_to_claim(service.store, call.caller.tenant, body.topics, service.now())
@@ -142,7 +117,7 @@ async def _claim_now(call: Asked[None, ClaimBody], signer: Signer) -> tuple[Answ
         return None, bool(nothing.blocked)
 
 
-async def claim_one(call: Asked[None, ClaimOneBody]) -> Answer:
+async def claim_one(call: Asked[None, wire.ClaimJobBody]) -> Answer:
     service = call.services
     signer = await service.permits.ready()
     command = ClaimJob(
@@ -185,7 +160,7 @@ _CLAIMS: tuple[Operation[Known, Service, Any, Any], ...] = (
         summary="Take the next jobs of some topics, or wait for one",
         description="Higher priorities first, then whoever waited longest; fewer than `max` where they are large. "
         "Empty after `wait_seconds`.",
-        body=ClaimBody, answers={200: wire.Claimed}, answer=claim,
+        body=wire.ClaimJobsBody, answers={200: wire.Claimed}, answer=claim,
         example={"topics": ["finance.payment.*"], "max": 1, "lease_seconds": 30, "wait_seconds": 20},
     ),
     Operation(
@@ -193,7 +168,7 @@ _CLAIMS: tuple[Operation[Known, Service, Any, Any], ...] = (
         parameters=JOB_ID, summary="Take one job by its id: any worker, or its own submitter",
         description="The job of a gated call (`executor` \"caller\") is its submitter's alone; taking it begins its "
         "effect.",
-        body=ClaimOneBody, answers={200: wire.HeldJob}, answer=claim_one,
+        body=wire.ClaimJobBody, answers={200: wire.HeldJob}, answer=claim_one,
         problems=(
             "conflict", "not_actionable", "policy_denied", "policy_unavailable", "effect_in_progress",
             "effect_ambiguous", "in_grace",
@@ -206,49 +181,8 @@ _CHECKPOINT_BYTES_MAX = 64 * 1024
 _RESULT_BYTES_MAX = 256 * 1024
 _ERROR_BYTES_MAX = 16 * 1024
 
-FenceNumber = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
-Reason = Annotated[str, msgspec.Meta(max_length=4000, pattern=r"^[^\u0000]*$")]
 
-
-class RenewBody(Body, frozen=True, kw_only=True):
-    fence: FenceNumber
-    checkpoint: Spelled = None
-
-
-class CompleteBody(Body, frozen=True, kw_only=True):
-    """`result_text` is for a result that is not JSON: what people are shown of it."""
-
-    fence: FenceNumber
-    result: Spelled = None
-    result_text: Annotated[str, msgspec.Meta(max_length=4000)] | None = None
-
-
-class FailBody(Body, frozen=True, kw_only=True):
-    """`error` is a text or an object; a retryable failure is tried again while attempts last."""
-
-    fence: FenceNumber
-    error: Spelled
-    retryable: bool = True
-
-
-class ReleaseBody(Body, frozen=True, kw_only=True):
-    fence: FenceNumber
-    checkpoint: Spelled = None
-
-
-class ReconcileBody(Body, frozen=True, kw_only=True):
-    """What the remote side says of a call in doubt, and how you know. `result` is what a repeat returns."""
-
-    outcome: Outcome
-    evidence: Spelled
-    result: Spelled = None
-
-
-class RetryBody(Body, frozen=True, kw_only=True):
-    reason: Reason = ""
-
-
-async def renew(call: Asked[None, RenewBody]) -> Answer:
+async def renew(call: Asked[None, wire.RenewJobBody]) -> Answer:
     body = call.body
     checkpoint = _within(call, "checkpoint", body.checkpoint, _CHECKPOINT_BYTES_MAX)
     signer = await call.services.permits.ready()
@@ -258,14 +192,14 @@ async def renew(call: Asked[None, RenewBody]) -> Answer:
     return await _held(call, command, lambda job: Reply(200, _renewed(job, signer)))
 
 
-async def complete(call: Asked[None, CompleteBody]) -> Answer:
+async def complete(call: Asked[None, wire.CompleteJobBody]) -> Answer:
     body = call.body
     result = _within(call, "result", body.result, _RESULT_BYTES_MAX)
     command = CompleteJob(**_holder(call, body.fence), result=result, result_text=body.result_text)
     return await _finished(call, command)
 
 
-async def fail(call: Asked[None, FailBody]) -> Answer:
+async def fail(call: Asked[None, wire.FailJobBody]) -> Answer:
     body = call.body
     error = _within(call, "error", body.error, _ERROR_BYTES_MAX)
     command = FailJob(
@@ -277,25 +211,25 @@ async def fail(call: Asked[None, FailBody]) -> Answer:
     return await _finished(call, command)
 
 
-async def release(call: Asked[None, ReleaseBody]) -> Answer:
+async def release(call: Asked[None, wire.ReleaseJobBody]) -> Answer:
     body = call.body
     checkpoint = _within(call, "checkpoint", body.checkpoint, _CHECKPOINT_BYTES_MAX)
     command = ReleaseJob(**_holder(call, body.fence), checkpoint=checkpoint)
     return await _finished(call, command)
 
 
-async def retry(call: Asked[None, RetryBody]) -> Answer:
+async def retry(call: Asked[None, wire.RetryJobBody]) -> Answer:
     command = RetryJob(caller=caller_of(call), job_id=call.path["job_id"], reason=call.body.reason)
     return await decide(call, command, lambda job: Reply(200, job_view(job, seen_by=call.caller.principal)))
 
 
-async def reconcile(call: Asked[None, ReconcileBody]) -> Answer:
+async def reconcile(call: Asked[None, wire.ReconcileJobBody]) -> Answer:
     body = call.body
     _check_size(call, "result", body.result, _RESULT_BYTES_MAX)
     command = ReconcileCall(
         caller=caller_of(call),
         job_id=call.path["job_id"],
-        outcome=body.outcome,
+        outcome=Outcome(body.outcome),
         evidence=evidence_of(body.evidence),
         result=msgspec.Raw(canonical(body.result)),
     )
@@ -368,34 +302,34 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="renew_job", method="POST", path="/api/v1/jobs/{job_id}/renew", tag=_TAG, roles=_HOLDERS,
         parameters=JOB_ID, summary="Keep a job for another lease's length; leave a checkpoint",
-        body=RenewBody, answers={200: wire.Renewed}, answer=renew, problems=("fence_stale", "too_large"),
+        body=wire.RenewJobBody, answers={200: wire.Renewed}, answer=renew, problems=("fence_stale", "too_large"),
     ),
     Operation(
         id="complete_job", method="POST", path="/api/v1/jobs/{job_id}/complete", tag=_TAG, roles=_HOLDERS,
         parameters=JOB_ID, summary="Say that a job is done",
-        body=CompleteBody, answers={200: wire.Job}, answer=complete, problems=("fence_stale", "too_large"),
+        body=wire.CompleteJobBody, answers={200: wire.Job}, answer=complete, problems=("fence_stale", "too_large"),
     ),
     Operation(
         id="fail_job", method="POST", path="/api/v1/jobs/{job_id}/fail", tag=_TAG, roles=_HOLDERS,
         parameters=JOB_ID, summary="Say that a job did not succeed, and whether to try again",
-        body=FailBody, answers={200: wire.Job}, answer=fail, problems=("fence_stale", "too_large"),
+        body=wire.FailJobBody, answers={200: wire.Job}, answer=fail, problems=("fence_stale", "too_large"),
     ),
     Operation(
         id="release_job", method="POST", path="/api/v1/jobs/{job_id}/release", tag=_TAG, roles=_HOLDERS,
         parameters=JOB_ID, summary="Give a job back without counting an attempt",
-        body=ReleaseBody, answers={200: wire.Job}, answer=release, problems=("fence_stale", "too_large"),
+        body=wire.ReleaseJobBody, answers={200: wire.Job}, answer=release, problems=("fence_stale", "too_large"),
     ),
     Operation(
         id="retry_job", method="POST", path="/api/v1/jobs/{job_id}/retry", tag=_TAG, parameters=JOB_ID,
         roles=("submit", "operate", "admin"), summary="Put a dead letter back; of several callers one wins",
-        body=RetryBody, answers={200: wire.Job}, answer=retry, problems=("not_actionable",),
+        body=wire.RetryJobBody, answers={200: wire.Job}, answer=retry, problems=("not_actionable",),
     ),
     Operation(
         id="reconcile_job", method="POST", path="/api/v1/jobs/{job_id}/reconcile", tag=_TAG, parameters=JOB_ID,
         roles=("submit",), summary="Say what the remote side told you about your own call in doubt",
         description="For the submitter of a gated call (`executor` \"caller\"). Committed: the job is done, with "
         "`result`. Not committed: it may be claimed again. Anybody else resolves the call's effect.",
-        body=ReconcileBody, answers={200: wire.Job}, answer=reconcile,
+        body=wire.ReconcileJobBody, answers={200: wire.Job}, answer=reconcile,
         problems=("not_actionable", "effect_in_progress", "too_large"),
     ),
 )  # fmt: skip

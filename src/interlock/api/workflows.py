@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
 from interlock.api.admission import counted, run_view
-from interlock.api.approvals import APPROVAL_PROBLEMS, ApproveBody, approve_by_id
+from interlock.api.approvals import APPROVAL_PROBLEMS, approve_by_id
 from interlock.api.audit import entry_view
 from interlock.api.calls import Asked, caller_of, decide, refuse
-from interlock.api.fields import Text, Topic, unseen_fault
-from interlock.api.jobs import READERS
-from interlock.api.operations import Answer, Body, Operation, Reply
+from interlock.api.jobs import READERS, unseen_fault
+from interlock.api.operations import Answer, Operation, Reply
 from interlock.api.pages import PageQuery
 from interlock.api.problem import invalid
 from interlock.kernel.codec.strict import Fault
@@ -30,45 +29,14 @@ from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import admission as wire_admission
 from interlock.wire import workflows as wire
-from interlock.wire.approvals import Review
+from interlock.wire.approvals import ApproveBody, Review
 from interlock.wire.audit import AuditEntry
 from interlock.wire.pages import Page
 
 _TIMELINE_MAX = 200
 
 
-StepId = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_\-]+$(?!\n)")]
-
-
-class RetryBody(Body, frozen=True, kw_only=True):
-    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
-
-
-class StepBody(Body, frozen=True, kw_only=True):
-    """A `worker` step is a job on `topic`; an `approval` step asks people."""
-
-    id: StepId
-    kind: StepKind = StepKind.WORKER
-    topic: Topic | None = None
-    env: Text = ""
-    depends_on: Annotated[list[StepId], msgspec.Meta(max_length=50)] = []
-    retry: RetryBody = RetryBody()
-    timeout_seconds: Annotated[int, msgspec.Meta(ge=1, le=30 * 86_400)] = 3600
-    quorum: Annotated[int, msgspec.Meta(ge=1, le=50)] = 1
-    groups: Annotated[list[Text], msgspec.Meta(max_length=50)] = []
-
-
-class DefineBody(Body, frozen=True, kw_only=True):
-    """Without steps, a run of the workflow is only a slot."""
-
-    steps: Annotated[list[StepBody], msgspec.Meta(max_length=50)] = []
-
-
-class RerunBody(Body, frozen=True, kw_only=True):
-    from_step: StepId
-
-
-async def define(call: Asked[None, DefineBody]) -> Answer:
+async def define(call: Asked[None, wire.DefineWorkflowBody]) -> Answer:
     steps = tuple(step_of(body) for body in call.body.steps)
     command = DefineWorkflow(caller=caller_of(call), workflow=call.path["workflow"], steps=steps)
     return await decide(call, command, lambda known: Reply(200, workflow_view(known)))
@@ -139,14 +107,14 @@ async def delete_run(call: Asked[None, None]) -> Answer:
     return await decide(call, command, lambda gone: Reply(200, run_view(gone, call.caller.principal)))
 
 
-async def rerun(call: Asked[None, RerunBody]) -> Answer:
+async def rerun(call: Asked[None, wire.RerunBody]) -> Answer:
     old = await read_run(call.services.store, call.caller.tenant, call.path["run_id"])
     if old is None:
         return await refuse(call, NotFound("run", call.path["run_id"]))
     return await counted(call, old.workflow, _rerun(call, old))
 
 
-async def _rerun(call: Asked[None, RerunBody], old: Run) -> Answer:
+async def _rerun(call: Asked[None, wire.RerunBody], old: Run) -> Answer:
     await _settle(call, old)
     start = StartRun(
         caller=caller_of(call),
@@ -167,12 +135,12 @@ async def _settle(call: Asked[None, Any], run: Run) -> None:
         await call.services.kernel.run(looked)
 
 
-def step_of(body: StepBody) -> Step:
+def step_of(body: wire.StepBody) -> Step:
     if reason := unseen_fault(body.env):
         raise invalid(Fault("/steps", f"the env of step {body.id} {reason}"))
     return Step(
         id=body.id,
-        kind=body.kind,
+        kind=StepKind(body.kind),
         topic=body.topic or "",
         env=body.env,
         depends_on=tuple(body.depends_on),
@@ -238,7 +206,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     ),
     Operation(
         id="define_workflow", method="PUT", path="/api/v1/workflows/{workflow}", tag=_TAG, roles=_OPERATORS,
-        parameters=_WORKFLOW, summary="Say which steps runs of a workflow take", body=DefineBody,
+        parameters=_WORKFLOW, summary="Say which steps runs of a workflow take", body=wire.DefineWorkflowBody,
         answers={200: wire.Workflow}, answer=define,
     ),
     Operation(
@@ -273,7 +241,7 @@ OPERATIONS: tuple[Operation[Known, Service, Any, Any], ...] = (
     Operation(
         id="rerun_run", method="POST", path="/api/v1/workflow-runs/{run_id}/rerun", tag=_TAG,
         roles=("submit", "work", "operate", "admin"), parameters=_RUN_ID,
-        summary="Run a finished run again from one of its steps", body=RerunBody,
+        summary="Run a finished run again from one of its steps", body=wire.RerunBody,
         answers={201: wire_admission.Run}, answer=rerun,
         problems=("max_concurrent_runs", "admission_unavailable", "not_actionable"),
         unavailable="admission_unavailable",

@@ -70,6 +70,10 @@ def say_approval(request: ApprovalRequest) -> None:
             ("why asked", decision_text(job.decision)),
             ("who decides", _who(approval)),
             ("ends", f"{when(approval.expires_at)} ({exactly(approval.expires_at)})"),
+            ("escalates", _escalates(request)),
+            ("who can", _eligible(request)),
+            ("looking now", listed([each.principal for each in request.viewers if each.here], "")),
+            ("taken by", listed(request.takers, "")),
             ("grace", _grace(approval)),
             ("on approve", request.on_approve or ""),
             ("edited", _edited(edit)),
@@ -84,6 +88,20 @@ def say_approval(request: ApprovalRequest) -> None:
     _say_drift(request)
     _say_people(request)
     _say_next(request)
+
+
+def _escalates(request: ApprovalRequest) -> str:
+    """When others may decide, too, and who."""
+    if request.next_escalation_at is None:
+        return ""
+    return f"{when(request.next_escalation_at)}, to {listed(request.next_escalation_groups)}"
+
+
+def _eligible(request: ApprovalRequest) -> str:
+    """The names of those who may decide, as far as they are told."""
+    more = (request.people_able or 0) - len(request.eligible)
+    names = listed(request.eligible, "")
+    return f"{names} and {more} more" if names and more > 0 else names
 
 
 def too_few_people(approval: Approval, people_able: int | None) -> str | None:
@@ -285,10 +303,17 @@ def declare_approvals() -> Parser:
     """The options of `interlock approvals`."""
     parser = Parser(
         "interlock approvals",
-        description="List requests for people's decision, newest first. Without --state, what is pending.",
-        examples=("interlock approvals", "interlock approvals --state rejected --json"),
+        description="List requests for people's decision, newest first. Without --state, what is pending. With --mine, "
+        "only what waits for your decision, the most urgent first.",
+        examples=(
+            "interlock approvals",
+            "interlock approvals --mine",
+            "interlock approvals --state rejected --json",
+        ),
     )
-    parser.add_argument("--state", choices=(*STATES, "all"), default="pending", help="(default: pending)")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--state", choices=(*STATES, "all"), default="pending", help="(default: pending)")
+    which.add_argument("--mine", action="store_true", help="what you may decide now and have not decided yet")
     paging(parser)
     as_json(parser)
     connecting(parser)
@@ -317,17 +342,18 @@ def run_approvals(args: Namespace) -> int:
     from interlock.cli.output import say, say_json
     from interlock.wire.approvals import ApprovalItem
 
-    query = {"state": None if args.state == "all" else args.state}
+    place = "inbox" if args.mine else "approvals"
+    query = {"state": None if args.mine or args.state == "all" else args.state}
     with connected(args) as client:
-        page = listing(client, "approvals", limit=args.limit, cursor=args.cursor, query=query)
+        page = listing(client, place, limit=args.limit, cursor=args.cursor, query=query)
     if wants_json(args):
         say_json(page)
     elif page.items:
         say_approvals(typed(page.items, list[ApprovalItem]))
-        command = f"interlock approvals --state {args.state}"
+        command = f"interlock approvals {'--mine' if args.mine else f'--state {args.state}'}"
         say(*filter(None, [more(page, command, args)]))
     else:
-        say(_nothing(args.state))
+        say(_NOTHING_MINE if args.mine else _nothing(args.state))
     return Exit.DONE
 
 
@@ -345,6 +371,9 @@ def run_approval(args: Namespace) -> int:
     else:
         say_approval(typed(found, ApprovalRequest))
     return Exit.DONE
+
+
+_NOTHING_MINE = "nothing waits for your decision; `interlock approvals` shows what waits for anybody's"
 
 
 def _nothing(state: str) -> str:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, Verb, as_json, connecting, holding, paging, told, wants_json
 from interlock.cli.values import json_value, some_seconds
+
+if TYPE_CHECKING:
+    from interlock.wire.effects import BeginEffectBody, EffectGrantBody, EffectLeaseBody, EffectTargetBody
+    from interlock.wire.fields import Body
 
 _BEGIN_EXITS = """\
 exit codes:
@@ -77,16 +81,20 @@ def run_begin(args: Namespace) -> int:
 
 def run_commit(args: Namespace) -> int:
     """Say that it happened."""
-    return _settled(args, "commit", {"fence": args.fence, "result": args.result})
+    from interlock.wire.effects import CommitEffectBody
+
+    return _settled(args, "commit", CommitEffectBody(fence=args.fence, result=args.result))
 
 
 def run_fail(args: Namespace) -> int:
     """Say that it did not happen, or that nobody can tell."""
-    body = {"fence": args.fence, "error": args.error, "safe_to_retry": args.safe_to_retry}
+    from interlock.wire.effects import FailEffectBody
+
+    body = FailEffectBody(fence=args.fence, error=args.error, safe_to_retry=args.safe_to_retry)
     return _settled(args, "fail", body)
 
 
-def _settled(args: Namespace, verb: str, body: dict[str, Any]) -> int:
+def _settled(args: Namespace, verb: str, body: Body) -> int:
     from interlock.cli.connection import connected, typed
     from interlock.cli.output import say, say_json
     from interlock.cli.shared_page import say_effect
@@ -118,16 +126,18 @@ def _tell_begun(effect: Any) -> None:
     )
 
 
-def _begin_body(args: Namespace) -> dict[str, Any]:
-    return {
-        "request_hash": _hash_of(args.request) if args.request_hash is None else args.request_hash,
-        "ttl_seconds": args.ttl,
-        "grant": _grant(args),
-        "lease": _lease(args),
-        "target": _target(args),
-        "job_id": args.job,
-        "permit": args.permit,
-    }
+def _begin_body(args: Namespace) -> BeginEffectBody:
+    from interlock.wire.effects import BeginEffectBody
+
+    return BeginEffectBody(
+        request_hash=_hash_of(args.request) if args.request_hash is None else args.request_hash,
+        ttl_seconds=args.ttl,
+        grant=_grant(args),
+        lease=_lease(args),
+        target=_target(args),
+        job_id=args.job,
+        permit=args.permit,
+    )
 
 
 def _hash_of(request: Any) -> str:
@@ -137,28 +147,34 @@ def _hash_of(request: Any) -> str:
     return hash_of_request({"request": request})
 
 
-def _grant(args: Namespace) -> dict[str, Any] | None:
+def _grant(args: Namespace) -> EffectGrantBody | None:
+    from interlock.sdk.calls import given
+    from interlock.wire.effects import EffectGrantBody
+
     if args.grant is None:
         if args.grant_id or args.grant_args is not None or args.signed:
             raise Failed("name the task that the grant is for with --grant TASK", Exit.USAGE)
         return None
     permitted = args.request if args.grant_args is None else args.grant_args
-    named = {"task": args.grant, "grant_id": args.grant_id, "signed": args.signed}
-    return named if permitted is None else {**named, "args": permitted}
+    return given(EffectGrantBody, task=args.grant, grant_id=args.grant_id, signed=args.signed, args=permitted)
 
 
-def _lease(args: Namespace) -> dict[str, Any] | None:
+def _lease(args: Namespace) -> EffectLeaseBody | None:
+    from interlock.wire.effects import EffectLeaseBody
+
     if (args.lease is None) != (args.fence is None) or (args.session and args.lease is None):
         raise Failed("a lease takes --lease ID and --fence N; acquiring it printed both", Exit.USAGE)
     if args.lease is None:
         return None
-    return {"id": args.lease, "fence": args.fence, "session": args.session or ""}
+    return EffectLeaseBody(id=args.lease, fence=args.fence, session=args.session or "")
 
 
-def _target(args: Namespace) -> dict[str, Any] | None:
+def _target(args: Namespace) -> EffectTargetBody | None:
+    from interlock.wire.effects import EffectTargetBody
+
     if (args.target is None) != (args.version is None):
         raise Failed("a target takes --target KEY and --version; `interlock target KEY` shows it", Exit.USAGE)
-    return None if args.target is None else {"key": args.target, "version": args.version}
+    return None if args.target is None else EffectTargetBody(key=args.target, version=args.version)
 
 
 def _settling(parser: ArgumentParser) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,7 +21,7 @@ from interlock.cli.values import words
 
 if TYPE_CHECKING:
     from interlock.service.service import Service
-    from interlock.wire.identity import ApiKey, IssuedKey
+    from interlock.wire.identity import ApiKey, IssuedKey, IssueKeyBody
     from interlock.wire.pages import Page
 
 
@@ -95,14 +95,14 @@ def run_create(args: Namespace) -> int:
     """Make a key, and the principal if it is new."""
     from interlock.cli.connection import typed
     from interlock.cli.output import listed, say, say_json
-    from interlock.wire.identity import IssuedKey
+    from interlock.wire.identity import IssuedKey, IssueKeyBody
 
-    body = {
-        "kind": args.kind,
-        "roles": list(args.roles),
-        "groups": list(args.groups) if args.groups is not None else None,
-        "owner": args.owner,
-    }
+    body = IssueKeyBody(
+        kind=args.kind,
+        roles=list(args.roles),
+        groups=list(args.groups) if args.groups is not None else None,
+        owner=args.owner,
+    )
     # The first key is how a server is set up, often before it first runs; so this makes the store, as `serve` does.
     answer = (
         _issued_by_server(args, body)
@@ -226,7 +226,7 @@ def _meant(args: Namespace) -> str:
     return live[0] if live else args.key
 
 
-def _issued_by_server(args: Namespace, body: Mapping[str, object]) -> object:
+def _issued_by_server(args: Namespace, body: IssueKeyBody) -> object:
     from interlock.cli.connection import connected
 
     if args.tenant != "default":

@@ -26,6 +26,7 @@ from interlock.cli.values import json_value, seconds, some_seconds
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from interlock.sdk.calls import Sent
     from interlock.wire.leases import Checkpoint, Lease, Predecessor
 
 _STYLES: Mapping[str, str] = {
@@ -191,14 +192,16 @@ def declare_checkpoint() -> Parser:
 
 def run_acquire(args: Namespace) -> int:
     """Take a resource."""
-    body = {
-        "resource": args.resource,
-        "purpose": args.purpose,
-        "mode": "shared" if args.shared else "exclusive",
-        "ttl_seconds": args.ttl,
-        "wait_seconds": args.wait,
-        "session": args.session,
-    }
+    from interlock.wire.leases import AcquireLeaseBody
+
+    body = AcquireLeaseBody(
+        resource=args.resource,
+        purpose=args.purpose,
+        mode="shared" if args.shared else "exclusive",
+        ttl_seconds=args.ttl,
+        wait_seconds=args.wait,
+        session=args.session,
+    )
     return _told(args, "POST", ("leases",), body, taken=True)
 
 
@@ -242,10 +245,10 @@ def run_check(args: Namespace) -> int:
     """Tell a sink whether a fence is current: 0 if so, 3 if not."""
     from interlock.cli.connection import connected, typed
     from interlock.cli.output import say, say_json
-    from interlock.wire.leases import CheckedFence
+    from interlock.wire.leases import CheckedFence, CheckFenceBody
 
     with connected(args) as client:
-        answer = client.call("POST", "leases", args.id, "check", body={"fence": args.fence})
+        answer = client.call("POST", "leases", args.id, "check", body=CheckFenceBody(fence=args.fence))
     checked = typed(answer, CheckedFence)
     if wants_json(args):
         say_json(answer)
@@ -258,12 +261,14 @@ def run_check(args: Namespace) -> int:
 
 def run_checkpoint(args: Namespace) -> int:
     """Save a checkpoint, or show those there are."""
+    from interlock.wire.leases import CheckpointBody
+
     if args.done is None:
         return _show_checkpoints(args)
     if args.fence is None:
         raise Failed("pass the lease's fence with --fence; acquiring it printed it", Exit.USAGE)
-    body = {"fence": args.fence, "session": args.session, "done": args.done}
-    body |= {part: getattr(args, part) for part in PARTS}
+    parts = {part: getattr(args, part) for part in PARTS}
+    body = CheckpointBody(fence=args.fence, session=args.session, done=args.done, **parts)
     return _told(args, "POST", ("leases", args.id, "checkpoint"), body)
 
 
@@ -288,17 +293,17 @@ def _told(
     args: Namespace,
     method: Literal["GET", "POST"],
     segments: tuple[str, ...],
-    body: dict[str, Any] | None,
+    body: Sent | None,
     *,
     taken: bool = False,
 ) -> int:
     from interlock.cli.connection import connected, typed
     from interlock.cli.output import say_json
-    from interlock.wire.leases import Lease
+    from interlock.wire.leases import AcquireLeaseBody, Lease
 
-    wait = 0 if body is None else body.get("wait_seconds", 0)
+    wait = body.wait_seconds if isinstance(body, AcquireLeaseBody) else 0
     with connected(args) as client:
-        say_waiting = client.session.says(f"the lease on {body['resource']}", wait) if body and wait else None
+        say_waiting = client.session.says(f"the lease on {args.resource}", wait) if wait else None
         found = client.call(method, *segments, body=body, hold_seconds=wait, say=say_waiting)
     if wants_json(args):
         say_json(found)

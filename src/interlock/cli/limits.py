@@ -22,6 +22,7 @@ def declare_limits() -> Parser:
             "interlock limits set nightly-report 1",
             "interlock limits clear nightly-report",
             "interlock limits stats --window 10m",
+            "interlock limits stats --window 7d --step 24h --workflow nightly-report",
         ),
     )
     as_json(parser)
@@ -34,12 +35,27 @@ def declare_limits() -> Parser:
     clearing = verbs.add_parser("clear", **told("take a limit away"))
     clearing.add_argument("scope", metavar="SCOPE", help="`tenant`, or a workflow's id")
     telling = verbs.add_parser("stats", **told("show how starts ended, on all servers"))
-    telling.add_argument("--window", metavar="1h", default="1h", help="how far back to look (default 1h)")
+    _declare_stats(telling)
     for verb, run in ((setting, run_set), (clearing, run_clear), (telling, run_stats)):
         as_json(verb)
         connecting(verb)
         verb.set_defaults(run=run)
     return parser
+
+
+def _declare_stats(telling: Parser) -> None:
+    telling.add_argument(
+        "--window", metavar="1h", default="1h", help="how far back to look, up to 30d (default 1h)"
+    )
+    telling.add_argument("--step", metavar="10m", help="also count by steps of this length")
+    telling.add_argument("--workflow", metavar="ID", help="of one workflow only")
+    telling.add_argument(
+        "--topics", action="store_true", help="count jobs that the policy throttled, by topic"
+    )
+    telling.add_argument(
+        "--limit", metavar="N", type=_number, help="how many workflows or topics (default 50)"
+    )
+    telling.add_argument("--cursor", metavar="CURSOR", help="go on where the page before ended")
 
 
 def run_limits(args: Namespace) -> int:
@@ -62,10 +78,10 @@ def run_set(args: Namespace) -> int:
     """Change one limit."""
     from interlock.cli.connection import connected, typed
     from interlock.cli.output import counted, safe, say, say_json
-    from interlock.wire.admission import Limit
+    from interlock.wire.admission import Limit, SetLimitBody
 
     with connected(args) as client:
-        found = client.call("PUT", "limits", args.scope, body={"max_concurrent_runs": args.most})
+        found = client.call("PUT", "limits", args.scope, body=SetLimitBody(max_concurrent_runs=args.most))
     if wants_json(args):
         say_json(found)
     else:
@@ -98,7 +114,14 @@ def run_stats(args: Namespace) -> int:
     from interlock.cli.run_page import say_stats
 
     with connected(args) as client:
-        stats = client.admission_stats(window=args.window)
+        stats = client.admission_stats(
+            window=args.window,
+            step=args.step,
+            by="topic" if args.topics else None,
+            name=args.workflow,
+            limit=args.limit,
+            cursor=args.cursor,
+        )
     if wants_json(args):
         say_json(stats)
     else:

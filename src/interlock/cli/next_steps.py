@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from interlock.wire.next_step import with_next
+from interlock.wire.problem import with_next
 
 if TYPE_CHECKING:
-    from interlock.wire.next_step import NextStep
+    from interlock.wire.problem import NextStep
 
 COMMANDS: Mapping[str, str] = {
     "acquire_lease": "lease acquire {resource} --wait {wait_seconds}s",

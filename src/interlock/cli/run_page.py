@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from interlock.cli.output import (
@@ -135,12 +135,35 @@ def say_stats(stats: AdmissionStats) -> None:
         f"{stats.admitted} admitted, {stats.full_429} full (429), {stats.unavailable_503} not evaluated (503) "
         f"in the last {stats.window}, on all servers"
     )
-    if not stats.workflows:
-        return
-    say("")
-    columns = (Column("WORKFLOW", flexible=True), Column("ADMITTED"), Column("FULL"), Column("NOT EVALUATED"))
-    rows = ((safe(row.workflow), row.admitted, row.full_429, row.unavailable_503) for row in stats.workflows)
-    say_table(columns, ((name, *map(str, counts)) for name, *counts in rows))
+    if stats.policy_throttled_429:
+        say(f"{counted(stats.policy_throttled_429, 'job')} throttled by the policy (429)")
+    outcomes = (Column("ADMITTED"), Column("FULL"), Column("NOT EVALUATED"))
+    _say_counts(
+        (Column("FROM"), *outcomes, Column("THROTTLED")),
+        (
+            (exactly(each.at), each.admitted, each.full_429, each.unavailable_503, each.policy_throttled_429)
+            for each in stats.series
+        ),
+    )
+    _say_counts(
+        (Column("WORKFLOW", flexible=True), *outcomes),
+        ((safe(row.workflow), row.admitted, row.full_429, row.unavailable_503) for row in stats.workflows),
+    )
+    _say_counts(
+        (Column("TOPIC", flexible=True), Column("THROTTLED")),
+        ((safe(row.topic), row.policy_throttled_429) for row in stats.topics),
+    )
+    if stats.next_cursor:
+        say(
+            "", f"There are more: interlock limits stats --window {stats.window} --cursor {stats.next_cursor}"
+        )
+
+
+def _say_counts(columns: Sequence[Column], rows: Iterable[tuple[str, *tuple[int, ...]]]) -> None:
+    """A table of numbers by what they count, unless there are none."""
+    if found := [(name, *map(str, counts)) for name, *counts in rows]:
+        say("")
+        say_table(tuple(columns), found)
 
 
 def _held(run: Run) -> str:

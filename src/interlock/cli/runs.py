@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from interlock.cli.exits import Exit
 from interlock.cli.options import Parser, Verb, as_json, connecting, intent, paging, told, wants_json
@@ -11,6 +11,7 @@ from interlock.cli.values import json_value, seconds, some_seconds
 
 if TYPE_CHECKING:
     from interlock.wire.admission import Run
+    from interlock.wire.fields import Body
 
 
 _START_EXITS = """\
@@ -64,8 +65,9 @@ def run_start(args: Namespace) -> int:
     from interlock.cli.output import say_json
     from interlock.cli.run_page import say_started
     from interlock.wire.admission import Run as StartedRun
+    from interlock.wire.admission import StartRunBody
 
-    body = {"input": args.input, "ttl_seconds": args.ttl, "wait_seconds": args.wait}
+    body = StartRunBody(input=args.input, ttl_seconds=args.ttl, wait_seconds=args.wait)
     with connected(args) as client:
         where = ("workflows", args.workflow, "runs")
         found = client.call(
@@ -91,25 +93,33 @@ def run_start(args: Namespace) -> int:
 
 def run_renew(args: Namespace) -> int:
     """Keep a slot."""
-    return _told(args, "renew", {"fence": args.fence})
+    from interlock.wire.admission import RunFenceBody
+
+    return _told(args, "renew", RunFenceBody(fence=args.fence))
 
 
 def run_complete(args: Namespace) -> int:
     """End a run well."""
-    return _told(args, "complete", {"fence": args.fence, "result": args.result})
+    from interlock.wire.admission import CompleteRunBody
+
+    return _told(args, "complete", CompleteRunBody(fence=args.fence, result=args.result))
 
 
 def run_fail(args: Namespace) -> int:
     """End a run badly."""
-    return _told(args, "fail", {"fence": args.fence, "error": args.error})
+    from interlock.wire.admission import FailRunBody
+
+    return _told(args, "fail", FailRunBody(fence=args.fence, error=args.error))
 
 
 def run_cancel(args: Namespace) -> int:
     """Stop a run."""
-    return _told(args, "cancel", {"fence": args.fence, "reason": args.reason})
+    from interlock.wire.admission import CancelRunBody
+
+    return _told(args, "cancel", CancelRunBody(fence=args.fence, reason=args.reason))
 
 
-def _told(args: Namespace, verb: str, body: dict[str, Any]) -> int:
+def _told(args: Namespace, verb: str, body: Body) -> int:
     from interlock.cli.connection import connected, typed
     from interlock.cli.output import say, say_json
     from interlock.wire.admission import Run as HeldRun

@@ -11,7 +11,7 @@ from interlock.cli.exits import Exit, Failed
 from interlock.cli.options import Parser, as_json, wants_json
 
 if TYPE_CHECKING:
-    from interlock.service.operator import IssuedKey
+    from interlock.service.operator import Greeting
     from interlock.service.settings import Settings
 
 
@@ -108,7 +108,10 @@ def run_serve(args: Namespace) -> int:
     # The server finishes its work and then passes the signal on; a stop that was asked for is no failure.
     signal.signal(signal.SIGTERM, _stop)
     try:
-        serve(settings, lambda address, admin: _announce(settings, address, admin, as_json=wants_json(args)))
+        serve(
+            settings,
+            lambda address, greeting: _announce(settings, address, greeting, as_json=wants_json(args)),
+        )
     except KeyboardInterrupt:
         return Exit.DONE
     except Exception as error:
@@ -160,14 +163,18 @@ def _stop(number: int, frame: object) -> NoReturn:
     sys.exit(Exit.DONE)
 
 
-def _announce(settings: Settings, address: str, admin: IssuedKey | None, *, as_json: bool) -> None:
+def _announce(settings: Settings, address: str, greeting: Greeting, *, as_json: bool) -> None:
     from interlock.cli.output import say, say_json, without_password
 
-    store = without_password(settings.store)
+    store, admin = without_password(settings.store), greeting.admin
+    sign_in = address + greeting.sign_in.path if greeting.sign_in else None
     if as_json:
-        say_json({"url": address, "store": store, "admin_key": admin.key if admin else None})
+        key = admin.key if admin else None
+        say_json({"url": address, "store": store, "admin_key": key, "sign_in": sign_in})
     else:
         say(f"Interlock {installed_version()} is listening on {address}", f"store: {store}")
+        if sign_in:
+            say(f"sign in once, within 12 hours: {sign_in}")
         if admin:
             say(
                 "",

@@ -97,11 +97,11 @@ def run_require(args: Namespace) -> int:
     """Set which tasks need a signed grant."""
     from interlock.cli.connection import connected, typed
     from interlock.cli.output import say, say_json
-    from interlock.wire.grants import GrantTerms
+    from interlock.wire.grants import GrantTerms, GrantTermsBody
 
     with connected(args) as client:
         before = _signed_tasks(client)
-        found = client.call("PUT", "grants", "terms", body={"signed_tasks": list(args.tasks)})
+        found = client.call("PUT", "grants", "terms", body=GrantTermsBody(signed_tasks=list(args.tasks)))
     if wants_json(args):
         say_json(found)
         return Exit.DONE

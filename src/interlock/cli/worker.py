@@ -171,9 +171,8 @@ def run_retry(args: Namespace) -> int:
 
 def run_keys(args: Namespace) -> int:
     """Show or rotate the keys of permits."""
-    from interlock.cli.connection import connected, typed
+    from interlock.cli.connection import connected
     from interlock.cli.output import say_json
-    from interlock.wire.identity import PermitKeys
 
     with connected(args) as client:
         if args.verb == "rotate":
@@ -183,7 +182,7 @@ def run_keys(args: Namespace) -> int:
     if wants_json(args):
         say_json(found)
     else:
-        _say_keys(typed(found, PermitKeys).keys)
+        _say_keys(found.keys)
     return Exit.DONE
 
 

@@ -14,6 +14,7 @@ from interlock.cli.run_page import ENDED
 
 if TYPE_CHECKING:
     from interlock.sdk.client import Interlock
+    from interlock.wire.approvals import Review
     from interlock.wire.audit import AuditEntry
     from interlock.wire.workflows import RunStep, RunWithSteps, Workflow
 
@@ -168,6 +169,7 @@ def run_workflow(args: Namespace) -> int:
     """Do one thing with one workflow or run."""
     from interlock.cli.connection import connected
     from interlock.cli.output import say_json
+    from interlock.wire.workflows import RerunBody
 
     steps = _steps(args) if args.verb == "define" else None
     if args.verb == "rerun" and not args.from_step:
@@ -188,7 +190,9 @@ def run_workflow(args: Namespace) -> int:
         elif args.verb == "approve":
             found = _approve(client, args)
         else:
-            found = client.call("POST", "workflow-runs", args.id, "rerun", body={"from_step": args.from_step})
+            found = client.call(
+                "POST", "workflow-runs", args.id, "rerun", body=RerunBody(from_step=args.from_step)
+            )
     if wants_json(args):
         say_json(found)
     else:
@@ -218,7 +222,7 @@ def _tell(args: Namespace, found: object) -> None:
             say(f"{typed(found, RunWithSteps).run_id} runs again from {args.from_step}")
 
 
-def _approve(client: Interlock, args: Namespace) -> object:
+def _approve(client: Interlock, args: Namespace) -> Review:
     """Say yes to a step's job as it is shown here, or as `--job-hash` names it."""
     from interlock.cli.connection import typed
     from interlock.wire.workflows import RunWithSteps
@@ -227,8 +231,7 @@ def _approve(client: Interlock, args: Namespace) -> object:
     run = typed(client.call("GET", "workflow-runs", args.id), RunWithSteps)
     job_id = next((each.job_id for each in run.steps if each.id == step), None)
     seen = args.hash or (shown_hash(client, args, job_id, "approving") if job_id else None)
-    body = {"reason": args.reason, "job_hash": seen}
-    return client.call("POST", "workflow-runs", args.id, "steps", step, "approve", body=body)
+    return client.approve_step(args.id, step, reason=args.reason, job_hash=seen)
 
 
 def _step(args: Namespace) -> str:

@@ -13,7 +13,7 @@ from datetime import datetime
 
 import uuid_utils
 
-from interlock.kernel.record import NOTHING, Reads
+from interlock.kernel.record import NOTHING, Reads, from_micros
 from interlock.kernel.world import Command, World
 
 # A UUIDv7: milliseconds, the version; then microseconds; the variant, the number in the batch, and chance.
@@ -47,6 +47,12 @@ class Ids:
 
 
 new_id = Ids()
+
+
+def made_at(made: str) -> datetime:
+    """When an id was made, by the clock that it carries."""
+    milliseconds = int(made.rpartition("_")[2], 16) >> 80
+    return from_micros(milliseconds * 1000)
 
 
 def _dated(micros: int, number: int) -> int:

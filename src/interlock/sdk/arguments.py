@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from interlock.kernel.codec.strict import DEPTH_MAX, JsonRefused, parse
-from interlock.sdk.outcomes import InvalidRequest, Problem
+from interlock.sdk.outcomes import InvalidRequest
+from interlock.wire.problem import Problem
 
 if TYPE_CHECKING:
     from interlock.kernel.codec.strict import JsonValue

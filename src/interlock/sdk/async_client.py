@@ -21,6 +21,8 @@ from interlock.sdk.operations import jobs as on_jobs
 from interlock.sdk.operations import jobs as on_waiting
 from interlock.sdk.operations import leases as on_leases
 from interlock.sdk.operations import policy as on_policy
+from interlock.sdk.operations import server as on_server
+from interlock.sdk.operations import sessions as on_sessions
 from interlock.sdk.operations import shared as on_conflicts
 from interlock.sdk.operations import shared as on_effects
 from interlock.sdk.operations import shared as on_targets
@@ -52,6 +54,8 @@ class AsyncInterlock(ClientBase):
     permit_keys = awaited(on_work.permit_keys)
     rotate_permit_keys = awaited(on_work.rotate_permit_keys)
     approvals = awaited(on_approvals.approvals)
+    inbox = awaited(on_approvals.inbox)
+    inbox_counts = awaited(on_approvals.inbox_counts)
     approval = awaited(on_approvals.approval)
     approve = awaited(on_approvals.approve)
     reject = awaited(on_approvals.reject)
@@ -61,6 +65,8 @@ class AsyncInterlock(ClientBase):
     comment = awaited(on_approvals.comment)
     comments = awaited(on_approvals.comments)
     ask = awaited(on_approvals.ask)
+    look = awaited(on_approvals.look)
+    settings = awaited(on_server.settings)
     grant = awaited(on_grants.grant)
     grants = awaited(on_grants.grants)
     grant_get = awaited(on_grants.grant_get)
@@ -71,6 +77,9 @@ class AsyncInterlock(ClientBase):
     signers = awaited(on_grants.signers)
     signer_add = awaited(on_grants.signer_add)
     signer_revoke = awaited(on_grants.signer_revoke)
+    sessions = awaited(on_sessions.sessions)
+    end_session = awaited(on_sessions.end_session)
+    make_sign_in_link = awaited(on_sessions.make_sign_in_link)
     policy_put = awaited(on_policy.policy_put)
     policy_get = awaited(on_policy.policy_get)
     policy_snapshots = awaited(on_policy.policy_snapshots)

@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from math import inf
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from interlock.kernel.codec.canonical import NotCanonical, canonical, digest
 from interlock.sdk.flow import Flow, Request, Response, Say
-from interlock.sdk.outcomes import InvalidRequest, Problem, UnexpectedAnswer, decoder_of
+from interlock.sdk.outcomes import InvalidRequest, UnexpectedAnswer, decoder_of
 from interlock.sdk.session import IDEMPOTENCY_KEY, Session, exchange
+from interlock.wire.fields import Body
+from interlock.wire.problem import Problem
 
 if TYPE_CHECKING:
     from interlock.kernel.codec.strict import JsonValue
 
 T = TypeVar("T")
+BodyT = TypeVar("BodyT", bound=Body)
+
+# What a request says: a body of `wire/`, or the fields of one, as a caller gave them.
+Sent: TypeAlias = Body | Mapping[str, object]
 
 ROOT = "/api/v1"
 USER_AGENT = "interlock-python"
@@ -62,7 +68,12 @@ def fetch(
     return decoded(response, kind)
 
 
-def ask(session: Session, where: str, kind: type[T], body: Mapping[str, object]) -> Flow[T]:
+def given(kind: type[BodyT], **fields: object) -> BodyT:
+    """A body that says this much. What is None or not named is not said: it is as the service has it by default."""
+    return kind(**(dict.fromkeys(kind.__struct_fields__) | fields))
+
+
+def ask(session: Session, where: str, kind: type[T], body: Sent) -> Flow[T]:
     """Ask by POST what changes nothing: to repeat it is harmless without a key, and no answer is kept for it."""
     request = _written("POST", where, _headers(session), body)
     return decoded((yield from exchange(session, request, is_question=True)), kind)
@@ -72,7 +83,7 @@ def change(
     session: Session,
     where: str,
     kind: type[T],
-    body: Mapping[str, object] | None = None,
+    body: Sent | None = None,
     *,
     key: str | None,
     scope: str = "",
@@ -99,7 +110,7 @@ def change(
 def change_answered(
     session: Session,
     where: str,
-    body: Mapping[str, object] | None = None,
+    body: Sent | None = None,
     *,
     key: str | None,
     scope: str = "",
@@ -129,12 +140,10 @@ def change_answered(
     )
 
 
-def change_named(
-    session: Session, where: str, kind: type[T], body: Mapping[str, object], *, named_by: str
-) -> Flow[T]:
+def change_named(session: Session, where: str, kind: type[T], body: Body, *, named_by: str) -> Flow[T]:
     """Send a change that a field of its own names: the service knows a repeat by that, and keeps no answer for it."""
     request = _written("POST", where, _headers(session), body)
-    response = yield from exchange(session, request, name=str(body[named_by]), named_by=named_by)
+    response = yield from exchange(session, request, name=str(getattr(body, named_by)), named_by=named_by)
     return decoded(response, kind)
 
 
@@ -151,11 +160,21 @@ def put_document(
     return decoded((yield from exchange(session, request, name=name)), kind)
 
 
-def _written(method: str, where: str, headers: dict[str, str], body: Mapping[str, object]) -> Request:
+def _written(method: str, where: str, headers: dict[str, str], body: Sent) -> Request:
     content = b""
-    if present := {field: value for field, value in body.items() if value is not None or field == "payload"}:
+    if present := _said(body):
         headers["content-type"], content = "application/json", encoded(present)
     return Request(method=method, path=where, headers=headers, body=content)
+
+
+def _said(body: Sent) -> dict[str, object]:
+    """The fields that were said. What they hold is not converted: what is no JSON is to be refused."""
+    fields = msgspec.structs.asdict(body) if isinstance(body, Body) else body
+    return {
+        name: _said(value) if isinstance(value, Body) else value
+        for name, value in fields.items()
+        if value is not None or name == "payload"
+    }
 
 
 def fresh_name() -> str:

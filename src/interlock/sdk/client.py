@@ -24,6 +24,8 @@ from interlock.sdk.operations import jobs as on_jobs
 from interlock.sdk.operations import jobs as on_waiting
 from interlock.sdk.operations import leases as on_leases
 from interlock.sdk.operations import policy as on_policy
+from interlock.sdk.operations import server as on_server
+from interlock.sdk.operations import sessions as on_sessions
 from interlock.sdk.operations import shared as on_conflicts
 from interlock.sdk.operations import shared as on_effects
 from interlock.sdk.operations import shared as on_targets
@@ -55,6 +57,8 @@ class Interlock(ClientBase):
     permit_keys = blocking(on_work.permit_keys)
     rotate_permit_keys = blocking(on_work.rotate_permit_keys)
     approvals = blocking(on_approvals.approvals)
+    inbox = blocking(on_approvals.inbox)
+    inbox_counts = blocking(on_approvals.inbox_counts)
     approval = blocking(on_approvals.approval)
     approve = blocking(on_approvals.approve)
     reject = blocking(on_approvals.reject)
@@ -64,6 +68,8 @@ class Interlock(ClientBase):
     comment = blocking(on_approvals.comment)
     comments = blocking(on_approvals.comments)
     ask = blocking(on_approvals.ask)
+    look = blocking(on_approvals.look)
+    settings = blocking(on_server.settings)
     grant = blocking(on_grants.grant)
     grants = blocking(on_grants.grants)
     grant_get = blocking(on_grants.grant_get)
@@ -74,6 +80,9 @@ class Interlock(ClientBase):
     signers = blocking(on_grants.signers)
     signer_add = blocking(on_grants.signer_add)
     signer_revoke = blocking(on_grants.signer_revoke)
+    sessions = blocking(on_sessions.sessions)
+    end_session = blocking(on_sessions.end_session)
+    make_sign_in_link = blocking(on_sessions.make_sign_in_link)
     policy_put = blocking(on_policy.policy_put)
     policy_get = blocking(on_policy.policy_get)
     policy_snapshots = blocking(on_policy.policy_snapshots)

@@ -22,7 +22,7 @@ from interlock.service.loop_thread import LoopThread, in_daemon_thread
 from interlock.service.settings import embedded_store
 
 if TYPE_CHECKING:
-    from interlock.api import http
+    from interlock.wire import http
 
 CLOSE_SECONDS_MAX = 30.0
 FILE = "sqlite:///"
@@ -222,7 +222,7 @@ async def _respond(service: Service, request: Request) -> Response:
 
 
 def _asked(request: Request) -> http.Request:
-    from interlock.api import http
+    from interlock.wire import http
 
     return http.Request(
         method=request.method,

@@ -32,12 +32,12 @@ from interlock.sdk.outcomes import (
     Expired,
     InterlockError,
     NotFound,
-    Problem,
     Rejected,
     StillPending,
     because,
 )
 from interlock.wire.jobs import Evidence, HeldJob, Job, Target
+from interlock.wire.problem import Problem
 
 if TYPE_CHECKING:
     from interlock.kernel.codec.strict import JsonValue

@@ -26,11 +26,11 @@ from interlock.sdk.outcomes import (
     InterlockError,
     InvalidRequest,
     NotFound,
-    Problem,
     described,
 )
 from interlock.sdk.results import Kept
 from interlock.wire.jobs import HeldJob
+from interlock.wire.problem import Problem
 
 if TYPE_CHECKING:
     from interlock.sdk.gate import Gate, Passage

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from interlock.wire.next_step import NextStep, with_next
+from interlock.wire.problem import NextStep, with_next
 
 METHODS: Mapping[str, str] = {
     "acquire_lease": "acquire_lease({resource}, wait_seconds={wait_seconds})",

@@ -17,7 +17,7 @@ import msgspec
 from interlock.rooms.policy import refusals
 from interlock.sdk.next_steps import in_python, read_next
 from interlock.wire.jobs import Decision
-from interlock.wire.next_step import NextStep
+from interlock.wire.problem import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,34 +26,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-
-
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a call was not answered with success.
-
-    `code` is the machine-readable word of the contract, or one of the client's own: `no_answer` (nothing
-    came back), `circuit_open` (not sent: the service was failing) and `unexpected_answer` (not Interlock).
-    `detail` is a sentence, and `next` the operation that it advises. `fields` is the problem document as it came.
-    """
-
-    status: int
-    code: str
-    title: str = ""
-    detail: str = ""
-    retryable: bool | None = None
-    retry_after_seconds: float | None = None
-    next: NextStep | None = None
-    fields: Mapping[str, object] = {}
-
-    def text(self, name: str) -> str | None:
-        """The named extra field if it is a string."""
-        value = self.fields.get(name)
-        return value if isinstance(value, str) else None
-
-    def nested(self, name: str) -> Mapping[str, object]:
-        """The named extra field if it is an object, else an empty one."""
-        value = self.fields.get(name)
-        return msgspec.convert(value, dict[str, object]) if isinstance(value, dict) else {}
 
 
 def read_problem(response: Response) -> Problem:

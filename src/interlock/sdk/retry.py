@@ -19,7 +19,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from interlock.sdk.outcomes import Problem
+    from interlock.wire.problem import Problem
 
 
 PROBE_SECONDS_MAX = 30.0

@@ -31,7 +31,6 @@ from interlock.sdk.flow import (
 from interlock.sdk.outcomes import (
     Ambiguous,
     InterlockError,
-    Problem,
     circuit_open,
     no_answer,
     outcome_of,
@@ -49,6 +48,7 @@ from interlock.sdk.retry import (
     counts_as_outage,
     delay_seconds,
 )
+from interlock.wire.problem import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable

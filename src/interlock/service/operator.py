@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,9 +18,17 @@ from interlock.rooms.policy.parser import parse_policy
 from interlock.rooms.policy.rules import ActivatePolicy
 from interlock.service.local_kernel import local_user
 from interlock.service.service import Service
-from interlock.service.settings import TENANT_DEFAULT
+from interlock.service.sessions import MadeLink, make_local_link
+from interlock.service.settings import TENANT_DEFAULT, Settings
 
 LIST_MAX = 1000
+
+
+class Greeting(NamedTuple):
+    """What a server shows once when it starts: the key of a first admin, and a link for the person at the machine."""
+
+    admin: IssuedKey | None = None
+    sign_in: MadeLink | None = None
 
 
 class IssuedKey(NamedTuple):
@@ -78,6 +87,22 @@ async def bootstrap(service: Service) -> IssuedKey | None:
     command = BootstrapAdmin(tenant=TENANT_DEFAULT, roles=EVERY_ROLE, key_id=key.id, digest=key.digest)
     admin = await service.kernel.run(command)
     return IssuedKey(admin, key.text, key.id) if admin else None
+
+
+async def greet(service: Service) -> Greeting:
+    """What this server shows once: on an empty store an admin key, and on a local server a sign-in link."""
+    admin = await bootstrap(service)
+    return Greeting(admin, await make_local_link(service) if _is_local(service.settings) else None)
+
+
+def _is_local(settings: Settings) -> bool:
+    """Whether only this machine can reach the server, so that it may print a sign-in link: no network, no proxy."""
+    if settings.uds or settings.trusted_proxies or settings.root_path:
+        return False
+    try:
+        return settings.host == "localhost" or ip_address(settings.host).is_loopback
+    except ValueError:
+        return False
 
 
 async def activate_policy_file(service: Service, path: Path) -> str:

@@ -11,16 +11,11 @@ from interlock.kernel.ids import new_id
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.storage import Store
 from interlock.kernel.store_time import StoreTime
+from interlock.service.admission_stats import AdmissionStats
 from interlock.service.compute_pool import ComputePool, Judgements
 from interlock.service.event_feed import EventFeed
 from interlock.service.keyring import Keyring
-from interlock.service.measures import (
-    AdmissionStats,
-    KernelMeasures,
-    Measures,
-    RelayMeasures,
-    measure_store,
-)
+from interlock.service.measures import KernelMeasures, Measures, RelayMeasures, measure_store
 from interlock.service.metrics import Registry
 from interlock.service.permits import PermitSigner
 from interlock.service.settings import Settings
@@ -52,7 +47,9 @@ class Service:
             computing=self.judgements,
         )
         measure_store(self.registry, self._store_time)
-        self.keyring = Keyring(store)
+        self.measures.attention.follow(self.now)
+        self.keyring = Keyring(store, now=self.now)
+        self.started_at = self.now()
         self.permits = PermitSigner(self.kernel, store, settings.secret)
         self.admission_stats = AdmissionStats(self.registry, now=self.now)
         self.is_stopping = False

@@ -198,6 +198,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class Origin(msgspec.Struct, frozen=True):
+    """Where a setting was found (`flag`, `environment` or `file`), and what it said there."""
+
+    source: str
+    text: str
+
+
+class ReadSettings(Settings, frozen=True, kw_only=True):
+    """Settings that remember where each one was found; those that were found nowhere have their defaults."""
+
+    origins: dict[str, Origin] = {}
+
+
 class BadSetting(Exception):
     """A setting cannot be used; the message names it and says what is allowed."""
 
@@ -241,7 +254,7 @@ _WANTED = {"int": "a whole number", "float": "a number", "bool": "true or false"
 
 def settings_from(
     environ: Mapping[str, str] | None = None, *, config: str | None = None, **given: object
-) -> Settings:
+) -> ReadSettings:
     """Settings from the options, then from the environment, then from the file, then the defaults.
 
     `config` names the file, else `INTERLOCK_CONFIG` does; else it is `interlock.toml` in this folder, if there is one.
@@ -249,15 +262,16 @@ def settings_from(
     """
     environ = os.environ if environ is None else environ
     values = {} if config == NO_FILE else _from_file(config or environ.get("INTERLOCK_CONFIG"))
+    origins = {name: Origin("file", str(value)) for name, value in values.items()}
     for name in Settings.__struct_fields__:
         variable = f"INTERLOCK_{name.upper()}"
-        if given.get(name) is not None:
-            values[name] = given[name]
-        elif environ.get(variable):
-            values[name] = environ[variable]
+        if (flag := given.get(name)) is not None:
+            values[name], origins[name] = flag, Origin("flag", str(flag))
+        elif found := environ.get(variable):
+            values[name], origins[name] = found, Origin("environment", found)
     values.setdefault("store", embedded_store())
     try:
-        settings = msgspec.convert(values, Settings, strict=False)
+        settings = msgspec.convert({**values, "origins": origins}, ReadSettings, strict=False)
     except msgspec.ValidationError as error:
         raise BadSetting(_reason(str(error), values)) from error
     _check(settings)

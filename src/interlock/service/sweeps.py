@@ -24,17 +24,21 @@ from interlock.kernel.world import Command
 from interlock.rooms.admission.endings import RECLAIM_MAX
 from interlock.rooms.admission.queries import read_run, tenants_with_expired_runs
 from interlock.rooms.admission.rules import ForgetTallies, KeepTally, ReclaimSlots
+from interlock.rooms.admission.traffic import ForgetTraffic, RollUpTallies
 from interlock.rooms.audit.model import NoteStoreState
+from interlock.rooms.effects.queries import count_ambiguous_by_tenant
 from interlock.rooms.effects.settlement import SweepOverdueEffects
 from interlock.rooms.grants.rules import SweepOverdueGrants
+from interlock.rooms.identity.sessions import ForgetSessions
 from interlock.rooms.jobs.model import ADVANCE_TOPIC
-from interlock.rooms.jobs.queries import count_dead
+from interlock.rooms.jobs.queries import count_awaiting, count_dead
 from interlock.rooms.jobs.sweeps import OfferUnclaimed, SweepDueJobs, SweepLostLeases
 from interlock.rooms.leases.transfers import SweepOverdueLeases
 from interlock.rooms.policy.rules import ForgetFullBuckets
 from interlock.rooms.workflows.advance import AdvanceRun
 from interlock.rooms.workflows.queries import runs_under_way
-from interlock.service.measures import AdmissionStats, Measures
+from interlock.service.admission_stats import AdmissionStats, Unstored
+from interlock.service.measures import Measures
 from interlock.service.settings import TENANT_DEFAULT
 
 T = TypeVar("T")
@@ -55,6 +59,8 @@ _SWEEPS: Mapping[str, Command[int]] = {
 _FORGETS: Mapping[str, Command[int]] = {
     "full_buckets": ForgetFullBuckets(),
     "old_tallies": ForgetTallies(),
+    "old_traffic": ForgetTraffic(),
+    "old_sessions": ForgetSessions(),
 }
 
 
@@ -106,25 +112,32 @@ class Sweeps(BackgroundLoop):
             "unclaimed jobs": self._offer_unclaimed,
             "the store's state": self._note_store_state,
         }
-        await asyncio.gather(
+        ended = await asyncio.gather(
             *(self._surely(name, partial(self.until_few, name, sweep)) for name, sweep in _SWEEPS.items()),
             *(self._surely(name, sweep) for name, sweep in others.items()),
         )
-        await self._surely("dead letters", self._count_dead_letters)
+        counts = {"dead letters": self._count_dead_letters, "waiting requests": self._count_what_waits}
+        ended += [await self._surely(name, count) for name, count in counts.items()]
+        if all(ended):
+            self._measures.attention.swept()
 
     async def forget_once(self) -> None:
         """One pass over rows that are no longer needed."""
         await self._surely("forgotten_rows", self.prune)
+        await self._surely("rolled_up_tallies", self._roll_up_tallies)
         for name, sweep in _FORGETS.items():
             await self._surely(name, partial(self.until_few, name, sweep))
 
-    async def _surely(self, name: str, sweep: Callable[[], Awaitable[None]]) -> None:
+    async def _surely(self, name: str, sweep: Callable[[], Awaitable[None]]) -> bool:
+        """Run one sweep; whether it ended well."""
         try:
             await sweep()
+            return True
         except (Fault, StoreDown, LockTimeout) as fault:
             log.debug("the sweep of %s could not run: %s", name, fault)
         except Exception:
             log.exception("the sweep of %s broke; it runs again in %.1f s", name, self._every)
+        return False
 
     async def until_few(self, what: str, sweep: Command[int]) -> None:
         """Run a sweep again as long as it finds as much as it may take at once."""
@@ -157,8 +170,17 @@ class Sweeps(BackgroundLoop):
             if gone:
                 self._measures.swept.add("forgotten_rows", amount=gone)
 
+    async def _roll_up_tallies(self) -> None:
+        # A pass may take fewer than it is allowed to, because they are large; so go on until there are none.
+        while count := await self._kernel.run(RollUpTallies(most=_PASS_MAX)):
+            self._measures.swept.add("rolled_up_tallies", amount=count)
+
     async def _count_dead_letters(self) -> None:
         self._measures.work.dead_letters = await count_dead(self._store)
+
+    async def _count_what_waits(self) -> None:
+        self._measures.attention.awaiting = await count_awaiting(self._store)
+        self._measures.attention.ambiguous = await count_ambiguous_by_tenant(self._store)
 
     async def _reclaim_slots(self) -> None:
         # This machine's clock may be behind the store's, and would find expired runs later.
@@ -239,6 +261,7 @@ class WorkflowEngine(BackgroundLoop):
 
 _PAUSE_SECONDS = 0.1
 _TROUBLE_SECONDS = 2.0
+_AT_ONCE = 32
 
 
 class Tallying(BackgroundLoop):
@@ -255,13 +278,19 @@ class Tallying(BackgroundLoop):
                 await self.hand_in()
 
     async def hand_in(self) -> None:
-        """Hand in everything that was counted since the last time."""
-        for tally in self._stats.unreported():
-            try:
-                await self._kernel.run(KeepTally(tally=tally))
-            except BaseException:
-                self._stats.report_again(tally)
-                raise
+        """Store everything that was counted and is not stored. What cannot be stored now is kept."""
+        unstored = self._stats.unstored()
+        for start in range(0, len(unstored), _AT_ONCE):
+            some = unstored[start : start + _AT_ONCE]
+            ended = await asyncio.gather(*map(self._store, some), return_exceptions=True)
+            for error in ended:
+                if error is not None:
+                    raise error
+
+    async def _store(self, counted: Unstored) -> None:
+        for tally in counted.tallies:
+            await self._kernel.run(KeepTally(tally=tally))
+        self._stats.stored(counted)
 
     async def _run(self) -> None:
         while True:

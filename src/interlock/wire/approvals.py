@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from interlock.wire.fields import Body, CommentText, GivenReason, Reason, Spelled
 from interlock.wire.jobs import Approval, Evidence, Job, Vote
 from interlock.wire.marks import Given
 from interlock.wire.shared import Touch
@@ -38,6 +39,51 @@ class Comment(msgspec.Struct, frozen=True, kw_only=True):
     open: bool = False
 
 
+class Viewer(msgspec.Struct, frozen=True, kw_only=True):
+    """A person who opened a request, and when they were last seen; `here`: they have it open now."""
+
+    principal: str
+    first_at: Given[datetime] = None
+    last_at: Given[datetime] = None
+    here: bool = False
+
+
+class Viewers(msgspec.Struct, frozen=True, kw_only=True):
+    """The people who opened a request, whoever came last first: the newest 50."""
+
+    viewers: tuple[Viewer, ...] = ()
+
+
+class RequestEscalation(msgspec.Struct, frozen=True, kw_only=True):
+    """Groups that may decide, too, from `at` on; `happened` if that was reached before somebody decided."""
+
+    at: Given[datetime] = None
+    groups: tuple[str, ...] = ()
+    happened: bool = False
+
+
+class RuleAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule of the policy that asked for people: the one that matched, or an earlier one with why it did not."""
+
+    id: str
+    matched: bool = False
+    why: str = ""
+
+
+class You(msgspec.Struct, frozen=True, kw_only=True):
+    """What the caller may do about a request now. `why_not` is the code that a decision would be refused with.
+
+    A request that drifted may still be rejected, so drift does not take `may_decide` away; `on_approve` tells of it.
+    """
+
+    may_decide: bool = False
+    why_not: str | None = None
+    voted: bool = False
+    may_withdraw: bool = False
+    may_edit: bool = False
+    may_refresh: bool = False
+
+
 class ApprovalItem(Job, frozen=True, kw_only=True):
     """A job in the list of those that people were asked about; `job_id` names it in the paths of approvals.
 
@@ -54,6 +100,10 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     `votes_needed` counts on those votes alone that still count. `people_able` counts those who may decide, whether
     they voted or not; null once it no longer waits, and where a tenant has more than 1,000 people. `on_approve` is
     what a yes would do now. `comments` are the newest 50 of `comments_total`, the oldest of them first.
+    `eligible` are the first 20 names of those whom `people_able` counts. `viewers` opened the request, whoever came
+    last first, `you` is what the caller may do. `next_escalation_at` is null if no step is left. `takers` are up to 3
+    who claimed jobs of the topic last, or the submitter if only it may. `rules` are the rule that asked and those
+    before it (at most 50 in all), under the policy that asked; empty if that cannot be told any more.
     """
 
     job_id: str
@@ -73,6 +123,14 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     comments: tuple[Comment, ...] = ()
     comments_total: int = 0
     grace_until: datetime | None = None
+    viewers: tuple[Viewer, ...] = ()
+    eligible: tuple[str, ...] = ()
+    you: You = You()
+    escalations: tuple[RequestEscalation, ...] = ()
+    next_escalation_at: datetime | None = None
+    next_escalation_groups: tuple[str, ...] = ()
+    takers: tuple[str, ...] = ()
+    rules: tuple[RuleAsked, ...] = ()
 
 
 class Review(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,3 +150,39 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     decided_by: str | None = None
     decided_at: datetime | None = None
     grace_until: datetime | None = None
+
+
+Hash = Annotated[str, msgspec.Meta(max_length=100)]
+
+
+class ApproveBody(Body, frozen=True, kw_only=True):
+    """`job_hash` is what the reviewer saw, and must be what is stored.
+
+    It may be left out while the request is as it was submitted, unless the rule has `require_hash`.
+    """
+
+    reason: Reason = ""
+    note: Reason = ""
+    job_hash: Hash | None = None
+
+
+class RejectBody(Body, frozen=True, kw_only=True):
+    """`code` is a word for machines, such as `wrong_amount`. With `job_hash`, it is a no to exactly that version."""
+
+    reason: GivenReason
+    note: Reason = ""
+    code: Annotated[str, msgspec.Meta(max_length=100, pattern=r"^[A-Za-z0-9_.\-]+$(?!\n)")] | None = None
+    job_hash: Hash | None = None
+
+
+class EditBody(Body, frozen=True, kw_only=True):
+    payload: Spelled
+    reason: GivenReason
+
+
+class WithdrawBody(Body, frozen=True, kw_only=True):
+    reason: GivenReason
+
+
+class CommentBody(Body, frozen=True, kw_only=True):
+    text: CommentText

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from interlock.wire.fields import Body, Fence, Number, Outcome, Spelled, TargetKey, Text, TtlSeconds, Version
+from interlock.wire.grants import ExecutionId, GrantId, Groups, Task
 from interlock.wire.marks import Given, Sometimes
 
 
@@ -87,3 +89,82 @@ class EffectResult(msgspec.Struct, frozen=True, kw_only=True):
     digest: str | None = None
     size: int = 0
     result: Any = None
+
+
+RequestHash = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=200,
+        pattern=r"^[\u0021-\u007e]+$(?!\n)",
+        description="Visible ASCII characters, such as sha256:….",
+    ),
+]
+
+
+class EffectLeaseBody(Body, frozen=True, kw_only=True):
+    """The lease under which it is done, and its fence. One that was acquired with a `session` takes it here too."""
+
+    id: Text
+    fence: Fence
+    session: Text = ""
+
+
+class EffectTargetBody(Body, frozen=True, kw_only=True):
+    """What it changes, and the version it was prepared for."""
+
+    key: TargetKey
+    version: Version | Number
+
+
+class EffectGrantBody(Body, frozen=True, kw_only=True):
+    """The permission to do it: one use of a grant for `task` that fits `args`, consumed if the effect begins.
+
+    `grant_id` names the grant, `signed` asks for a signed one, `groups` for one by a person in one of them.
+    `execution_id` is that of a claim made before, whose use no effect has begun under yet; without it the action's own
+    id stands for it. With `claimed_before` that use will do and no other is consumed.
+    """
+
+    task: Task
+    args: Spelled = msgspec.field(default_factory=dict[str, Any])
+    execution_id: ExecutionId | None = None
+    grant_id: GrantId | None = None
+    signed: bool = False
+    groups: Groups = msgspec.field(default_factory=list[str])
+    claimed_before: bool = False
+
+
+class BeginEffectBody(Body, frozen=True, kw_only=True):
+    """`request_hash` names what would be done: another request under the same id is refused.
+
+    After `ttl_seconds` without commit or fail the outcome is unknown.
+    """
+
+    request_hash: RequestHash
+    job_id: Text | None = None
+    permit: Annotated[str, msgspec.Meta(max_length=4096)] | None = None
+    lease: EffectLeaseBody | None = None
+    target: EffectTargetBody | None = None
+    grant: EffectGrantBody | None = None
+    ttl_seconds: TtlSeconds = 60
+
+
+class CommitEffectBody(Body, frozen=True, kw_only=True):
+    fence: Fence
+    result: Spelled = None
+
+
+class FailEffectBody(Body, frozen=True, kw_only=True):
+    """`safe_to_retry` says that it surely did not happen; if nobody can tell, it is ambiguous."""
+
+    fence: Fence
+    error: Spelled
+    safe_to_retry: bool = False
+
+
+class ResolveEffectBody(Body, frozen=True, kw_only=True):
+    """What happened, and how you know: a text or an object. `result` is what a replay returns."""
+
+    outcome: Outcome
+    evidence: Spelled
+    result: Spelled = None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from interlock.wire.fields import Body
 from interlock.wire.marks import Given, Sometimes
 
 
@@ -92,3 +93,12 @@ class Relays(msgspec.Struct, frozen=True, kw_only=True):
 
     position: int
     broker: Progress | None = None
+
+
+class AddWebhookBody(Body, frozen=True, kw_only=True):
+    url: Annotated[str, msgspec.Meta(min_length=1, max_length=2000)]
+    types: (
+        Annotated[list[Annotated[str, msgspec.Meta(max_length=100)]], msgspec.Meta(max_length=50)] | None
+    ) = None
+    description: Annotated[str, msgspec.Meta(max_length=500)] = ""
+    secret: Annotated[str, msgspec.Meta(max_length=200)] | None = None

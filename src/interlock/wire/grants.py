@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from interlock.wire.fields import LINE, Body, Duration, Name, Reason, Spelled
 from interlock.wire.marks import Given, Sometimes
 
 
@@ -110,3 +111,76 @@ class Signer(msgspec.Struct, frozen=True, kw_only=True):
     added_by: Given[str] = None
     revoked_at: datetime | None = None
     revoked_by: str | None = None
+
+
+Task = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9_.:/\-]+$(?!\n)")]
+TaskGlob = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9_.:/*\-]+$(?!\n)")]
+ArgumentPath = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+GrantId = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_\-]+$(?!\n)")]
+ExecutionId = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=LINE)]
+Groups = Annotated[list[Name], msgspec.Meta(max_length=32)]
+
+
+class SpendLimitBody(Body, frozen=True, kw_only=True):
+    """All uses together may add up to this much of one argument."""
+
+    path: ArgumentPath
+    total_max: Annotated[int, msgspec.Meta(ge=0)] | Annotated[float, msgspec.Meta(ge=0)]
+
+
+class SignatureBody(Body, frozen=True, kw_only=True):
+    """`signer`: the fingerprint of a registered key. `value`: Ed25519 over the grant's terms, in base64."""
+
+    signer: Annotated[str, msgspec.Meta(max_length=100)]
+    value: Annotated[str, msgspec.Meta(max_length=200)]
+
+
+class IssueGrantBody(Body, frozen=True, kw_only=True):
+    """A permission. `pins` only narrow: `{"repo": "billing", "cents": {"max": 500}, "branch": {"glob": "fix/*"}}`.
+
+    A signed grant gives `expires_at` and `nonce` (its id, from `GET /grants/terms`) as they were signed.
+    """
+
+    task: Task
+    pins: Annotated[dict[ArgumentPath, Any], msgspec.Meta(max_length=32)] = msgspec.field(
+        default_factory=dict[str, Any]
+    )
+    limits: Annotated[list[SpendLimitBody], msgspec.Meta(max_length=8)] = msgspec.field(
+        default_factory=list[SpendLimitBody]
+    )
+    budget: SpendLimitBody | None = None
+    uses: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 1
+    expires_in: Duration | None = None
+    expires_at: datetime | None = None
+    reason: Reason = ""
+    standing: bool = False
+    nonce: GrantId | None = None
+    signature: SignatureBody | None = None
+
+
+class RevokeGrantBody(Body, frozen=True, kw_only=True):
+    reason: Reason = ""
+
+
+class ClaimGrantBody(Body, frozen=True, kw_only=True):
+    """`args` are what is about to run. `signed`: only a signed grant will do; `groups`: only one by a person in one."""
+
+    task: Task
+    args: Spelled = msgspec.field(default_factory=dict[str, Any])
+    execution_id: ExecutionId
+    grant_id: GrantId | None = None
+    signed: bool = False
+    groups: Groups = msgspec.field(default_factory=list[str])
+
+
+class AddSignerBody(Body, frozen=True, kw_only=True):
+    """`public_key`: an OpenSSH line (`ssh-ed25519 AAAA…`), a PEM block, or base64. `person`: the caller if left out."""
+
+    public_key: Annotated[str, msgspec.Meta(min_length=1, max_length=4000)]
+    person: Name | None = None
+
+
+class GrantTermsBody(Body, frozen=True, kw_only=True):
+    """Tasks whose grants must be signed: exact names or globs; `*` is every task."""
+
+    signed_tasks: Annotated[list[TaskGlob], msgspec.Meta(max_length=200)]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated, Literal
 
 import msgspec
 
+from interlock.wire.fields import Body, Name
 from interlock.wire.marks import Given
 
 
@@ -61,3 +63,29 @@ class PermitKeys(msgspec.Struct, frozen=True, kw_only=True):
     """A JSON Web Key Set: every key that a permit in circulation may be signed with, now or soon."""
 
     keys: tuple[PermitKey, ...] = ()
+
+
+PrincipalKind = Literal["person", "agent", "worker", "service"]
+Role = Literal["submit", "work", "review", "operate", "audit", "admin"]
+Roles = Annotated[list[Role], msgspec.Meta(max_length=6)]
+Groups = Annotated[list[Name], msgspec.Meta(max_length=50)]
+
+
+class IssueKeyBody(Body, frozen=True, kw_only=True):
+    kind: PrincipalKind
+    roles: Roles
+    groups: Groups | None = None
+    owner: Name | None = None
+
+
+class SetPrincipalBody(Body, frozen=True, kw_only=True):
+    roles: Roles | None = None
+    groups: Groups | None = None
+    owner: Name | None = None
+
+
+class RotateKeysBody(Body, frozen=True, kw_only=True):
+    """`revoke` is for a stolen key: all others are withdrawn at once, and with them what they signed."""
+
+    lead_seconds: Annotated[int, msgspec.Meta(ge=0, le=86_400)] = 300
+    revoke: bool = False

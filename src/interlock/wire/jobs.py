@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from interlock.wire.fields import (
+    Body,
+    Duration,
+    Fence,
+    Number,
+    Outcome,
+    Reason,
+    Spelled,
+    TargetKey,
+    Text,
+    TextOrList,
+    Topic,
+)
 from interlock.wire.marks import Given, Local, Sometimes
 
 UNFINISHED = frozenset({"APPROVAL", "PENDING", "RUNNING"})
@@ -208,3 +221,122 @@ class Renewed(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 1
     lease_expires_at: datetime
     permit: str
+
+
+Label = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.\-/]+$(?!\n)")]
+Executor = Annotated[
+    Literal["worker", "caller"],
+    msgspec.Meta(
+        description="Who carries a job out: any worker of its topic, or its submitter alone (the job of a gated call)."
+    ),
+]
+TopicGlob = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+HoldSeconds = Annotated[int, msgspec.Meta(ge=1, le=3600)] | Annotated[float, msgspec.Meta(gt=0, le=3600)]
+
+
+class JobTargetBody(Body, frozen=True, kw_only=True):
+    """What the action changes, and the version of it that the proposal was made for: a word or a number."""
+
+    key: TargetKey
+    version: Text | Number | None = None
+
+
+class EvidenceBody(Body, frozen=True, kw_only=True):
+    """Something for the reviewer to look at."""
+
+    title: Text
+    kind: Text
+    content: Annotated[str, msgspec.Meta(max_length=200_000)] | None = None
+    url: Annotated[str, msgspec.Meta(max_length=2000)] | None = None
+
+
+class PeopleBody(Body, frozen=True, kw_only=True):
+    """That people are to decide, also where the policy would not ask them. A rule may narrow the groups."""
+
+    groups: Annotated[list[Text], msgspec.Meta(max_length=32)] = msgspec.field(default_factory=list[str])
+
+
+class SubmitBody(Body, frozen=True, kw_only=True):
+    """A proposed action. With `approval`, people decide also where the policy alone would release it.
+
+    With `executor` "caller" only its submitter may claim it, by its id, and no worker is offered it.
+    """
+
+    topic: Topic
+    payload: Spelled = msgspec.field(default_factory=dict[str, Any])
+    env: Text = ""
+    channel: Text = ""
+    labels: Annotated[dict[Label, Text], msgspec.Meta(max_length=64)] = msgspec.field(
+        default_factory=dict[str, str]
+    )
+    risk: Annotated[list[Text], msgspec.Meta(max_length=32)] | TextOrList = msgspec.field(
+        default_factory=list[str]
+    )
+    priority: Literal["low", "normal", "high", "critical"] = "normal"
+    target: JobTargetBody | None = None
+    evidence: Annotated[list[EvidenceBody], msgspec.Meta(max_length=20)] = msgspec.field(
+        default_factory=list[EvidenceBody]
+    )
+    expires_in: Duration | None = None
+    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
+    run_id: Text | None = None
+    approval: PeopleBody | None = None
+    executor: Executor = "worker"
+
+
+class CancelJobBody(Body, frozen=True, kw_only=True):
+    reason: Reason = ""
+
+
+class ClaimJobsBody(Body, frozen=True, kw_only=True):
+    """Topics are exact or globs (`finance.payment.*`, `finance.**`)."""
+
+    topics: Annotated[list[TopicGlob], msgspec.Meta(min_length=1, max_length=32)]
+    max: Annotated[int, msgspec.Meta(ge=1, le=100)] = 1
+    lease_seconds: HoldSeconds = 30
+    wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=60)] = 0
+
+
+class ClaimJobBody(Body, frozen=True, kw_only=True):
+    """`repeatable` says of a gated call that it may run again after a crash; else a crash leaves it in doubt."""
+
+    lease_seconds: HoldSeconds = 30
+    repeatable: bool = False
+
+
+class RenewJobBody(Body, frozen=True, kw_only=True):
+    fence: Fence
+    checkpoint: Spelled = None
+
+
+class CompleteJobBody(Body, frozen=True, kw_only=True):
+    """`result_text` is for a result that is not JSON: what people are shown of it."""
+
+    fence: Fence
+    result: Spelled = None
+    result_text: Annotated[str, msgspec.Meta(max_length=4000)] | None = None
+
+
+class FailJobBody(Body, frozen=True, kw_only=True):
+    """`error` is a text or an object; a retryable failure is tried again while attempts last."""
+
+    fence: Fence
+    error: Spelled
+    retryable: bool = True
+
+
+class ReleaseJobBody(Body, frozen=True, kw_only=True):
+    fence: Fence
+    checkpoint: Spelled = None
+
+
+class ReconcileJobBody(Body, frozen=True, kw_only=True):
+    """What the remote side says of a call in doubt, and how you know. `result` is what a repeat returns."""
+
+    outcome: Outcome
+    evidence: Spelled
+    result: Spelled = None
+
+
+class RetryJobBody(Body, frozen=True, kw_only=True):
+    reason: Annotated[str, msgspec.Meta(max_length=4000, pattern=r"^[^\u0000]*$")] = ""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from interlock.wire.fields import Body, Fence, Spelled, Text, TtlSeconds
 from interlock.wire.marks import Given, Sometimes
 
 
@@ -104,3 +105,72 @@ class Waiters(msgspec.Struct, frozen=True, kw_only=True):
     """Everybody in line."""
 
     items: tuple[Waiter, ...] = ()
+
+
+Resource = Annotated[str, msgspec.Meta(min_length=1, max_length=500, pattern=r"^[^\u0000-\u001f]*$(?!\n)")]
+
+
+class AcquireLeaseBody(Body, frozen=True, kw_only=True):
+    """With `wait_seconds` the caller waits in line. `session` tells apart several workers of one principal."""
+
+    resource: Resource
+    purpose: Text = ""
+    mode: Literal["exclusive", "shared"] = "exclusive"
+    ttl_seconds: TtlSeconds = 60
+    wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=300)] = 0
+    session: Text = ""
+
+
+class CheckFenceBody(Body, frozen=True, kw_only=True):
+    """The fence that somebody came with."""
+
+    fence: Fence
+
+
+class LeaseFenceBody(CheckFenceBody, frozen=True, kw_only=True):
+    """A lease that was acquired with a `session` takes it again with every call."""
+
+    session: Text = ""
+
+
+class ResumeLeaseBody(Body, frozen=True, kw_only=True):
+    """Only the owner can resume, so the fence may be left out; one that is sent must be current."""
+
+    fence: Fence | None = None
+    session: Text = ""
+
+
+class RenewLeaseBody(LeaseFenceBody, frozen=True, kw_only=True):
+    progress: Spelled = None
+
+
+class CheckpointBody(LeaseFenceBody, frozen=True, kw_only=True):
+    """What is done, what is half done, and what a successor should know."""
+
+    done: Spelled
+    partial: Spelled = None
+    evidence: Spelled = None
+    validation: Spelled = None
+    open_questions: Spelled = None
+
+
+class SuspendLeaseBody(LeaseFenceBody, frozen=True, kw_only=True):
+    reason: Literal["waiting_on_review", "paused_by_policy"]
+
+
+class HandOffLeaseBody(LeaseFenceBody, frozen=True, kw_only=True):
+    """Without `to`, whoever comes next gets it. `checkpoint` is what they start from.
+
+    It is an object with `done` and the other fields of a checkpoint, or any value, which then is what is done.
+    """
+
+    to: Text | None = None
+    checkpoint: Any = None
+
+
+class LeaseTermsBody(Body, frozen=True, kw_only=True):
+    """`progress_after`: how often a lease may be renewed without progress; null for any number."""
+
+    ttl_seconds_max: Annotated[int, msgspec.Meta(ge=1, le=86_400)] = 3600
+    suspend_seconds_max: Annotated[int, msgspec.Meta(ge=1, le=7 * 86_400)] = 86_400
+    progress_after: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] | None = None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from interlock.wire.jobs import Failure
+from interlock.wire.fields import Body, Text
+from interlock.wire.identity import PrincipalKind
+from interlock.wire.jobs import Failure, SubmitBody
 from interlock.wire.marks import Given, Sometimes
 
 
@@ -116,3 +118,33 @@ class Simulation(msgspec.Struct, frozen=True, kw_only=True):
     examined: int = 0
     unchanged: int = 0
     changes: tuple[Change, ...] = ()
+
+
+class RollbackBody(Body, frozen=True, kw_only=True):
+    snapshot: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+
+
+class ActorBody(Body, frozen=True, kw_only=True):
+    """On whose behalf to ask; the caller if left out.
+
+    What is left out here is as it is for the principal of that name; without one, it is an agent of nobody.
+    """
+
+    id: Text
+    kind: PrincipalKind | msgspec.UnsetType = msgspec.UNSET
+    groups: Annotated[list[Text], msgspec.Meta(max_length=50)] | msgspec.UnsetType = msgspec.UNSET
+    owner: Text | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class EvaluateBody(SubmitBody, frozen=True, kw_only=True):
+    """A job that might be submitted. With `policy`, that policy is asked instead of the one in force."""
+
+    actor: ActorBody | None = None
+    policy: Any = None
+
+
+class SimulateBody(Body, frozen=True, kw_only=True):
+    """A candidate policy, as text or as an object, asked about the last so many jobs."""
+
+    policy: Any
+    last: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200

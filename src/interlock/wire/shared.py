@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated, Literal
 
 import msgspec
 
+from interlock.wire.fields import Body, GivenReason, Number, Reason, TargetKey, Text, Version
 from interlock.wire.marks import Given
 
 
@@ -139,3 +141,28 @@ class Patterns(msgspec.Struct, frozen=True, kw_only=True):
 
     examined: int = 0
     items: tuple[Pattern, ...] = ()
+
+
+class TouchBody(Body, frozen=True, kw_only=True):
+    """`version` is yours: an etag, a digest, a number. `previous_version` is the one the change was made from."""
+
+    version: Version | Number
+    previous_version: Text | Number | None = None
+    summary: Reason = ""
+
+
+class ChangeBody(TouchBody, frozen=True, kw_only=True):
+    key: TargetKey
+
+
+class TouchesBody(Body, frozen=True, kw_only=True):
+    """Several changes, recorded together; each target at most once."""
+
+    changes: Annotated[list[ChangeBody], msgspec.Meta(min_length=1, max_length=100)]
+
+
+class ResolveConflictBody(Body, frozen=True, kw_only=True):
+    """`note` says why, and is the evidence if an effect's outcome is settled by it."""
+
+    resolution: Literal["keep_first", "keep_second", "merge", "retry", "discard"]
+    note: GivenReason

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated, Literal
 
 import msgspec
 
 from interlock.wire.admission import Run
 from interlock.wire.audit import AuditEntry
+from interlock.wire.fields import Body, Text, Topic
 from interlock.wire.marks import Given
 
 
@@ -64,3 +66,34 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     """What happened to a run and its jobs, oldest first."""
 
     items: tuple[AuditEntry, ...] = ()
+
+
+StepId = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_\-]+$(?!\n)")]
+
+
+class StepRetryBody(Body, frozen=True, kw_only=True):
+    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
+
+
+class StepBody(Body, frozen=True, kw_only=True):
+    """A `worker` step is a job on `topic`; an `approval` step asks people."""
+
+    id: StepId
+    kind: Literal["worker", "approval"] = "worker"
+    topic: Topic | None = None
+    env: Text = ""
+    depends_on: Annotated[list[StepId], msgspec.Meta(max_length=50)] = []
+    retry: StepRetryBody = StepRetryBody()
+    timeout_seconds: Annotated[int, msgspec.Meta(ge=1, le=30 * 86_400)] = 3600
+    quorum: Annotated[int, msgspec.Meta(ge=1, le=50)] = 1
+    groups: Annotated[list[Text], msgspec.Meta(max_length=50)] = []
+
+
+class DefineWorkflowBody(Body, frozen=True, kw_only=True):
+    """Without steps, a run of the workflow is only a slot."""
+
+    steps: Annotated[list[StepBody], msgspec.Meta(max_length=50)] = []
+
+
+class RerunBody(Body, frozen=True, kw_only=True):
+    from_step: StepId

@@ -8,10 +8,10 @@ from typing import Any
 import apsw
 import pytest
 
-from interlock.api.http import Request
 from interlock.kernel.refusal import OutcomeUnknown, Overloaded, StoreUnavailable
 from interlock.kernel.storage import StoreDown
 from interlock.service import keyring
+from interlock.wire.http import Request
 from tests.harness.in_process_api import Seen
 from tests.rooms.admission.admission_client import AdmissionClient
 

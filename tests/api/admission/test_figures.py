@@ -7,7 +7,8 @@ from typing import Any
 import apsw
 
 from interlock.kernel.refusal import StoreUnavailable
-from interlock.service.measures import AdmissionStats
+from interlock.rooms.admission.model import Tallied
+from interlock.service.admission_stats import AdmissionStats
 from interlock.service.metrics import SERIES_MAX, Registry
 from tests.harness.in_process_api import Seen
 from tests.rooms.admission.admission_client import AdmissionClient
@@ -105,17 +106,11 @@ class Clock:
         return self.now
 
 
-def test_a_window_forgets_what_is_older() -> None:
-    clock = Clock()
-    stats = AdmissionStats(Registry(), clock)
-    stats.count("t", "w", "full")
-    clock.now += 600
-    stats.count("t", "w", "admitted")
-    assert stats.of("t", 60) == {"w": {"admitted": 1, "full": 0, "unavailable": 0}}
-    assert stats.of("t", 3600) == {"w": {"admitted": 1, "full": 1, "unavailable": 0}}
+def held(stats: AdmissionStats, tenant: str) -> list[Tallied]:
+    return [row for tally in stats.held(tenant) for row in tally.rows]
 
 
-def test_names_without_end_are_counted_as_other_and_429_never_mixes_with_503() -> None:
+def test_metrics_lump_names_without_end_together_and_stored_counts_do_not_and_429_is_never_503() -> None:
     registry = Registry()
     stats = AdmissionStats(registry, Clock())
     for n in range(5000):
@@ -125,15 +120,49 @@ def test_names_without_end_are_counted_as_other_and_429_never_mixes_with_503() -
     assert len(text) < SERIES_MAX
     assert 'tenant="other",workflow="other",outcome="full"} 4850' in " ".join(text)
     assert 'tenant="other",workflow="other",outcome="unavailable"} 4850' in " ".join(text)
-    counted = stats.of("t", 60)
-    assert len(counted) <= 1001
-    assert sum(row["full"] for row in counted.values()) == 5000
+    counted = held(stats, "t")
+    assert {row.workflow for row in counted} == {f"w{n}" for n in range(5000)}
+    assert {(row.full, row.unavailable) for row in counted} == {(1, 1)}
 
 
-def test_memory_is_bounded_over_a_day() -> None:
+def test_a_name_stays_in_its_part_of_a_tally_however_many_come_after_it() -> None:
+    stats = AdmissionStats(Registry(), Clock())
+
+    def parts() -> dict[str, str]:
+        return {row.workflow: tally.id for tally in stats.held("t") for row in tally.rows}
+
+    for n in range(600):
+        stats.count("t", f"w{n}", "full")
+    before = parts()
+    for n in reversed(range(1200)):
+        stats.count("t", f"w{n}", "full")
+    assert len(set(before.values())) == 3
+    assert before.items() <= parts().items()
+
+
+def test_memory_is_bounded_in_a_long_outage_and_what_is_dropped_is_told() -> None:
+    clock, registry = Clock(), Registry()
+    stats = AdmissionStats(registry, clock)
+    for n in range(150_000):
+        stats.count("t", f"w{n}", "unavailable")
+        clock.now += 0.01
+    kept = held(stats, "t")
+    assert len(kept) <= 100_000
+    assert kept[-1].workflow == "w149999"
+    assert f"interlock_admission_counts_dropped_total {150_000 - len(kept)}" in registry.exposition()
+
+
+def test_what_is_stored_is_kept_here_no_longer_than_its_seconds() -> None:
     clock = Clock()
     stats = AdmissionStats(Registry(), clock)
-    for n in range(150_000):
-        stats.count("t", f"w{n % 900}-{n // 900}", "full")
-        clock.now += 0.01
-    assert sum(map(len, stats.of("t", 86_400).values())) <= 3 * 110_000
+    stats.count("t", "w", "full")
+    counted = stats.unstored()
+    stats.count("t", "w", "full")
+    stats.stored(counted[0])
+    clock.now += 60
+    assert held(stats, "t") == [Tallied(workflow="w", full=2)]
+
+    stats.stored(stats.unstored()[0])
+
+    assert held(stats, "t") == []
+    assert not stats.has_news.is_set()

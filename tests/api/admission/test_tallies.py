@@ -11,8 +11,8 @@ import pytest
 
 from interlock.kernel.refusal import StoreUnavailable
 from interlock.rooms.admission.model import Tallied, Tally
-from interlock.rooms.admission.rules import KEPT, ForgetTallies, KeepTally
-from interlock.service.measures import AdmissionStats
+from interlock.rooms.admission.rules import KeepTally
+from interlock.service.admission_stats import AdmissionStats
 from interlock.service.metrics import Registry
 from interlock.service.service import Service
 from interlock.service.sweeps import Tallying
@@ -78,7 +78,7 @@ async def test_counts_are_handed_in_by_themselves_and_at_the_end() -> None:
 
     assert (handed[0].tenant, handed[0].rows) == ("t", (Tallied(workflow="w", full=1),))
     assert sum(row.admitted for tally in handed for row in tally.rows) == 1
-    assert stats.unreported() == []
+    assert stats.unstored() == []
 
 
 async def test_what_could_not_be_handed_in_is_handed_in_later(stage: Stage) -> None:
@@ -95,12 +95,41 @@ async def test_what_could_not_be_handed_in_is_handed_in_later(stage: Stage) -> N
         await service.tallying.hand_in()
     kernel.run = run
 
-    assert [tally.rows for tally in service.admission_stats.unreported()] == [
+    unstored = service.admission_stats.unstored()
+    assert [tally.rows for each in unstored for tally in each.tallies] == [
         (Tallied(workflow="w", unavailable=1),)
     ]
+    await service.tallying.hand_in()
+    assert service.admission_stats.unstored() == []
+    assert await figures(stage) == (0, 0, 1)
 
 
-async def test_a_window_leaves_out_what_another_server_counted_before_it_and_a_sweep_forgets_it(
+@pytest.mark.parametrize("unlucky", ["a", "b", "c"])
+async def test_what_one_tenants_counts_fail_at_keeps_nobody_elses_from_the_store(
+    stage: Stage, unlucky: str
+) -> None:
+    stats = stage.service.admission_stats
+    for tenant in ("a", "b", "c"):
+        stats.count(tenant, "w", "unavailable")
+    kernel: Any = stage.service.kernel
+    run = kernel.run
+
+    async def partly_broken(command: KeepTally) -> Any:
+        if command.tally.tenant == unlucky:
+            raise StoreUnavailable("gone")
+        return await run(command)
+
+    kernel.run = partly_broken
+    with pytest.raises(StoreUnavailable):
+        await stage.service.tallying.hand_in()
+    kernel.run = run
+
+    assert [each.tenant for each in stats.unstored()] == [unlucky]
+    await stage.service.tallying.hand_in()
+    assert stats.unstored() == []
+
+
+async def test_a_window_leaves_out_what_another_server_counted_before_it(
     stage: Stage,
 ) -> None:
     for hours in (0, 2):
@@ -113,7 +142,3 @@ async def test_a_window_leaves_out_what_another_server_counted_before_it_and_a_s
         await stage.service.kernel.run(KeepTally(tally=tally))
     assert await figures(stage, "1h") == (1, 0, 0)
     assert await figures(stage, "3h") == (2, 0, 0)
-
-    stage.clock.now += KEPT + timedelta(seconds=1)
-    assert [await stage.service.kernel.run(ForgetTallies(most=1)) for _ in range(3)] == [1, 1, 0]
-    assert await figures(stage, "24h") == (0, 0, 0)

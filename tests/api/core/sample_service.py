@@ -10,14 +10,15 @@ from typing import Annotated, Any
 import msgspec
 
 from interlock.api.app import App
-from interlock.api.http import Request, Response
-from interlock.api.operations import Answer, Body, Call, Operation, RawBody, Reply
+from interlock.api.operations import Answer, Call, Operation, RawBody, Reply
 from interlock.api.pages import PageQuery
-from interlock.api.problem import Problem, ProblemError, problem
-from interlock.kernel.codec.durations import DurationText
+from interlock.api.problem import ProblemError, problem
 from interlock.service.logs import Log
 from interlock.service.metrics import Registry
+from interlock.wire.fields import Body, DurationText
+from interlock.wire.http import Request, Response
 from interlock.wire.pages import Page
+from interlock.wire.problem import Problem
 
 KEY = "key-of-ada"
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from interlock.api.app import App
-from interlock.api.http import Request
 from interlock.api.operations import Call
+from interlock.wire.http import Request
 from tests.api.core.sample_service import Service, refused
 
 

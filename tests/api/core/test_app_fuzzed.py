@@ -8,7 +8,7 @@ from collections.abc import Callable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from interlock.api.http import Request
+from interlock.wire.http import Request
 from tests.api.core.sample_service import Service, refused
 
 paths = st.sampled_from([

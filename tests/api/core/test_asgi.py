@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from interlock.api.asgi import InterlockApp, Torn
-from interlock.api.http import Request, Response
 from interlock.service.logs import Log
 from interlock.service.service import Service
 from interlock.service.settings import settings_from
 from interlock.store.memory import MemoryStore
+from interlock.wire.http import Request, Response
 
 
 class Server:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock.api.http import Response
+from interlock.wire.http import Response
 from tests.api.core.sample_service import Service
 
 

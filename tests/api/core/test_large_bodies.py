@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.api.decoder import LARGE_BYTES, decode_body, decode_spelled, is_large, spell_body
-from interlock.api.http import Request
-from interlock.api.jobs import OPERATIONS, SubmitBody
+from interlock.api.jobs import OPERATIONS
 from interlock.api.operations import Call
 from interlock.api.problem import ProblemError
 from interlock.kernel.codec.canonical import canonical
+from interlock.wire.http import Request
+from interlock.wire.jobs import SubmitBody
 
 (SUBMIT,) = [operation for operation in OPERATIONS if operation.id == "submit_job"]
 

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.api.http import Request
 from interlock.kernel.codec.visible import is_visible
 from interlock.service.logs import Log, StandardLogs, taking_standard_logs
+from interlock.wire.http import Request
 from tests.api.core.sample_service import Service
 from tests.harness.server import InterlockServer, Key
 

@@ -12,11 +12,11 @@ import pytest
 
 from interlock.api.app import App
 from interlock.api.descriptions import describing
-from interlock.api.http import Request, Response
 from interlock.api.openapi import openapi
 from interlock.api.operations import Media, Operation
 from interlock.service.metrics import Registry
 from interlock.wire.codes import CODES
+from interlock.wire.http import Request, Response
 from tests.api.core.sample_service import Service
 
 

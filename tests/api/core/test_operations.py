@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.api.http import Request
-from interlock.api.operations import Body, Call, Operation, Query, RawBody, Reply
+from interlock.api.operations import Call, Operation, Query, RawBody, Reply
+from interlock.wire.fields import Body
+from interlock.wire.http import Request
 
 
 async def nothing(call: Call[Any, Any, Any, Any]) -> Reply:

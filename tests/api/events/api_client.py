@@ -6,9 +6,9 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from interlock.api.http import Request, Response
 from interlock.rooms.identity.model import EVERY_ROLE, PrincipalKind, Role
 from interlock.service.operator import issue_key
+from interlock.wire.http import Request, Response
 from tests.api.events.event_stream import Block, blocks
 from tests.service.relay_service import RelayService
 

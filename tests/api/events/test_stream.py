@@ -13,8 +13,10 @@ from interlock.kernel.wakes import Wakes
 from interlock.service.event_feed import EventFeed
 from interlock.service.metrics import Registry
 from interlock.service.operator import revoke_key
+from interlock.service.sessions import end, open_with_key
+from interlock.wire.http import Request
 from tests.api.events.api_client import client_of
-from tests.api.events.event_stream import Block
+from tests.api.events.event_stream import Block, blocks
 from tests.service.relay_service import RelayService, relaying_service
 
 
@@ -210,6 +212,31 @@ async def test_an_idle_stream_beats_and_ends_when_its_key_is_revoked_or_its_role
         await anext(stream)
         assert (await anext(stream)).comment
         if lost == "key":
+            await revoke_key(relay_service.service, client.key_id)
+        else:
+            await client_of(relay_service, roles=())
+        async with asyncio.timeout(30):
+            assert not [block async for block in stream if block.data is not None]
+
+
+@pytest.mark.parametrize("lost", ["session", "key", "roles"])
+async def test_a_stream_in_a_session_ends_with_the_session(
+    lost: str, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_events, "HEARTBEAT_SECONDS", 0.05)
+    async with relaying_service(sqlite_url, relaying=False) as relay_service:
+        client = await client_of(relay_service)
+        opened = await open_with_key(relay_service.service, client.key)
+        headers = {"authorization": f"Bearer {opened.token}"}
+        request = Request(method="GET", path="/api/v1/events", headers=headers, made_via="console")
+        answer = await relay_service.app.respond(request)
+        assert answer.stream is not None
+        stream = blocks(answer.stream)
+        await anext(stream)
+        assert (await anext(stream)).comment
+        if lost == "session":
+            await end(relay_service.service, opened.token)
+        elif lost == "key":
             await revoke_key(relay_service.service, client.key_id)
         else:
             await client_of(relay_service, roles=())

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from interlock.api.assembly import OPERATIONS
-from interlock.api.next_steps import routed
 from interlock.api.operations import Operation
+from interlock.api.problem import routed
 from interlock.kernel.refusal import Next
 from tests.harness.in_process_api import ASK, Stage
 from tests.harness.next_steps import named_steps

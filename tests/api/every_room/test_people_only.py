@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from interlock.api.assembly import OPERATIONS
+from interlock.service.sessions import open_with_key
 from tests.api.every_room.test_every_post_takes_a_key import BODIES, PUBLIC_KEY, ROLES
 from tests.api.workflows.test_workflows import set_up
 from tests.harness.in_process_api import ASK, Stage, open_stage
@@ -16,13 +17,13 @@ from tests.harness.in_process_api import ASK, Stage, open_stage
 CHANGES = {each.id: each for each in OPERATIONS if each.method != "GET" and not each.public}
 # A new operation belongs into one of these two sets: may something that is not a person do it?
 ADMINISTRATION = {
-    "add_signer", "add_webhook", "issue_key", "put_policy", "remove_principal", "remove_webhook",
-    "revoke_api_key", "revoke_signer", "roll_back_policy", "rotate_permit_keys", "rotate_webhook_secret",
-    "set_grant_terms", "set_principal",
+    "add_signer", "add_webhook", "end_session", "issue_key", "make_sign_in_link", "put_policy", "remove_principal",
+    "remove_webhook", "revoke_api_key", "revoke_signer", "roll_back_policy", "rotate_permit_keys",
+    "rotate_webhook_secret", "set_grant_terms", "set_principal",
 }  # fmt: skip
 DECISIONS = {
-    "approve_job", "approve_step", "ask_back", "comment_on_approval", "edit_job", "issue_grant", "reject_job",
-    "withdraw_vote",
+    "approve_job", "approve_step", "ask_back", "comment_on_approval", "edit_job", "issue_grant", "look_at_approval",
+    "reject_job", "withdraw_vote",
 }  # fmt: skip
 # Besides people, a service may that knows what the other side says.
 RECONCILING = {"resolve_effect"}
@@ -50,7 +51,7 @@ async def furnished(stage: Stage) -> dict[str, str]:
     """The ids of somebody else's things, one of each kind that an operation may name."""
     run_id = await set_up(stage, [{"id": "agree", "kind": "approval"}])
     snapshot = await stage.policy(ASK)
-    await stage.person("ada", ROLES)
+    ada = await open_with_key(stage.service, await stage.person("ada", ROLES))
     job = await stage.submit(await stage.agent("bot"))
     hook = (await stage.call("POST", "webhooks", stage.admin, BODIES["add_webhook"])).document
     signer = await stage.call("POST", "signers", stage.admin, {"public_key": PUBLIC_KEY, "person": "ada"})
@@ -59,6 +60,7 @@ async def furnished(stage: Stage) -> dict[str, str]:
     return {
         "job_id": job,
         "name": "ada",
+        "session_id": ada.session.id,
         "key_id": key["key_id"],
         "webhook_id": hook.get("webhook_id") or hook["id"],
         "fingerprint": signer.document["fingerprint"],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock.api.http import Request
+from interlock.wire.http import Request
 from tests.harness.in_process_api import ASK, Stage
 
 WORK = ASK + "  - {id: work, when: {topic: work}, decision: allow}\n"

@@ -108,13 +108,20 @@ async def test_the_plan_of_a_claim_uses_the_index_of_runnable_jobs_only(durable_
         assert any(name in plan for name in ("jobs_runnable", "jobs_by_lease", "jobs_by_offer")), plan
 
 
+async def test_who_took_a_topic_last_is_found_by_its_index(durable_client: JobClient) -> None:
+    from interlock.store.catalogue import named_sql
+
+    plan = await explained(durable_client.stage.service.store, named_sql("jobs.latest_taken"))
+    assert "jobs_by_topic" in plan, plan
+
+
 async def explained(store: object, block: object) -> str:
     """What the store would do for a block, in its own words."""
     from typing import Any
 
     any_store: Any = store
     any_block: Any = block
-    values = {"tenant": "default", "topic": "free.a", "now": 2**60, "limit": 10}
+    values = {"tenant": "default", "topic": "free.a", "now": 2**60, "limit": 10, "among": 200}
     if hasattr(any_store, "_connections"):
         async with any_store._connections.fresh(5.0) as connection:
             await connection.execute("SET enable_seqscan = off")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from interlock.api.http import Request
+from interlock.wire.http import Request
 from tests.rooms.jobs.job_client import JobClient
 
 

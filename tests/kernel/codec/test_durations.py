@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from interlock.kernel.codec.durations import DurationText, seconds_of
+from interlock.kernel.codec.durations import seconds_of
+from interlock.wire.fields import DurationText
 
 REFUSED = [
     "",

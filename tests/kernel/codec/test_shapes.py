@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from interlock.kernel.codec.durations import DurationText
 from interlock.kernel.codec.shapes import shape_faults
 from interlock.kernel.codec.strict import FAULTS_MAX
+from interlock.wire.fields import DurationText
 
 
 class Colour(StrEnum):

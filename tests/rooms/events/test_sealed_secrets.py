@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from interlock.api.http import Request
 from interlock.kernel.codec.sealing import CannotUnseal
 from interlock.kernel.idempotency import KEPT_ANSWERS
 from interlock.rooms.events.model import Webhook
 from interlock.rooms.events.signing import kept_secret, open_secret, signature, signing_secrets
+from interlock.wire.http import Request
 from tests.api.events.api_client import Client, client_of
 from tests.harness.webhook_receiver import Receiver
 from tests.service.relay_service import SECRET, RelayService, relaying_service

@@ -25,10 +25,14 @@ BY_TICKET = {"LeaveLine", "LeaveLeaseLine"}
 FOUND_FIRST = {"AddSigner", "ClaimJob", "ResolveConflict", "TouchTargets"}
 # Bases of others, which decide nothing.
 UNDECIDED = {"HolderCommand", "OwnLease"}
+# Any person may do this for themselves (test_sessions.py).
+OF_ANY_PERSON = {"MakeSignInLink"}
+# It asks about the caller's own session, and here there is none.
+OF_A_SESSION = {"SeeSession"}
 # Whoever it belongs to may, with whatever role; so here it is not found.
 OF_ITS_OWNER = {
-    "CheckLease", "EndRun", "HandOffLease", "ReleaseLease", "RenewLease", "RenewRun", "ResumeLease", "SaveCheckpoint",
-    "SuspendLease",
+    "CheckLease", "EndRun", "EndSession", "HandOffLease", "ReleaseLease", "RenewLease", "RenewRun", "ResumeLease",
+    "SaveCheckpoint", "SuspendLease",
 }  # fmt: skip
 
 
@@ -93,4 +97,8 @@ async def test_every_command_refuses_whoever_may_not_send_it(who: str) -> None:
     if who == "nobody-knows-me":
         assert answers == dict.fromkeys(answers, "Unauthenticated")
     else:
-        assert answers == dict.fromkeys(answers, "Forbidden") | dict.fromkeys(OF_ITS_OWNER, "NotFound")
+        expected = dict.fromkeys(answers, "Forbidden") | dict.fromkeys(OF_ITS_OWNER, "NotFound")
+        expected |= dict.fromkeys(OF_A_SESSION, "SessionOver")
+        for name in OF_ANY_PERSON:
+            expected[name] = answers[name]
+        assert answers == expected

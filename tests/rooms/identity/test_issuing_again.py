@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from interlock.api.embedded import open_embedded
-from interlock.api.http import Request
 from interlock.store import store_for
 from interlock.store.sqlite import SqliteStore
+from interlock.wire.http import Request
 from tests.harness.in_process_api import Seen, Stage, open_stage
 
 EVE = {"kind": "person", "roles": ["review"]}

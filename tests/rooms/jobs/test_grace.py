@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from interlock.api.http import Request
+from interlock.wire.http import Request
 from tests.harness.in_process_api import Seen, Stage
 
 GRACE = """

@@ -21,6 +21,7 @@ from interlock.rooms.jobs.model import (
     JobLease,
     JobState,
     Requirement,
+    Step,
     Verdict,
 )
 from interlock.rooms.leases.model import LEASES, Lease, LeaseState, Mode
@@ -62,17 +63,35 @@ def at(moment: datetime) -> dict[str, datetime]:
     return {"submitted_at": moment, "updated_at": moment}
 
 
-def approval(state: ApprovalState) -> Approval:
+def approval(state: ApprovalState, requirement: Requirement | None = None, **fields: Any) -> Approval:
     decided = state is not ApprovalState.PENDING
     return Approval(
         state=state,
-        requirement=Requirement(),
+        requirement=requirement or Requirement(),
         policy_snapshot="sha256:1",
         job_hash="sha256:2",
         requested_at=AT,
         expires_at=AT + timedelta(days=1),
         decided_at=AT + timedelta(hours=1) if decided else None,
+        **fields,
     )
+
+
+def waiting_rows() -> list[Row]:
+    """Requests that end in every way there is."""
+    steps = (Step(after_seconds=60, groups=("leads", "o'neill")), Step(after_seconds=90, groups=("finance",)))
+    escalating = Requirement(groups=("finance", "50%_x"), escalate=steps, on_expiry="escalate")
+    anybody = Requirement(escalate=steps, on_expiry="escalate", expires_seconds=600)
+    whole = AT.replace(microsecond=0)
+    return [
+        job(21, JobState.APPROVAL, approval=approval(ApprovalState.PENDING), priority=Priority.CRITICAL),
+        job(
+            22, JobState.APPROVAL, approval=approval(ApprovalState.PENDING), run_id="run_1", expires_at=whole
+        ),
+        job(23, JobState.APPROVAL, approval=approval(ApprovalState.PENDING, escalating)),
+        job(24, JobState.APPROVAL, approval=approval(ApprovalState.PENDING, anybody), priority=Priority.HIGH),
+        job(25, JobState.APPROVAL, approval=approval(ApprovalState.PENDING, escalating, ends_by=whole)),
+    ]
 
 
 def first_rows() -> list[Row]:
@@ -89,7 +108,7 @@ def first_rows() -> list[Row]:
         job(9, JobState.PENDING, target=TargetRef(key="repo:x", version="v1")),
         job(10, JobState.APPROVAL, target=TargetRef(key="repo:y"), approval=approval(ApprovalState.PENDING)),
     ]
-    return [*jobs, *(event(number) for number in range(1, 6))]
+    return [*jobs, *waiting_rows(), *(event(number) for number in range(1, 6))]
 
 
 def event(number: int) -> Row:
@@ -239,6 +258,22 @@ async def test_a_body_that_somebody_broke_does_not_stop_an_upgrade(
 
     assert [tuple(row) for row in await empty_place.rows("SELECT number FROM grant_uses")] == [(0,), (0,)]
     assert [tuple(row) for row in await empty_place.rows("SELECT added_at FROM signers")] == [(0,), (0,)]
+
+
+@pytest.mark.parametrize("body", ["", "not JSON", "{}", '{"approval":{"expires_at":"soon"}}', "[1]"])
+async def test_a_request_that_somebody_broke_is_on_no_list_after_an_upgrade(
+    empty_place: Place, program_knows: Knows, body: str
+) -> None:
+    program_knows(lambda every: tuple(each for each in every if each.name != "inbox"))
+    await reopened(empty_place)
+    await write(empty_place, waiting_rows())
+    await empty_place.rows(f"UPDATE jobs SET body = {_literal(body)} WHERE id = 'job_{21:032x}'")
+    program_knows(lambda every: every)
+
+    await reopened(empty_place)
+
+    found = await empty_place.rows("SELECT id FROM jobs WHERE decide_by IS NOT NULL ORDER BY id")
+    assert [row[0] for row in found] == [f"job_{number:032x}" for number in (22, 23, 24, 25)]
 
 
 @pytest.mark.parametrize("older", [1, 2])

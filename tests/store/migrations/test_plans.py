@@ -43,6 +43,8 @@ LIVE: Mapping[str, Mapping[str, str]] = {
         "approval_state": "'pending'",
         "due_at": LATER,
         "target": "'t' || n",
+        "decide_by": LATER,
+        "deciders": "'|finance|'",
     },
     "grants": {"state": "'open'", "task": "'t' || n", "standing": "0", "open_until": LATER},
     "runs": {"state": "'running'", "workflow": "'elsewhere'", "slot_expires_at": LATER},
@@ -62,6 +64,9 @@ ASKED: Mapping[str, Any] = {
     "before_at": 2**62,
     "before_id": "~",
     "after": "",
+    "after_at": 0,
+    "after_id": "",
+    "window": 100,
     "limit": 51,
     "now": 1,
     "topic": "common",
@@ -87,7 +92,17 @@ RARE_STATE = {
     "approvals": "pending",
     "relays": "dead",
 }
-LISTS = [name for name in all_names() if ".list_" in name or name == "conflicts.group_of_conflict"]
+COUNTS = [
+    "conflicts.count_open_conflicts",
+    "effects.count_ambiguous_effects",
+    "jobs.count_dead_of_tenant",
+    "jobs.count_requests",
+    "jobs.due_requests",
+    "jobs.end_of_window_by_age",
+    "jobs.end_of_window_by_urgency",
+    "targets.count_jobs_waiting_on",
+]
+LISTS = [*(name for name in all_names() if ".list_" in name), "conflicts.group_of_conflict", *COUNTS]
 # The caller says how far this one goes.
 BOUNDED = {"audit.list_entries_between"}
 # Of two filters one has an index, that of the state: they go through what is in that state.
@@ -192,6 +207,8 @@ def _steps(database: Any, name: str, state: str | None = None) -> int:
         "conflict_id": "c1",
         "grant_id": "g1",
     }
+    if name.endswith("_by_age"):
+        asked["after_id"] = "~"
     if "seq <" in block.sqlite or "seq DESC" in block.sqlite:
         asked["before"] = 2**62
     if "position >" in block.sqlite:

@@ -15,7 +15,8 @@ from interlock.cli.execution.prepared import Effective, drift, topic_of
 from interlock.cli.execution.process import NotStarted, Signals, Stopped, hearing
 from interlock.kernel.hold import HoldState, RenewalThread
 from interlock.sdk.hold import is_final
-from interlock.sdk.outcomes import Busy, Conflict, Denied, InterlockError, NotFound, Problem
+from interlock.sdk.outcomes import Busy, Conflict, Denied, InterlockError, NotFound
+from interlock.wire.problem import Problem
 
 if TYPE_CHECKING:
     from interlock.cli.execution.tasks import TaskApproval
@@ -31,27 +32,15 @@ _OF_OURS = {"rejected": (409, "Rejected"), "approval_required": (403, "Approval 
 
 def problem_here(code: str, detail: str, then: Next | None = None, /, **members: object) -> Problem:
     """The problem called `code`, with all that every problem document has."""
-    from interlock.api.problem import Problem as Told
     from interlock.api.problem import problem
 
     if code in _OF_OURS:
         status, title = _OF_OURS[code]
-        told = Told(code=code, title=title, status=status, detail=detail, retryable=False, members=members)
-        document = {**told.document(), "type": "about:blank"}  # no page of a service explains it
+        members["type"] = "about:blank"  # no page of a service explains it
+        told = Problem(code=code, title=title, status=status, detail=detail, retryable=False, fields=members)
     else:
         told = problem(code, detail, then=then, members=members)
-        document = told.document()
-    wait_ms = told.retry_after_ms
-    return Problem(
-        status=told.status,
-        code=told.code,
-        title=told.title,
-        detail=told.detail,
-        retryable=told.retryable,
-        retry_after_seconds=None if wait_ms is None else wait_ms / 1000,
-        next=told.next,
-        fields=document,
-    )
+    return msgspec.structs.replace(told, fields=told.document())
 
 
 LEASE_SECONDS = 30

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from interlock.kernel.codec.durations import DurationText, seconds_of
+from interlock.kernel.codec.durations import seconds_of
 from interlock.kernel.codec.located import LocatedFault, Mapping, Node, Sequence, Source
 from interlock.kernel.codec.shapes import MISSPELT, shape_faults
 from interlock.service.settings import nearest
+from interlock.wire.fields import DurationText
 
 if TYPE_CHECKING:
     from interlock.kernel.codec.located import LocatedFault, Source

@@ -3,31 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
-
-import msgspec
 
 # The number of digits bounds every duration to about thirty years, so none overflows a date.
-_PATTERN = r"^(?:[0-9]{1,9}s|[0-9]{1,7}m|[0-9]{1,5}h|[0-9]{1,4}d)$(?!\n)"
-_WRITTEN = re.compile(_PATTERN)
+_WRITTEN = re.compile(r"^(?:[0-9]{1,9}s|[0-9]{1,7}m|[0-9]{1,5}h|[0-9]{1,4}d)$(?!\n)")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-
-# The type of a request field: text that `seconds_of` is certain to read.
-DurationText = Annotated[
-    str,
-    msgspec.Meta(pattern=_PATTERN, description="A duration such as 30s, 15m, 4h or 7d.", examples=["15m"]),
-]
-
-Duration = (
-    DurationText | Annotated[int, msgspec.Meta(ge=0, le=999_999_999, description="A number of seconds.")]
-)
-DurationInQuery = Annotated[
-    str,
-    msgspec.Meta(pattern=_PATTERN.replace("s|", "s?|", 1), description="A duration such as 15m, or seconds."),
-]
-
-# How long something is kept without being renewed. Fractions are as good as whole seconds.
-TtlSeconds = Annotated[int, msgspec.Meta(ge=1, le=86_400)] | Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 
 
 def duration_seconds(given: str | int) -> int:

@@ -112,19 +112,42 @@ class Run(Record, frozen=True, kw_only=True):
 
 
 class Tallied(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the starts of one workflow ended."""
+    """How the starts of one workflow ended; or, with a topic instead, how many of its jobs the policy throttled."""
 
-    workflow: str
+    workflow: str = ""
+    topic: str = ""
     admitted: int = 0
     full: int = 0
     unavailable: int = 0
+    throttled: int = 0
 
 
 class Tally(Record, frozen=True, kw_only=True):
-    """What one server counted in the few seconds from `at` on. The id names the server and those seconds."""
+    """What one server counted in the few seconds from `at` on. The id names the server and those seconds.
+
+    `rolled` is the part of `rows` that the traffic sheets have, since `rolled_at`.
+    """
 
     at: datetime
     rows: tuple[Tallied, ...]
+    rolled: tuple[Tallied, ...] = ()
+    rolled_at: datetime | None = None
+
+
+Counts = tuple[int, int, int, int]  # admitted, full, unavailable, throttled
+
+
+class TrafficSheet(Record, frozen=True, kw_only=True):
+    """What was counted of one workflow, one topic or the whole tenant in the hour (or day) from `at` on.
+
+    `slots` are its minutes (or hours) with something to count, by their number.
+    """
+
+    shelf: str
+    name: str
+    at: datetime
+    forget_at: datetime
+    slots: dict[int, Counts]
 
 
 LIMITS = Kind("limit", Limit, table="limits")
@@ -132,8 +155,15 @@ TALLIES = Kind(
     "admission_tally",
     Tally,
     table="admission_tallies",
-    columns=("at",),
-    values=lambda tally: (micros(tally.at),),
+    columns=("at", "rolled_at"),
+    values=lambda tally: (micros(tally.at), micros(tally.rolled_at) if tally.rolled_at else None),
+)
+TRAFFIC_SHEETS = Kind(
+    "traffic_sheet",
+    TrafficSheet,
+    table="traffic_sheets",
+    columns=("shelf", "name", "at", "forget_at"),
+    values=lambda sheet: (sheet.shelf, sheet.name, micros(sheet.at), micros(sheet.forget_at)),
 )
 GATES = Kind("gate", Gate, table="gates")
 RUNS = Kind(

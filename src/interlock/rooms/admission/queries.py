@@ -13,11 +13,13 @@ from interlock.rooms.admission.model import (
     RUNS,
     TALLIES,
     TENANT_SCOPE,
+    TRAFFIC_SHEETS,
     Gate,
     Limit,
     Run,
     RunState,
     Tally,
+    TrafficSheet,
 )
 
 
@@ -68,11 +70,33 @@ async def tenant_gate(store: Store, tenant: str) -> tuple[Gate, int]:
     return GATES.decode(rows[0][0]), int(rows[0][1] or 0)
 
 
-async def tallies_since(store: Store, tenant: str, since: datetime, *, but: str, limit: int) -> list[Tally]:
-    """The counts of all servers of a tenant since then, except one."""
-    own = {"own_first": f"{but}.", "own_last": f"{but}/"}
-    params = {"tenant": tenant, "since": micros(since), **own, "limit": limit}
-    return readable(TALLIES, (row[0] for row in await store.query("admission.tallies_since", params)))
+async def read_tally(store: Store, tenant: str, tally_id: str) -> Tally | None:
+    return await store.get(TALLIES, tenant, tally_id)
+
+
+async def pending_tallies(store: Store, tenant: str, since: datetime, *, limit: int) -> list[Tally]:
+    """What the servers of a tenant have counted since then and no sheet has yet, the newest first."""
+    params = {"tenant": tenant, "since": micros(since), "limit": limit}
+    rows = await store.query("admission.pending_tallies_of_tenant", params)
+    return readable(TALLIES, (row[0] for row in rows))
+
+
+async def sheets_of(
+    store: Store, tenant: str, shelf: str, name: str, since: datetime, *, limit: int
+) -> list[TrafficSheet]:
+    """The sheets of one name since then, the oldest first."""
+    params = {"tenant": tenant, "shelf": shelf, "name": name, "since": micros(since), "limit": limit}
+    rows = await store.query("admission.traffic_sheets_of", params)
+    return readable(TRAFFIC_SHEETS, (row[0] for row in rows))
+
+
+async def sheets_from(
+    store: Store, tenant: str, shelf: str, after: str, since: datetime, *, limit: int
+) -> list[TrafficSheet]:
+    """The sheets since then of the names after `after`, by name."""
+    params = {"tenant": tenant, "shelf": shelf, "after": after, "since": micros(since), "limit": limit}
+    rows = await store.query("admission.traffic_sheets_from", params)
+    return readable(TRAFFIC_SHEETS, (row[0] for row in rows))
 
 
 async def tenants_with_expired_runs(store: Store, now_micros: int, *, limit: int) -> list[str]:

@@ -70,12 +70,33 @@ WHERE limits.tenant = :tenant AND limits.id > :after ORDER BY limits.id LIMIT :l
 SELECT gates.body, (SELECT count(*) FROM runs WHERE runs.tenant = :tenant AND runs.state = 'running')
 FROM gates WHERE gates.tenant = :tenant AND gates.id = 'tenant' LIMIT 1;
 
--- name: tallies_since
--- What the servers of a tenant but one have counted since a moment.
+-- name: pending_tallies_of_tenant
+-- What the servers of a tenant have counted since a moment and is in no sheet yet, the newest first.
 SELECT body FROM admission_tallies
-WHERE tenant = :tenant AND at >= :since AND (id < :own_first OR id > :own_last)
+WHERE tenant = :tenant AND rolled_at IS NULL AND at >= :since AND at IS NOT NULL
 ORDER BY at DESC LIMIT :limit;
 
+-- name: pending_tallies
+-- Tallies from before a moment that are in no sheet yet, in every tenant, the oldest first.
+SELECT body FROM admission_tallies WHERE rolled_at IS NULL AND at < :before ORDER BY at, tenant, id LIMIT :limit;
+
 -- name: old_tallies
--- Tallies from before a moment, in every tenant, the oldest first.
-SELECT body FROM admission_tallies WHERE at < :before ORDER BY at, tenant, id LIMIT :limit;
+-- Tallies that were rolled up before a moment, in every tenant, the oldest first.
+SELECT body FROM admission_tallies WHERE rolled_at IS NOT NULL AND rolled_at < :before
+ORDER BY rolled_at, tenant, id LIMIT :limit;
+
+-- name: traffic_sheets_from
+-- A shelf's sheets since a moment, by name and then by time, of the names after one.
+SELECT body FROM traffic_sheets
+WHERE tenant = :tenant AND shelf = :shelf AND name > :after AND at >= :since AND name IS NOT NULL
+ORDER BY name, at LIMIT :limit;
+
+-- name: traffic_sheets_of
+-- The sheets of one name on a shelf since a moment.
+SELECT body FROM traffic_sheets
+WHERE tenant = :tenant AND shelf = :shelf AND name = :name AND at >= :since AND name IS NOT NULL
+ORDER BY at LIMIT :limit;
+
+-- name: old_traffic_sheets
+-- Sheets that no window reaches back to, in every tenant, the oldest first.
+SELECT body FROM traffic_sheets WHERE forget_at <= :now ORDER BY forget_at, tenant, id LIMIT :limit;

@@ -289,14 +289,16 @@ class ReclaimSlots(Command[int], frozen=True, kw_only=True):
         return reclaim(world, self.tenant)
 
 
-KEPT = timedelta(hours=25)
+# How long a tally that was rolled up is kept: a server that was not told of its COMMIT may store it again.
+KEPT = timedelta(hours=1)
 
 
 class KeepTally(Command[Tally], frozen=True, kw_only=True):
     """Store what one server counted within a few seconds, instead of what it stored for them before.
 
-    Counts of how starts ended are kept for a day, so that every server can report what all of them saw. A 503 means
-    that the store could not be asked, so each server counts in memory and stores its counts later.
+    Every server stores its counts of how starts ended, so that each can report what all of them saw. A 503 means that
+    the store could not be asked, so each server counts in memory and stores its counts later, in tallies of a few
+    seconds each. After a minute they are rolled up into sheets (traffic.py), which are kept for a month.
     """
 
     tally: Tally
@@ -308,11 +310,13 @@ class KeepTally(Command[Tally], frozen=True, kw_only=True):
         before = world.get(TALLIES, self.tally.tenant, self.tally.id)
         if before is None:
             return world.add(TALLIES, self.tally)
-        return world.put(TALLIES, msgspec.structs.replace(before, rows=self.tally.rows))
+        if before.rows == self.tally.rows:
+            return before
+        return world.put(TALLIES, msgspec.structs.replace(before, rows=self.tally.rows, rolled_at=None))
 
 
 class OldTallies(Pick[Tally], frozen=True, kw_only=True):
-    """Tallies that no window reaches back to, in every tenant, the oldest first."""
+    """Tallies that were rolled up long ago, in every tenant, the oldest first."""
 
     kind = TALLIES
     query = "admission.old_tallies"
@@ -321,14 +325,14 @@ class OldTallies(Pick[Tally], frozen=True, kw_only=True):
         return {"before": micros(now - KEPT)}
 
     def matches(self, record: Tally, now: datetime) -> bool:
-        return record.at < now - KEPT
+        return record.rolled_at is not None and record.rolled_at < now - KEPT
 
     def sort_key(self, record: Tally) -> Any:
-        return (record.at, record.tenant, record.id)
+        return (record.rolled_at, record.tenant, record.id)
 
 
 class ForgetTallies(Command[int], frozen=True, kw_only=True):
-    """Drop up to `most` tallies that are too old to be asked for; returns how many there were."""
+    """Drop up to `most` tallies that were rolled up long ago; returns how many there were."""
 
     most: int = 100
 

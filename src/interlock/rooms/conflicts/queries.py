@@ -46,6 +46,13 @@ async def list_open_conflicts_of(store: Store, tenant: str, target: str, *, limi
     return (await _page(store, "conflicts.list_open_conflicts_of_target", params, None, limit)).items
 
 
+async def count_open(store: Store, tenant: str, *, limit: int) -> int:
+    """How many conflicts are open, counted up to `limit`."""
+    return int(
+        (await store.query("conflicts.count_open_conflicts", {"tenant": tenant, "limit": limit}))[0][0]
+    )
+
+
 async def _page(store: Store, name: str, params: Params, before: str | None, limit: int) -> Records[Conflict]:
     rows = await store.query(name, {**params, "before": before or NEWEST, "limit": limit + 1})
     found = [

@@ -43,3 +43,9 @@ ORDER BY c.target DESC, c.id DESC LIMIT :limit;
 -- name: group_of_conflict
 -- How often the collision of one open conflict was repeated, and when last.
 SELECT repeats, last_seen_at FROM conflict_groups WHERE tenant = :tenant AND conflict_id = :conflict_id LIMIT 1;
+
+-- name: count_open_conflicts
+-- How many conflicts of a tenant are open, counted up to a bound.
+SELECT count(*) FROM (
+  SELECT 1 FROM conflicts WHERE tenant = :tenant AND state = 'open' LIMIT :limit
+) AS unresolved;

@@ -28,3 +28,19 @@ SELECT body FROM (
     SELECT uid, id FROM late WHERE tenant = :tenant AND uid < :before ORDER BY uid DESC LIMIT :limit
   ) AS overdue
 ) AS both_kinds ORDER BY uid DESC LIMIT :limit;
+
+-- name: count_ambiguous_effects
+-- How many effects of a tenant have an unknown outcome, noted or overdue by now, counted up to a bound.
+SELECT count(*) FROM (
+  SELECT 1 FROM (
+    SELECT 1 FROM effects WHERE tenant = :tenant AND state >= 'AMBIGUOUS' AND state <= 'AMBIGUOUS' LIMIT :limit
+  ) AS noted
+  UNION ALL
+  SELECT 1 FROM (SELECT 1 FROM effects WHERE overdue_at <= :now AND tenant = :tenant LIMIT :limit) AS overdue
+) AS unknown;
+
+-- name: count_ambiguous_by_tenant
+-- How many effects of each tenant are ambiguous and unresolved, counted up to a bound in all.
+SELECT tenant, count(*) FROM (
+  SELECT tenant FROM effects WHERE state = 'AMBIGUOUS' ORDER BY tenant, uid LIMIT :limit
+) AS ambiguous GROUP BY tenant LIMIT :limit;

@@ -1,4 +1,9 @@
-"""The format of a key: `il_<key id>_<secret>`. The id finds the record; the digest of the whole key proves it."""
+"""The formats of credentials. The public part finds the record; a digest proves the secret part.
+
+A key is `il_<key id>_<secret>`, and its digest is of the whole text. A session's token is `ses_<id>_<secret>` and a
+sign-in link's is `sil_<id>_<secret>`: first the id of the record, which is made when it is stored, and then a secret
+of which the digest is stored.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,10 @@ from typing import NamedTuple
 _PREFIX = "il"
 _ID_BYTES = 8
 _SECRET_BYTES = 24
+_RECORD_ID_DIGITS = 32
+
+SESSION_PREFIX = "ses"
+LINK_PREFIX = "sil"
 
 
 class NewKey(NamedTuple):
@@ -38,3 +47,39 @@ def id_of(text: str) -> str | None:
     if prefix != _PREFIX or len(key_id) != 2 * _ID_BYTES or not secret or not key_id.isalnum():
         return None
     return key_id
+
+
+class NewSecret(NamedTuple):
+    """The secret part of a token just made. `text` is shown once and kept nowhere."""
+
+    text: str
+    digest: str
+
+
+class TokenParts(NamedTuple):
+    """A presented token: which record it names, and the digest of its secret."""
+
+    record_id: str
+    digest: str
+
+
+def make_secret() -> NewSecret:
+    """A fresh random secret for a session or a sign-in link."""
+    text = secrets.token_urlsafe(_SECRET_BYTES)
+    return NewSecret(text, digest_of(text))
+
+
+def token_of(record_id: str, secret: str) -> str:
+    """The token of a session or a sign-in link: what its owner presents."""
+    return f"{record_id}_{secret}"
+
+
+def token_parts(text: str, prefix: str) -> TokenParts | None:
+    """What a token of this prefix says, or None if the text is not shaped like one."""
+    found, _, rest = text.partition("_")
+    digits, _, secret = rest.partition("_")
+    if found != prefix or len(digits) != _RECORD_ID_DIGITS or not secret:
+        return None
+    if not (digits.isascii() and digits.isalnum()):
+        return None
+    return TokenParts(f"{prefix}_{digits}", digest_of(secret))

@@ -1,7 +1,7 @@
-"""Principals of tenants, and their keys.
+"""Principals of tenants, their keys, and the sessions and sign-in links of people.
 
 A principal is a person, an agent, a worker or a service of one tenant. It may have several keys; roles and groups
-belong to the principal, not to the key. A key is stored only as a digest.
+belong to the principal, not to the key. Keys and the secrets of sessions and links are stored only as digests.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import msgspec
 
-from interlock.kernel.record import Kind, Reads, Record
+from interlock.kernel.record import Kind, Reads, Record, micros
 from interlock.kernel.world import World
 from interlock.rooms.identity.refusals import NameTaken, NameUnreadable
 
@@ -44,7 +44,8 @@ class Principal(Record, frozen=True, kw_only=True):
     """Who may act. `owner` is whom it acts for; `owners` is everybody above it, the nearest first.
 
     `owners` is kept up to date by commands that change an owner further up (`rooms/identity/owners.py`), so that one
-    record says who somebody is as a person.
+    record says who somebody is as a person. `provider` is the identity provider that vouches for a person, and
+    `subject` is how that provider names them: the two belong to this principal for good.
     """
 
     kind: PrincipalKind
@@ -55,11 +56,16 @@ class Principal(Record, frozen=True, kw_only=True):
     created_at: datetime
     keys_live: int = 0
     is_local: bool = False
+    provider: str | None = None
+    subject: str | None = None
 
     @property
     def can_act(self) -> bool:
-        """False once the last key is revoked: a person who left no longer counts."""
-        return self.is_local or self.keys_live > 0
+        """False once the last key is revoked: a person who left no longer counts.
+
+        The embedded store's own person and those whom an identity provider vouches for need no key.
+        """
+        return self.is_local or self.keys_live > 0 or self.provider is not None
 
     @property
     def person(self) -> str:
@@ -101,9 +107,43 @@ class ApiKey(Record, frozen=True, kw_only=True):
     revoked_at: datetime | None = None
 
 
-class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who sent a command. Without a key id it is the embedded store's own user, trusted by the file.
+class Session(Record, frozen=True, kw_only=True):
+    """A person who signed in to the console, until they sign out or are idle or signed in for too long.
 
+    `by` is how they signed in: "key", "link" or "oidc:<provider>". `key_id` is the API key behind it, if there is one:
+    once that is revoked, the session has ended. `roles` are those that the person had at sign-in.
+    """
+
+    principal: str
+    digest: str
+    by: str
+    roles: tuple[Role, ...] = ()
+    key_id: str | None = None
+    client: str | None = None
+    user_agent: str = ""
+    opened_at: datetime
+    seen_at: datetime
+    expires_at: datetime
+    ended_at: datetime | None = None
+    ended_by: str | None = None
+
+
+class SignInLink(Record, frozen=True, kw_only=True):
+    """A link with which a person signs in once. `key_id` is the API key with which it was made, if there is one."""
+
+    principal: str
+    digest: str
+    key_id: str | None = None
+    made_at: datetime
+    made_by: str
+    expires_at: datetime
+    used_at: datetime | None = None
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """Who sent a command. Without a key or a session it is the embedded store's own user, trusted by the file.
+
+    With a session, `key_digest` is of the session's secret, and `key_id` is the API key behind the session, if any.
     `services_may_administer` is the setting of the server that was asked. `via` is where they said it: in a program
     of theirs, on a command line, or in the console.
     """
@@ -112,6 +152,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     principal: str
     key_id: str | None = None
     key_digest: str = ""
+    session_id: str | None = None
     request_id: str = ""
     services_may_administer: bool = False
     via: str = "api"
@@ -128,6 +169,20 @@ OWNER_LINKS = Kind(
 )
 API_KEYS = Kind(
     "api_key", ApiKey, table="api_keys", columns=("principal",), values=lambda key: (key.principal,)
+)
+SESSIONS = Kind(
+    "session",
+    Session,
+    table="sessions",
+    columns=("principal", "key_id", "expires_at"),
+    values=lambda session: (session.principal, session.key_id, micros(session.expires_at)),
+)
+SIGN_IN_LINKS = Kind(
+    "sign_in_link",
+    SignInLink,
+    table="sign_in_links",
+    columns=("expires_at",),
+    values=lambda link: (micros(link.expires_at),),
 )
 
 

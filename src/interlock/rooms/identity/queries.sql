@@ -25,3 +25,36 @@ SELECT body FROM principals WHERE tenant = :tenant AND kind = 'person' ORDER BY 
 -- name: links_below
 -- Everybody who acts for somebody, through however many others.
 SELECT body FROM owner_links WHERE tenant = :tenant AND owner = :owner ORDER BY id LIMIT :limit;
+
+-- name: caller_by_session
+-- The session with this id, its principal and the API key behind it, or null for either, whatever the tenant.
+SELECT s.body, p.body, k.body FROM sessions s
+LEFT JOIN principals p ON p.tenant = s.tenant AND p.id = s.principal
+LEFT JOIN api_keys k ON k.tenant = s.tenant AND k.id = s.key_id
+WHERE s.id = :session_id LIMIT 1;
+
+-- name: link_by_id
+-- The sign-in link with this id, whatever the tenant.
+SELECT body FROM sign_in_links WHERE id = :link_id LIMIT 1;
+
+-- name: list_sessions
+-- Sessions of a tenant, newest first, each with its principal and the API key behind it, or null for either.
+SELECT s.body, p.body, k.body FROM sessions s
+LEFT JOIN principals p ON p.tenant = s.tenant AND p.id = s.principal
+LEFT JOIN api_keys k ON k.tenant = s.tenant AND k.id = s.key_id
+WHERE s.tenant = :tenant AND s.id < :before ORDER BY s.id DESC LIMIT :limit;
+
+-- name: list_sessions_of
+-- Sessions of one principal, newest first, each with its principal and the API key behind it, or null for either.
+SELECT s.body, p.body, k.body FROM sessions s
+LEFT JOIN principals p ON p.tenant = s.tenant AND p.id = s.principal
+LEFT JOIN api_keys k ON k.tenant = s.tenant AND k.id = s.key_id
+WHERE s.tenant = :tenant AND s.principal = :principal AND s.id < :before ORDER BY s.id DESC LIMIT :limit;
+
+-- name: old_sessions
+-- Sessions that expired before a moment, in every tenant, the oldest first.
+SELECT body FROM sessions WHERE expires_at < :before ORDER BY expires_at, tenant, id LIMIT :limit;
+
+-- name: old_links
+-- Sign-in links that expired before a moment, in every tenant, the oldest first.
+SELECT body FROM sign_in_links WHERE expires_at < :before ORDER BY expires_at, tenant, id LIMIT :limit;

@@ -12,6 +12,24 @@ class Unauthenticated(Refusal):
         super().__init__(f"{why}; send a valid key as 'Authorization: Bearer <key>'")
 
 
+class SessionOver(Unauthenticated):
+    """`why` says how the session ended, as a clause."""
+
+    def __init__(self, why: str) -> None:
+        Refusal.__init__(self, f"{why}; sign in again")
+
+
+class LinkOver(Unauthenticated):
+    """`why` says what is wrong with a sign-in link, as a clause."""
+
+    def __init__(self, why: str) -> None:
+        Refusal.__init__(self, f"{why}; make a new link, or sign in with an API key")
+
+
+class SignInRefused(Refusal):
+    """An identity provider vouched for somebody who may not sign in here."""
+
+
 class Forbidden(Refusal):
     def __init__(self, principal: str, roles: Sequence[str]) -> None:
         wanted = " or ".join(f"'{role}'" for role in roles)

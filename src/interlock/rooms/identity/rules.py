@@ -6,6 +6,7 @@ A key is checked in the transaction that decides, so a revocation takes effect f
 from __future__ import annotations
 
 import hmac
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -17,11 +18,13 @@ from interlock.rooms.identity.model import (
     API_KEYS,
     EVERY_ROLE,
     PRINCIPALS,
+    SESSIONS,
     ApiKey,
     Caller,
     Principal,
     PrincipalKind,
     Role,
+    Session,
     keep_name,
     name_reads,
 )
@@ -32,25 +35,32 @@ from interlock.rooms.identity.refusals import (
     KindMismatch,
     NotFound,
     PeopleOnly,
+    SessionOver,
     Unauthenticated,
 )
 
 KEYS_TOPIC = "keys"
+SESSION_IDLE_MAX = timedelta(minutes=30)
 
 
 def caller_reads(caller: Caller) -> Reads:
     """What `identify` needs to see."""
     principal = PRINCIPALS.key(caller.tenant, caller.principal)
-    if caller.key_id is None:
-        return Reads(see=(principal,))
-    return Reads(see=(API_KEYS.key(caller.tenant, caller.key_id), principal))
+    key = () if caller.key_id is None else (API_KEYS.key(caller.tenant, caller.key_id),)
+    if caller.session_id is None:
+        return Reads(see=(*key, principal))
+    return Reads(see=(*key, principal, SESSIONS.key(caller.tenant, caller.session_id)))
 
 
 def identify(world: World, caller: Caller) -> Principal:
     """The principal behind the caller, or `Unauthenticated`."""
-    if caller.key_id is not None:
-        check_key(world.get(API_KEYS, caller.tenant, caller.key_id), caller.key_digest)
+    key = None if caller.key_id is None else world.get(API_KEYS, caller.tenant, caller.key_id)
     principal = world.get(PRINCIPALS, caller.tenant, caller.principal)
+    if caller.session_id is not None:
+        session = world.get(SESSIONS, caller.tenant, caller.session_id)
+        check_session(session, caller.key_digest, principal, key, world.now)
+    elif caller.key_id is not None:
+        check_key(key, caller.key_digest)
     if principal is None:
         raise Unauthenticated
     return principal
@@ -112,6 +122,37 @@ def check_key(key: ApiKey | None, digest: str) -> ApiKey:
     if key is None or not matches or key.revoked_at is not None:
         raise Unauthenticated
     return key
+
+
+def check_session(
+    session: Session | None, digest: str, principal: Principal | None, key: ApiKey | None, now: datetime
+) -> Session:
+    """The session, if its secret matches in constant time and it is live."""
+    known = session.digest if session is not None else "0" * 64
+    matches = hmac.compare_digest(known, digest)
+    if session is None or not matches:
+        raise SessionOver("the session is unknown")
+    over = why_over(session, principal, key, now)
+    if over is not None:
+        raise SessionOver(over)
+    return session
+
+
+def why_over(session: Session, principal: Principal | None, key: ApiKey | None, now: datetime) -> str | None:
+    """Why a session has ended, as a clause; None if it is live. `key` is the API key behind it, if it has one."""
+    if session.ended_at is not None:
+        return "the session was ended"
+    if now >= session.expires_at:
+        return "the session lasted as long as a session may"
+    if now - session.seen_at >= SESSION_IDLE_MAX:
+        return "the session was idle for too long"
+    if session.key_id is not None and (key is None or key.revoked_at is not None):
+        return "the API key behind the session was revoked"
+    if principal is None or principal.id != session.principal or not principal.can_act:
+        return f"{session.principal} can no longer sign in"
+    if not set(session.roles) <= set(principal.roles):
+        return f"{session.principal} lost a role since signing in"
+    return None
 
 
 class IssueKey(Command[Principal], frozen=True, kw_only=True):

@@ -142,13 +142,38 @@ def require_person(world: World, caller: Caller) -> Principal:
     return principal
 
 
+class WhyNot(StrEnum):
+    """Why a request does not wait for somebody."""
+
+    NOT_A_REVIEWER = "not_a_reviewer"
+    NOT_IN_GROUPS = "not_in_groups"
+    OWN_REQUEST = "own_request"
+    VOTED = "voted"
+
+
+def why_not(world: World, job: Job, approval: Approval, who: Principal) -> WhyNot | None:
+    """What keeps a yes of theirs from counting for a request that waits; None if it waits for them.
+
+    The world must know `eligibility_reads` of the job.
+    """
+    if not is_reviewer(who):
+        return WhyNot.NOT_A_REVIEWER
+    if (reason := _ineligible(world, job, approval, who, all_folded(who.people))) is not None:
+        return reason
+    return WhyNot.VOTED if _has_agreed(world, job, approval, who) else None
+
+
+def is_reviewer(who: Principal) -> bool:
+    """Whether they may decide requests at all: a person with the role."""
+    return who.kind is PrincipalKind.PERSON and Role.REVIEW in who.roles
+
+
 def check_eligible(world: World, job: Job, approval: Approval, reviewer: Principal) -> None:
     """Raise `NotEligible` or `SelfApproval` if this person may not decide this request."""
-    groups = approval.groups_at(world.now)
-    if groups and not set(groups) & set(reviewer.groups):
-        raise NotEligible(job.id, groups)
-    names = all_folded(reviewer.people)
-    if not approval.requirement.self_approval and _is_own_request(world, job, names):
+    reason = _ineligible(world, job, approval, reviewer, all_folded(reviewer.people))
+    if reason is WhyNot.NOT_IN_GROUPS:
+        raise NotEligible(job.id, approval.groups_at(world.now))
+    if reason is WhyNot.OWN_REQUEST:
         raise SelfApproval(job.id, reviewer.id)
 
 
@@ -206,14 +231,25 @@ def _distinct(named: Sequence[frozenset[str]]) -> tuple[frozenset[str], ...]:
 
 
 def _counts(world: World, job: Job, approval: Approval, voter: Principal, names: frozenset[str]) -> bool:
+    return voter.can_act and is_reviewer(voter) and _ineligible(world, job, approval, voter, names) is None
+
+
+def _ineligible(
+    world: World, job: Job, approval: Approval, who: Principal, names: frozenset[str]
+) -> WhyNot | None:
+    """Why a reviewer may not decide this request now; `names` are all that are theirs, folded."""
     groups = approval.groups_at(world.now)
-    return (
-        voter.can_act
-        and voter.kind is PrincipalKind.PERSON
-        and Role.REVIEW in voter.roles
-        and (not groups or bool(set(groups) & set(voter.groups)))
-        and (approval.requirement.self_approval or not _is_own_request(world, job, names))
-    )
+    if groups and set(groups).isdisjoint(who.groups):
+        return WhyNot.NOT_IN_GROUPS
+    if not approval.requirement.self_approval and _is_own_request(world, job, names):
+        return WhyNot.OWN_REQUEST
+    return None
+
+
+def _has_agreed(world: World, job: Job, approval: Approval, reviewer: Principal) -> bool:
+    """Whether a yes of this person counts already."""
+    theirs = all_folded(reviewer.people)
+    return any(theirs & person for person in people_who_agree(world, job, approval))
 
 
 def _is_own_request(world: World, job: Job, names: frozenset[str]) -> bool:
@@ -266,12 +302,11 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
         return eligibility_reads(job) | drift_reads(job) | race_reads(job)
 
     def decide(self, world: World) -> Decided:
-        reviewer, job, approval = _open_request(world, self.caller, self.job_id, "approve")
+        reviewer, job, approval = open_request(world, self.caller, self.job_id, "approve")
         if approval.state is ApprovalState.APPROVED:
             check_seen(job, self.job_hash)
             return _already(job, approval, Outcome.ALREADY_APPROVED)
-        if approval.state is ApprovalState.REJECTED:
-            raise AlreadyRejected(job.id, job.state.value, *_winner(approval))
+        check_undecided(job, approval)
         check_binding(world, job, approval, self.job_hash)
         voted = self._vote(world, job, approval, reviewer)
         count = len(people_who_agree(world, job, voted))
@@ -286,9 +321,9 @@ class ApproveJob(Command[Decided], frozen=True, kw_only=True):
 
     def _vote(self, world: World, job: Job, approval: Approval, reviewer: Principal) -> Approval:
         """The request with this person's vote; voting again changes nothing while the first vote counts."""
-        theirs = all_folded(reviewer.people)
-        if any(theirs & person for person in people_who_agree(world, job, approval)):
+        if _has_agreed(world, job, approval, reviewer):
             return approval
+        theirs = all_folded(reviewer.people)
         others = (each for each in approval.votes if not theirs & all_folded((each.principal, each.person)))
         vote = Vote(
             principal=reviewer.id,
@@ -356,12 +391,11 @@ class RejectJob(Command[Decided], frozen=True, kw_only=True):
         return eligibility_reads(job) | race_reads(job)
 
     def decide(self, world: World) -> Decided:
-        _, job, approval = _open_request(world, self.caller, self.job_id, "reject")
+        _, job, approval = open_request(world, self.caller, self.job_id, "reject")
         check_seen(job, self.job_hash)
         if approval.state is ApprovalState.REJECTED:
             return _already(job, approval, Outcome.ALREADY_REJECTED)
-        if approval.state is ApprovalState.APPROVED:
-            raise AlreadyApproved(job.id, job.state.value, *_winner(approval))
+        check_undecided(job, approval)
         settled = _settled(world, approval, "reject", self.caller, self.reason, self.note)
         votes = votes_that_count(world, job, approval)
         settled = msgspec.structs.replace(settled, code=self.code, votes=votes)
@@ -388,7 +422,7 @@ class RejectJob(Command[Decided], frozen=True, kw_only=True):
             _record_collision(world, self.caller, self.job_id, refusal)
 
 
-def _open_request(world: World, caller: Caller, job_id: str, verb: str) -> tuple[Principal, Job, Approval]:
+def open_request(world: World, caller: Caller, job_id: str, verb: str) -> tuple[Principal, Job, Approval]:
     """The reviewer, the job and its request, if this person may decide it and it is not over by the clock."""
     reviewer = require_person(world, caller)
     job = find_job(world, caller.tenant, job_id)
@@ -400,6 +434,14 @@ def _open_request(world: World, caller: Caller, job_id: str, verb: str) -> tuple
     if approval.state is ApprovalState.PENDING and job.state is not JobState.APPROVAL:
         raise NotActionable(job.id, job.state.value, verb)
     return reviewer, job, approval
+
+
+def check_undecided(job: Job, approval: Approval) -> None:
+    """Raise `AlreadyApproved` or `AlreadyRejected`, naming who did it, if the request was decided."""
+    if approval.state is ApprovalState.APPROVED:
+        raise AlreadyApproved(job.id, job.state.value, *_winner(approval))
+    if approval.state is ApprovalState.REJECTED:
+        raise AlreadyRejected(job.id, job.state.value, *_winner(approval))
 
 
 def _record_collision(world: World, caller: Caller, job_id: str, refusal: Refusal) -> None:

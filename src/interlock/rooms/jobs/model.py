@@ -17,6 +17,8 @@ from typing import Any
 import msgspec
 
 from interlock.kernel.record import ColumnValue, Kind, Record, micros
+from interlock.rooms.jobs import viewers
+from interlock.rooms.jobs.urgency import decide_by, marked
 from interlock.rooms.policy.action import RANKS, Action, Failure, Priority
 
 _FOR_EVER = datetime(9999, 12, 31, tzinfo=UTC)
@@ -142,12 +144,12 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.state is not ApprovalState.PENDING:
             return None
         steps = self.requirement.escalate[self.steps_announced :]
-        return min([*map(self._opens_at, steps), self.ends_at]) if steps else self.ends_at
+        return min([*map(self.opens_at, steps), self.ends_at]) if steps else self.ends_at
 
     def _is_open(self, step: Step, now: datetime) -> bool:
-        return now >= self._opens_at(step)
+        return now >= self.opens_at(step)
 
-    def _opens_at(self, step: Step) -> datetime:
+    def opens_at(self, step: Step) -> datetime:
         """A step opens when its time has come, and at the latest when the request would expire."""
         return min(self.requested_at + timedelta(seconds=step.after_seconds), self.expires_at)
 
@@ -374,6 +376,13 @@ class Job(Record, frozen=True, kw_only=True):
         return min(waiting, self.expires_at)
 
     @property
+    def ends_at(self) -> datetime | None:
+        """When a request that waits for people is over, because it or its job expires; None if none waits."""
+        if self.state is not JobState.APPROVAL or self.approval is None:
+            return None
+        return min(self.approval.ends_at, self.expires_at or _FOR_EVER)
+
+    @property
     def released_at(self) -> datetime:
         """When it could first run: when it was approved or, without an approval, when it was submitted."""
         decided = self.approval.decided_at if self.approval else None
@@ -415,11 +424,14 @@ def _micros(moment: datetime | None) -> int | None:
 
 def _values(job: Job) -> tuple[ColumnValue, ...]:
     target = job.action.target
+    asked = job.approval if job.state is JobState.APPROVAL else None
     return (
         job.state, job.action.topic, _approval_state(job),
         _micros(job.due_at()), job.verdict.observed, RANKS[job.priority],
         _micros(job.runnable_at), _micros(job.lease_until), _micros(job.offer_again_at),
         target.key if target else None, target.version if target else None,
+        _micros(decide_by(job.ends_at, job.priority, job.run_id)),
+        marked(asked.groups_at(_FOR_EVER)) if asked else None,
     )  # fmt: skip
 
 
@@ -428,6 +440,7 @@ _COLUMNS = (
     "due_at", "observed", "rank",
     "runnable_at", "lease_until", "offer_again_at",
     "target", "target_version",
+    "decide_by", "deciders",
 )  # fmt: skip
 JOBS = Kind("job", Job, table="jobs", columns=_COLUMNS, values=_values)
 
@@ -464,6 +477,7 @@ class Discussion(Record, frozen=True, kw_only=True):
 
 
 DISCUSSIONS = Kind("discussion", Discussion, table="discussions")
+AUDIENCES = viewers.AUDIENCES  # A room's kinds are found in its model.
 
 # What the loop that advances workflow runs listens on.
 ADVANCE_TOPIC = "workflow-runs"

@@ -8,13 +8,14 @@ from datetime import datetime
 import msgspec
 
 from interlock.kernel.computation import Compute, compute_here
-from interlock.kernel.ids import new_id
+from interlock.kernel.ids import made_at, new_id
 from interlock.kernel.pages import Records, page_of, readable
 from interlock.kernel.record import Reads, merge_reads, micros
 from interlock.kernel.storage import Store, cut
 from interlock.kernel.world import World
-from interlock.rooms.identity.model import PRINCIPALS
+from interlock.rooms.identity.model import PRINCIPALS, Caller, Principal, folded
 from interlock.rooms.identity.queries import list_people
+from interlock.rooms.jobs.abilities import Abilities, abilities, abilities_reads
 from interlock.rooms.jobs.approvals import (
     eligibility_reads,
     is_whole,
@@ -24,14 +25,28 @@ from interlock.rooms.jobs.approvals import (
 )
 from interlock.rooms.jobs.discussion import Remark, remarks
 from interlock.rooms.jobs.drift import moved_target, target_reads
-from interlock.rooms.jobs.model import DISCUSSIONS, JOBS, Approval, ApprovalState, Job, JobState
+from interlock.rooms.jobs.model import (
+    AUDIENCES,
+    DISCUSSIONS,
+    JOBS,
+    Approval,
+    ApprovalState,
+    Job,
+    JobState,
+    Step,
+)
+from interlock.rooms.jobs.viewers import Audience
 from interlock.rooms.leases.model import LEASES, NODES, Lease, ancestors_of
+from interlock.rooms.policy.evaluation import Evaluation, with_people
+from interlock.rooms.policy.judgement import Judging
 from interlock.rooms.policy.matching import topics_test
 from interlock.rooms.policy.model import HEAD_ID, HEADS
+from interlock.rooms.policy.queries import read_snapshot
 from interlock.rooms.policy.refusals import PolicyUnavailable
 from interlock.rooms.targets.model import TARGETS, Target
 
 DEAD_COUNTED_MAX = 10_000
+AWAITING_COUNTED_MAX = 10_000
 
 _EXACT_MAX = 4
 _TOPICS_MAX = 16
@@ -105,6 +120,25 @@ async def count_dead(store: Store) -> int:
     return int((await store.query("jobs.count_dead", {"limit": DEAD_COUNTED_MAX}))[0][0])
 
 
+async def count_dead_of(store: Store, tenant: str, *, limit: int) -> int:
+    """How many dead letters a tenant has, counted up to `limit`."""
+    return int((await store.query("jobs.count_dead_of_tenant", {"tenant": tenant, "limit": limit}))[0][0])
+
+
+class Awaiting(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits for people in a tenant: how many requests, and since when the oldest."""
+
+    tenant: str
+    count: int
+    since: datetime
+
+
+async def count_awaiting(store: Store) -> list[Awaiting]:
+    """What waits for people, by tenant, counted up to a bound in all."""
+    rows = await store.query("jobs.count_awaiting", {"limit": AWAITING_COUNTED_MAX})
+    return [Awaiting(tenant=row[0], count=int(row[1]), since=made_at(row[2])) for row in rows]
+
+
 class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
     """How many more people must agree, not counting votes that no longer count; `obstacle` stops every approval."""
 
@@ -143,6 +177,10 @@ def _obstacle(world: World, job: Job, approval: Approval) -> str | None:
 
 
 PEOPLE_MAX = 1000
+RULES_SHOWN_MAX = 50
+TAKERS_MAX = 3
+_TAKEN_MAX = 10
+_TAKEN_AMONG = 200
 
 
 async def list_approvals(
@@ -188,8 +226,106 @@ async def count_votes_needed(store: Store, jobs: Sequence[Job], now: datetime) -
     return {job.id: votes_needed(world, job, approval) for job, approval in waiting}
 
 
-async def count_people_able(store: Store, world: World, job: Job, approval: Approval) -> int | None:
-    """How many people may decide a request, those who voted among them.
+async def read_audience(store: Store, job: Job) -> Audience:
+    """Who looked at a job's requests."""
+    found = await store.get(AUDIENCES, job.tenant, job.id)
+    return found or Audience(tenant=job.tenant, id=job.id)
+
+
+async def read_abilities(
+    store: Store, now: datetime, caller: Caller, job: Job, approval: Approval
+) -> Abilities:
+    """What the caller may do about a request, as far as is known now; each command checks it again."""
+    world = World(now, new_id)
+    reads = abilities_reads(caller, job)
+    known = {key: await store.get(*key) for key in reads.see}
+    world.admit({**known, JOBS.key_of(job): job}, owned=())
+    return abilities(world, caller, job, approval)
+
+
+async def read_takers(store: Store, job: Job) -> tuple[str, ...]:
+    """Who will probably carry a job out: its submitter, or those who took jobs of its topic last, the last first."""
+    if job.is_call:
+        return (job.submitted_by,)
+    if job.is_question:
+        return ()
+    params = {"tenant": job.tenant, "topic": job.action.topic, "among": _TAKEN_AMONG, "limit": _TAKEN_MAX}
+    rows = await store.query("jobs.latest_taken", params)
+    leases = [
+        each.lease for each in readable(JOBS, (row[0] for row in rows)) if each.lease and not each.is_call
+    ]
+    leases.sort(key=lambda lease: lease.claimed_at, reverse=True)
+    return tuple(dict.fromkeys(lease.worker for lease in leases))[:TAKERS_MAX]
+
+
+async def read_judging(store: Store, world: World, job: Job, approval: Approval) -> Judging | None:
+    """How to find out why the policy asked; None where no policy did, or it or the submitter is not known any more."""
+    submitter = world.get(PRINCIPALS, job.tenant, job.submitted_by)
+    if submitter is None or job.is_question:
+        return None
+    kept = await read_snapshot(store, job.tenant, approval.policy_snapshot)
+    if kept is None:
+        return None
+    return Judging(
+        tenant=job.tenant,
+        snapshot=kept.id,
+        document=kept.document,
+        action=job.action,
+        actor=submitter,
+        priority=job.priority,
+        explains=True,
+    )
+
+
+class RuleAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule of the policy that asked: the one that matched, or one before it with why it did not."""
+
+    id: str
+    matched: bool
+    why: str
+
+
+def rules_asked(said: Evaluation, job: Job, approval: Approval) -> tuple[RuleAsked, ...]:
+    """The rule that asked and those before it, in the policy's order: the last of them, if they are very many.
+
+    Nothing, if the policy would now say something else of the same job: the submitter may have changed.
+    """
+    if said.rule != approval.rule:
+        return ()
+    missed = [RuleAsked(id=each.rule, matched=False, why=each.why) for each in said.trail]
+    if said.rule is not None:
+        reason = with_people(said, job.action, observing=False).reason
+        missed.append(RuleAsked(id=said.rule, matched=True, why=reason))
+    return tuple(missed[-RULES_SHOWN_MAX:])
+
+
+class Escalated(msgspec.Struct, frozen=True, kw_only=True):
+    """A step of an escalation, when it opens or did, and whether it has happened."""
+
+    step: Step
+    at: datetime
+    happened: bool
+
+
+def escalations(approval: Approval, now: datetime) -> tuple[Escalated, ...]:
+    """Every step of a request's escalation. What was decided, or ended, before a step opened does not reach it."""
+    until = {ApprovalState.PENDING: now, ApprovalState.EXPIRED: approval.ends_at}.get(approval.state)
+    ended_at = until or approval.decided_at
+    return tuple(
+        Escalated(
+            step=step,
+            at=approval.opens_at(step),
+            happened=number < approval.steps_announced
+            or (ended_at is not None and approval.opens_at(step) <= ended_at),
+        )
+        for number, step in enumerate(approval.requirement.escalate)
+    )
+
+
+async def list_people_able(
+    store: Store, world: World, job: Job, approval: Approval
+) -> tuple[str, ...] | None:
+    """The people who may decide a request, those who voted among them, each by one name, sorted.
 
     None if it no longer waits for them, or if there are more people than are looked at for a page. `world` is that
     of the request, and learns of the tenant's people.
@@ -200,7 +336,18 @@ async def count_people_able(store: Store, world: World, job: Job, approval: Appr
     if len(people) > PEOPLE_MAX:
         return None
     world.admit({PRINCIPALS.key_of(each): each for each in people}, owned=())
-    return len(people_able(world, job, approval, people))
+    return _one_name_each(world, job, approval, people)
+
+
+def _one_name_each(
+    world: World, job: Job, approval: Approval, people: Sequence[Principal]
+) -> tuple[str, ...]:
+    """Of each distinct person who may decide, the first name with which they may."""
+    persons = people_able(world, job, approval, people)
+    whose = {name: person for person in persons for name in person}
+    able = [each.id for each in people if people_able(world, job, approval, (each,))]
+    named = {whose[folded(name)]: name for name in sorted(able, reverse=True)}
+    return tuple(sorted(named.values()))
 
 
 def _state_at(job: Job, now: datetime) -> ApprovalState | None:
@@ -238,6 +385,12 @@ async def list_waiting_on(store: Store, tenant: str, key: str, *, limit: int) ->
     """Jobs that have not run yet and would change a target, newest first."""
     params = {"tenant": tenant, "target": key, "limit": limit}
     return readable(JOBS, (row[0] for row in await store.query("targets.list_jobs_waiting_on", params)))
+
+
+async def count_waiting_on(store: Store, tenant: str, key: str, *, limit: int) -> int:
+    """How many jobs that have not run yet would change a target, counted up to `limit`."""
+    params = {"tenant": tenant, "target": key, "limit": limit}
+    return int((await store.query("targets.count_jobs_waiting_on", params))[0][0])
 
 
 async def list_holders(store: Store, tenant: str, key: str, now: datetime) -> list[Lease]:

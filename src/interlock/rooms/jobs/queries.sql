@@ -17,6 +17,15 @@ ORDER BY id DESC LIMIT :limit;
 SELECT body FROM jobs WHERE tenant = :tenant AND state = (:state || '') AND topic = :topic AND id < :before
 ORDER BY id DESC LIMIT :limit;
 
+-- name: latest_taken
+-- Claimed jobs of one topic, newest first, among its newest; as a range, or PostgreSQL may walk through every topic.
+SELECT (SELECT j.body FROM jobs j WHERE j.tenant = :tenant AND j.id = taken.id) FROM (
+  SELECT id FROM (
+    SELECT id, state FROM jobs WHERE tenant = :tenant AND topic >= :topic AND topic <= :topic AND id > ''
+    ORDER BY topic DESC, id DESC LIMIT :among
+  ) AS latest WHERE state IN ('RUNNING', 'SUCCEEDED', 'FAILED') ORDER BY id DESC LIMIT :limit
+) AS taken ORDER BY id DESC LIMIT :limit;
+
 -- name: list_expired_jobs
 -- A tenant's expired jobs and those that are due, which may be expired by now, newest first. Few are due at any time.
 WITH overdue AS MATERIALIZED (SELECT tenant, id FROM jobs WHERE due_at <= :now)
@@ -92,6 +101,12 @@ ORDER BY offer_again_at, tenant, id LIMIT :limit;
 -- How many dead letters there are in all tenants, counted up to a bound.
 SELECT count(*) FROM (SELECT 1 FROM jobs WHERE state = 'FAILED' LIMIT :limit) AS dead;
 
+-- name: count_awaiting
+-- How many requests wait for people in each tenant, and the first of them, counted up to a bound in all.
+SELECT tenant, count(*), min(id) FROM (
+  SELECT tenant, id FROM jobs WHERE state = 'APPROVAL' ORDER BY tenant, id LIMIT :limit
+) AS awaiting GROUP BY tenant LIMIT :limit;
+
 -- name: oldest_dead
 -- Dead letters of every tenant, the oldest by id first.
 SELECT body FROM jobs WHERE state = 'FAILED' ORDER BY tenant, id LIMIT :limit;
@@ -152,3 +167,52 @@ SELECT body FROM (
 -- name: due_jobs
 -- Jobs whose time has come (expiry or escalation), the longest overdue first, in every tenant.
 SELECT body FROM jobs WHERE due_at <= :now ORDER BY due_at, tenant, id LIMIT :limit;
+
+-- name: list_requests_by_urgency
+-- What waits for people in a window, as far as topic and groups fit, the most urgent first; bodies of those alone are read.
+SELECT (SELECT j.body FROM jobs j WHERE j.tenant = :tenant AND j.id = w.id), w.decide_by, w.id FROM (
+  SELECT id, decide_by, topic, deciders FROM jobs
+  WHERE tenant = :tenant AND decide_by IS NOT NULL AND (decide_by, id) > (:after_at, :after_id)
+  ORDER BY decide_by, id LIMIT :window
+) AS w
+WHERE (:topic = '' OR w.topic = :topic) AND (w.deciders = '' OR w.deciders LIKE :group_1 ESCAPE '!' OR w.deciders LIKE :group_2 ESCAPE '!' OR w.deciders LIKE :group_3 ESCAPE '!' OR w.deciders LIKE :group_4 ESCAPE '!'
+  OR w.deciders LIKE :group_5 ESCAPE '!' OR w.deciders LIKE :group_6 ESCAPE '!' OR w.deciders LIKE :group_7 ESCAPE '!' OR w.deciders LIKE :group_8 ESCAPE '!')
+ORDER BY w.decide_by, w.id LIMIT :limit;
+
+-- name: end_of_window_by_urgency
+-- Where a window over what waits for people ends, the most urgent first; nothing if all of it is in the window.
+SELECT decide_by, id FROM jobs
+WHERE tenant = :tenant AND decide_by IS NOT NULL AND (decide_by, id) > (:after_at, :after_id)
+ORDER BY decide_by, id LIMIT 1 OFFSET :window;
+
+-- name: list_requests_by_age
+-- What waits for people in a window, as far as topic and groups fit, the newest first; bodies of those alone are read.
+SELECT (SELECT j.body FROM jobs j WHERE j.tenant = :tenant AND j.id = w.id), w.decide_by, w.id FROM (
+  SELECT id, decide_by, topic, deciders FROM jobs
+  WHERE tenant = :tenant AND state = 'APPROVAL' AND id < :after_id
+  ORDER BY id DESC LIMIT :window
+) AS w
+WHERE (:topic = '' OR w.topic = :topic) AND (w.deciders = '' OR w.deciders LIKE :group_1 ESCAPE '!' OR w.deciders LIKE :group_2 ESCAPE '!' OR w.deciders LIKE :group_3 ESCAPE '!' OR w.deciders LIKE :group_4 ESCAPE '!'
+  OR w.deciders LIKE :group_5 ESCAPE '!' OR w.deciders LIKE :group_6 ESCAPE '!' OR w.deciders LIKE :group_7 ESCAPE '!' OR w.deciders LIKE :group_8 ESCAPE '!')
+ORDER BY w.id DESC LIMIT :limit;
+
+-- name: end_of_window_by_age
+-- Where a window over what waits for people ends, the newest first; nothing if all of it is in the window.
+SELECT decide_by, id FROM jobs WHERE tenant = :tenant AND state = 'APPROVAL' AND id < :after_id
+ORDER BY id DESC LIMIT 1 OFFSET :window;
+
+-- name: count_requests
+-- How many requests of a tenant wait for people, expired or not, counted up to a bound.
+SELECT count(*) FROM (
+  SELECT 1 FROM jobs WHERE tenant = :tenant AND decide_by IS NOT NULL LIMIT :limit
+) AS waiting;
+
+-- name: due_requests
+-- Requests of a tenant that are due, which may be expired by now, counted as waiting until they are swept.
+WITH overdue AS MATERIALIZED (SELECT tenant, state, id FROM jobs WHERE due_at <= :now)
+SELECT (SELECT j.body FROM jobs j WHERE j.tenant = :tenant AND j.id = o.id) FROM overdue o
+WHERE o.tenant = :tenant AND o.state = 'APPROVAL' ORDER BY o.id LIMIT :limit;
+
+-- name: count_dead_of_tenant
+-- How many dead letters a tenant has, counted up to a bound.
+SELECT count(*) FROM (SELECT 1 FROM jobs WHERE tenant = :tenant AND state = 'FAILED' LIMIT :limit) AS dead;

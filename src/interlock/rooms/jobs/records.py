@@ -63,6 +63,16 @@ def record_refusal(world: World, by: Caller, action: str, job_id: str, refusal: 
 
 def announce_job(world: World, job: Job, event_type: str, **data: Any) -> None:
     """Announce a change: as an event, to callers waiting for this job, and to workers if it may now run."""
+    mention_job(world, job, event_type, **data)
+    world.wake(job_topic(job.tenant, job.id))
+    if job.run_id is not None:
+        world.wake(ADVANCE_TOPIC)
+    if job.state is JobState.PENDING and not job.is_call:
+        world.wake(claims_topic(job.tenant, job.action.topic))
+
+
+def mention_job(world: World, job: Job, event_type: str, **data: Any) -> None:
+    """Announce, as an event alone, what changes nothing about a job: nobody who waits for it is woken."""
     facts: dict[str, Any] = {
         "job_id": job.id,
         "state": job.state.value,
@@ -71,11 +81,6 @@ def announce_job(world: World, job: Job, event_type: str, **data: Any) -> None:
         "version": job.version,
     }
     announce(world, job.tenant, event_type, job.id, {**facts, **data})
-    world.wake(job_topic(job.tenant, job.id))
-    if job.run_id is not None:
-        world.wake(ADVANCE_TOPIC)
-    if job.state is JobState.PENDING and not job.is_call:
-        world.wake(claims_topic(job.tenant, job.action.topic))
 
 
 def find_own_job(world: World, caller: Caller, job_id: str) -> Job:

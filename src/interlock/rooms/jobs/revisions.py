@@ -138,19 +138,19 @@ class _AskAgain(Command[Job], frozen=True, kw_only=True):
 
     def more(self, world: World) -> Reads:
         # Check permission first: the refusal must not depend on what the policy says.
-        _, job = self._admitted(world)
+        _, job = self.admitted(world)
         placing = NOTHING if job.is_question else placing_reads(world, self._proposal(world, job))
         return placing | target_reads(job)
 
     def decide(self, world: World) -> Job:
-        by, job = self._admitted(world)
+        by, job = self.admitted(world)
         return self._ask_again(world, by, job)
 
     def refused(self, world: World, refusal: Refusal) -> None:
         if isinstance(refusal, DECISION_REFUSALS):
             record_refusal(world, self.caller, self._verb(), self.job_id, refusal)
 
-    def _admitted(self, world: World) -> tuple[Principal, Job]:
+    def admitted(self, world: World) -> tuple[Principal, Job]:
         """The caller and the job, if its request waits for people or has expired, so that it can be asked again."""
         by = identify(world, self.caller)
         job = find_job(world, self.caller.tenant, self.job_id)
@@ -245,8 +245,8 @@ class EditJob(_AskAgain, frozen=True, kw_only=True):
             check_is_person(by, self.caller)
         super()._check_may(by, job)
 
-    def _admitted(self, world: World) -> tuple[Principal, Job]:
-        by, job = super()._admitted(world)
+    def admitted(self, world: World) -> tuple[Principal, Job]:
+        by, job = super().admitted(world)
         if job.is_question:
             raise AskedByWorkflow(job.id, job.state.value, job.run_id or "")
         return by, job

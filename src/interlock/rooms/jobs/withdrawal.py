@@ -47,8 +47,8 @@ class WithdrawVote(Command[Decided], frozen=True, kw_only=True):
     def decide(self, world: World) -> Decided:
         voter = require_person(world, self.caller)
         job = find_job(world, self.caller.tenant, self.job_id)
-        approval = _withdrawable(world, job)
-        remaining = _without(job, approval, voter)
+        approval = withdrawable(world, job)
+        remaining = votes_without(job, approval, voter)
         stored = world.put(JOBS, _asked_again(world, job, approval, remaining))
         count = len(people_who_agree(world, stored, stored.approval)) if stored.approval else 0
         told = {"reason": self.reason, "decision_id": approval.decision_id}
@@ -62,7 +62,7 @@ class WithdrawVote(Command[Decided], frozen=True, kw_only=True):
             record_refusal(world, self.caller, "withdraw", self.job_id, refusal)
 
 
-def _withdrawable(world: World, job: Job) -> Approval:
+def withdrawable(world: World, job: Job) -> Approval:
     """The request, if a vote for it can be taken back now."""
     approval = job.approval
     if approval is None or job.state not in (JobState.APPROVAL, JobState.PENDING):
@@ -78,17 +78,26 @@ def _withdrawable(world: World, job: Job) -> Approval:
     raise NotWithdrawable(job.id, job.state.value, over)
 
 
-def _without(job: Job, approval: Approval, voter: Principal) -> tuple[Vote, ...]:
+def has_voted(approval: Approval, voter: Principal) -> bool:
+    """Whether a vote for the request is this person's."""
+    return len(_of_others(approval, voter)) < len(approval.votes)
+
+
+def votes_without(job: Job, approval: Approval, voter: Principal) -> tuple[Vote, ...]:
     """The votes of the others; raise if this person has no vote."""
-    theirs = all_folded(voter.people)
-    others = tuple(
-        vote for vote in approval.votes if theirs.isdisjoint(all_folded((vote.principal, vote.person)))
-    )
-    if len(others) < len(approval.votes):
+    others = _of_others(approval, voter)
+    if has_voted(approval, voter):
         return others
     if job.state is JobState.PENDING:
         raise NotAVoter(job.id, tuple(vote.principal for vote in others))
     raise NoVote(job.id)
+
+
+def _of_others(approval: Approval, voter: Principal) -> tuple[Vote, ...]:
+    theirs = all_folded(voter.people)
+    return tuple(
+        vote for vote in approval.votes if theirs.isdisjoint(all_folded((vote.principal, vote.person)))
+    )
 
 
 def _asked_again(world: World, job: Job, approval: Approval, votes: tuple[Vote, ...]) -> Job:

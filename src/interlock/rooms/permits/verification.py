@@ -19,12 +19,14 @@ import binascii
 import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
 CLOCK_SKEW_SECONDS = 5
 _RAW_KEY_BYTES = 32
+
+Keys: TypeAlias = msgspec.Struct | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
 class PermitInvalid(Exception):
@@ -41,7 +43,7 @@ class PermitInvalid(Exception):
 
 def verify_permit(
     token: str,
-    keys: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    keys: Keys,
     *,
     now: float | None = None,
     tenant: str | None = None,
@@ -53,8 +55,8 @@ def verify_permit(
 ) -> Permit:
     """The permit, if it is genuine, in time and matches the arguments; `PermitInvalid` otherwise.
 
-    `keys` is the document that `GET /api/v1/keys` returns, or the list in it. `now` is Unix time, by default
-    the system's. Whatever of `tenant`, `topic`, `job_id`, `job_hash` is given must match exactly.
+    `keys` is what a client's `permit_keys` returns, the document of `GET /api/v1/keys`, or the list in it. `now` is
+    Unix time, by default the system's. Whatever of `tenant`, `topic`, `job_id`, `job_hash` is given must match exactly.
     """
     permit = _signed(token, keys)
     moment = time.time() if now is None else now
@@ -73,7 +75,7 @@ def verify_permit(
     return permit
 
 
-def _signed(token: str, keys: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Permit:
+def _signed(token: str, keys: Keys) -> Permit:
     """The claims, once the signature over them is known to be good."""
     if (
         not isinstance(cast("object", token), str)
@@ -103,7 +105,9 @@ def _part(text: str, kind: type[Any]) -> Any:
     return part
 
 
-def _public_key(kid: str, keys: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> bytes:
+def _public_key(kid: str, keys: Keys) -> bytes:
+    if isinstance(keys, msgspec.Struct):
+        keys = cast("dict[str, Any]", msgspec.to_builtins(keys))
     listed: Any = keys.get("keys", ()) if isinstance(keys, Mapping) else keys
     for key in listed:
         if key.get("kid") == kid and key.get("kty") == "OKP" and key.get("crv") == "Ed25519":

@@ -61,13 +61,14 @@ class Compiling(Computation[CompiledPolicy], frozen=True, kw_only=True):
 
 
 class Judging(Computation[Evaluation], frozen=True, kw_only=True):
-    """What one policy says of one action."""
+    """What one policy says of one action; with `explains`, also why earlier rules did not match."""
 
     snapshot: str
     document: str
     action: Action
     actor: Principal
     priority: Priority
+    explains: bool = False
 
     @property
     def weight(self) -> int:
@@ -76,17 +77,18 @@ class Judging(Computation[Evaluation], frozen=True, kw_only=True):
     def key(self) -> Hashable:
         actor = self.actor
         who = (actor.id, actor.kind.value, actor.groups, _owner(actor))
-        return ("judged", self.snapshot, self.action.hash(self.tenant), who, self.priority.value)
+        asked = "explained" if self.explains else "judged"
+        return (asked, self.snapshot, self.action.hash(self.tenant), who, self.priority.value)
 
     def quickly(self) -> Evaluation:
         policy = kept(self.snapshot)
         if policy is None or not is_quick(policy, self.action):
             raise TooLong
-        return evaluate(policy, self._input(policy), budget=_BUDGET)
+        return evaluate(policy, self._input(policy), budget=_BUDGET, explain=self.explains)
 
     def wholly(self) -> Evaluation:
         policy = compiled(self.snapshot, self.document.encode())
-        return evaluate(policy, self._input(policy), budget=_BUDGET)
+        return evaluate(policy, self._input(policy), budget=_BUDGET, explain=self.explains)
 
     def _input(self, policy: CompiledPolicy) -> PolicyInput:
         asked = policy_input if policy.has_expressions(self.action.topic) else bare_input

@@ -9,6 +9,12 @@ ORDER BY id LIMIT :limit;
 SELECT body FROM jobs WHERE tenant = :tenant AND target = :target AND state IN ('APPROVAL', 'PENDING')
 ORDER BY id DESC LIMIT :limit;
 
+-- name: count_jobs_waiting_on
+-- How many jobs that have not run yet would change one target, counted up to a bound.
+SELECT count(*) FROM (
+  SELECT 1 FROM jobs WHERE tenant = :tenant AND target = :target AND state IN ('APPROVAL', 'PENDING') LIMIT :limit
+) AS waiting;
+
 -- name: list_targets
 -- A tenant's targets by key.
 SELECT body FROM targets WHERE tenant = :tenant AND id > :after ORDER BY id LIMIT :limit;

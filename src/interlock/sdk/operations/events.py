@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from interlock.sdk.calls import change, fetch, path, words
+from interlock.sdk.calls import change, fetch, given, path, words
 from interlock.sdk.flow import Flow
 from interlock.sdk.session import Session
 from interlock.wire.audit import AuditEntry
-from interlock.wire.events import DeadLetter, EventPage, Relays, Webhook, WebhookTest
+from interlock.wire.events import AddWebhookBody, DeadLetter, EventPage, Relays, Webhook, WebhookTest
 from interlock.wire.health import Health
 from interlock.wire.pages import Page
 
@@ -40,7 +40,7 @@ def add_webhook(
     session: Session, url: str, *, types: Sequence[str] = (), description: str = "", key: str | None = None
 ) -> Flow[Webhook]:
     """Post events to `url` from now on; the answer shows the signing secret, this once."""
-    body = {"url": url, "types": words(types) or None, "description": description or None}
+    body = given(AddWebhookBody, url=url, types=words(types) or None, description=description or None)
     return (yield from change(session, path("webhooks"), Webhook, body, key=key))
 
 

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from interlock.sdk.calls import change, change_named, fetch, fresh_name, path, words
+from interlock.sdk.calls import change, change_named, fetch, fresh_name, given, path, words
 from interlock.sdk.flow import Flow
-from interlock.sdk.outcomes import Conflict, Denied, InterlockError, Problem
+from interlock.sdk.outcomes import Conflict, Denied, InterlockError
 from interlock.sdk.session import Session
+from interlock.wire import grants as wire
 from interlock.wire.grants import Grant, GrantClaim, GrantTerms, Signer
 from interlock.wire.pages import Page
+from interlock.wire.problem import Problem
 
 
 def grant(
@@ -36,19 +38,20 @@ def grant(
     `{"path": …, "total_max": n}` over all uses, and `budget` is one more. `standing` grants are honoured where jobs are
     submitted.
     """
-    body = {
-        "task": task,
-        "pins": None if pins is None else dict(pins),
-        "limits": None if limits is None else _several(limits),
-        "budget": None if budget is None else dict(budget),
-        "uses": uses,
-        "expires_in": expires_in,
-        "expires_at": None if expires_at is None else expires_at.isoformat(),
-        "standing": standing,
-        "reason": reason,
-        "nonce": nonce,
-        "signature": None if signature is None else dict(signature),
-    }
+    body = given(
+        wire.IssueGrantBody,
+        task=task,
+        pins=None if pins is None else dict(pins),
+        limits=None if limits is None else _several(limits),
+        budget=None if budget is None else dict(budget),
+        uses=uses,
+        expires_in=expires_in,
+        expires_at=None if expires_at is None else expires_at.isoformat(),
+        standing=standing,
+        reason=reason,
+        nonce=nonce,
+        signature=None if signature is None else dict(signature),
+    )
     return (yield from change(session, path("grants"), Grant, body, key=key, scope=task))
 
 
@@ -74,9 +77,8 @@ def grant_revoke(
     session: Session, grant_id: str, *, reason: str | None = None, key: str | None = None
 ) -> Flow[Grant]:
     """End what is left of a grant. `Conflict` if nothing is: it is spent or expired, and stays so."""
-    return (
-        yield from change(session, path("grants", grant_id, "revoke"), Grant, {"reason": reason}, key=key)
-    )
+    body = given(wire.RevokeGrantBody, reason=reason)
+    return (yield from change(session, path("grants", grant_id, "revoke"), Grant, body, key=key))
 
 
 def grant_terms(session: Session) -> Flow[GrantTerms]:
@@ -86,7 +88,7 @@ def grant_terms(session: Session) -> Flow[GrantTerms]:
 
 def set_grant_terms(session: Session, signed_tasks: Sequence[str]) -> Flow[GrantTerms]:
     """Say which tasks need a signed grant: exact names or globs, and `*` for every task."""
-    body = {"signed_tasks": words(signed_tasks)}
+    body = wire.GrantTermsBody(signed_tasks=words(signed_tasks))
     return (yield from change(session, path("grants", "terms"), GrantTerms, body, key=None, method="PUT"))
 
 
@@ -105,14 +107,15 @@ def claim(
     Repeating with the same `execution_id` gives the same use. Without one, this call is its own execution. `signed`
     asks for a signed grant, `groups` for one by a person in one of them.
     """
-    body: dict[str, Any] = {
-        "task": task,
-        "args": {} if args is None else args,
-        "execution_id": fresh_name() if execution_id is None else execution_id,
-        "grant_id": grant_id,
-        "signed": signed,
-        "groups": None if groups is None else words(groups),
-    }
+    body = given(
+        wire.ClaimGrantBody,
+        task=task,
+        args={} if args is None else args,
+        execution_id=fresh_name() if execution_id is None else execution_id,
+        grant_id=grant_id,
+        signed=signed,
+        groups=None if groups is None else words(groups),
+    )
     # Under the execution id alone, without a key: a "no" must not be answered from memory.
     where = path("grants", "claim")
     return (yield from change_named(session, where, GrantClaim, body, named_by="execution_id"))
@@ -146,7 +149,7 @@ def signer_add(
     session: Session, public_key: str, *, person: str | None = None, key: str | None = None
 ) -> Flow[Signer]:
     """Register a person's public key (admins only): an OpenSSH line, a PEM block or base64."""
-    body = {"public_key": public_key, "person": person}
+    body = wire.AddSignerBody(public_key=public_key, person=person)
     return (yield from change(session, path("signers"), Signer, body, key=key))
 
 

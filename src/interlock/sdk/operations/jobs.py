@@ -8,13 +8,16 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from interlock.sdk.calls import change, change_answered, decoded, fetch, path, words
+from interlock.sdk.calls import Sent, change, change_answered, decoded, fetch, given, path, words
+from interlock.sdk.calls import ask as question
 from interlock.sdk.flow import Flow, Say, now, sleep
 from interlock.sdk.outcomes import Busy, Full, InterlockError, InvalidRequest, StillPending, Unavailable
 from interlock.sdk.session import Session
-from interlock.wire.approvals import ApprovalItem, ApprovalRequest, Comment, Review
+from interlock.wire import approvals as wire
+from interlock.wire.approvals import ApprovalItem, ApprovalRequest, Comment, Review, Viewers
 from interlock.wire.audit import AuditEntry
-from interlock.wire.jobs import Evidence, Job, Target
+from interlock.wire.inbox import Inbox, InboxCounts
+from interlock.wire.jobs import CancelJobBody, Evidence, Job, PeopleBody, SubmitBody, Target
 from interlock.wire.pages import Page
 
 
@@ -44,22 +47,23 @@ def submit(
     `key` names the intent: submitting it again, even from another process, finds the same job. Raises `Denied` if
     policy says no, `Conflict` if `key` was used for something else.
     """
-    body = {
-        "topic": topic,
-        "payload": {} if payload is msgspec.UNSET else payload,
-        "env": env,
-        "channel": channel,
-        "labels": None if labels is None else dict(labels),
-        "risk": None if risk is None else words(risk),
-        "priority": priority,
-        "target": msgspec.to_builtins(target),
-        "evidence": None if evidence is None else msgspec.to_builtins(list(evidence)),
-        "expires_in": expires_in,
-        "max_attempts": max_attempts,
-        "run_id": run_id,
-        "approval": None if approval_groups is None else {"groups": words(approval_groups)},
-        "executor": executor,
-    }
+    body = given(
+        SubmitBody,
+        topic=topic,
+        payload={} if payload is msgspec.UNSET else payload,
+        env=env,
+        channel=channel,
+        labels=None if labels is None else dict(labels),
+        risk=None if risk is None else words(risk),
+        priority=priority,
+        target=msgspec.to_builtins(target),
+        evidence=None if evidence is None else msgspec.to_builtins(list(evidence)),
+        expires_in=expires_in,
+        max_attempts=max_attempts,
+        run_id=run_id,
+        approval=None if approval_groups is None else PeopleBody(groups=words(approval_groups)),
+        executor=executor,
+    )
     response = yield from change_answered(session, path("jobs"), body, key=key, scope=topic)
     replayed = response.headers.get("idempotency-replayed") == "true"
     return msgspec.structs.replace(decoded(response, Job), replayed=replayed)
@@ -85,7 +89,8 @@ def jobs(
 
 def cancel(session: Session, job_id: str, *, reason: str | None = None, key: str | None = None) -> Flow[Job]:
     """Stop a job that has not run."""
-    return (yield from change(session, path("jobs", job_id, "cancel"), Job, {"reason": reason}, key=key))
+    body = given(CancelJobBody, reason=reason)
+    return (yield from change(session, path("jobs", job_id, "cancel"), Job, body, key=key))
 
 
 def retry_job(session: Session, job_id: str, *, key: str | None = None) -> Flow[Job]:
@@ -106,7 +111,7 @@ def call(
     method: Literal["GET", "POST", "PUT", "DELETE"],
     *segments: str,
     query: Mapping[str, str | int | None] | None = None,
-    body: Mapping[str, object] | None = None,
+    body: Sent | None = None,
     key: str | None = None,
     hold_seconds: float = 0,
     busy_seconds: float | None = None,
@@ -147,6 +152,40 @@ def approvals(
     return (yield from fetch(session, path("approvals"), Page[ApprovalItem], query))
 
 
+def inbox(
+    session: Session,
+    *,
+    mine: bool | None = None,
+    topic: str | None = None,
+    env: str | None = None,
+    by: str | None = None,
+    q: str | None = None,
+    order: Literal["urgency", "newest"] | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Flow[Inbox]:
+    """List what waits for the caller's decision, the most urgent first; with `mine=False`, for anybody's.
+
+    A page may be short, or empty, although there are more: go on while it has a `next_cursor`.
+    """
+    query = {
+        "mine": None if mine is None else str(mine).lower(),
+        "topic": topic,
+        "env": env,
+        "by": by,
+        "q": q,
+        "order": order,
+        "limit": limit,
+        "cursor": cursor,
+    }
+    return (yield from fetch(session, path("inbox"), Inbox, query))
+
+
+def inbox_counts(session: Session) -> Flow[InboxCounts]:
+    """Count what needs attention: requests that wait, conflicts, effects in doubt and dead letters."""
+    return (yield from fetch(session, path("inbox", "counts"), InboxCounts))
+
+
 def approval(session: Session, job_id: str) -> Flow[ApprovalRequest]:
     """Read everything that a reviewer needs to decide on a job."""
     return (yield from fetch(session, path("approvals", job_id), ApprovalRequest))
@@ -166,7 +205,7 @@ def approve(
     `Conflict` if it is another by now, or if it was edited and only its id is given.
     """
     job_id, seen = _seen(job, job_hash)
-    body = {"reason": reason, "note": note, "job_hash": seen}
+    body = given(wire.ApproveBody, reason=reason, note=note, job_hash=seen)
     return (yield from change(session, path("approvals", job_id, "approve"), Review, body, key=key))
 
 
@@ -185,7 +224,7 @@ def reject(
     Pass what you showed, or its id with `job_hash`, to say no to that version alone.
     """
     job_id, seen = _seen(job, job_hash)
-    body = {"reason": reason, "note": note, "code": code, "job_hash": seen}
+    body = given(wire.RejectBody, reason=reason, note=note, code=code, job_hash=seen)
     return (yield from change(session, path("approvals", job_id, "reject"), Review, body, key=key))
 
 
@@ -196,7 +235,7 @@ def refresh(session: Session, job_id: str, *, key: str | None = None) -> Flow[Jo
 
 def edit(session: Session, job_id: str, payload: Any, *, reason: str, key: str | None = None) -> Flow[Job]:
     """Change what is asked for: new hash, policy evaluated again, votes cleared, the old version kept."""
-    body = {"payload": payload, "reason": reason}
+    body = wire.EditBody(payload=payload, reason=reason)
     return (yield from change(session, path("approvals", job_id, "edit"), Job, body, key=key))
 
 
@@ -206,14 +245,13 @@ def withdraw(session: Session, job_id: str, reason: str, *, key: str | None = No
     `Conflict` once the grace is over: then only `cancel` stops the job.
     """
     where = path("approvals", job_id, "withdraw")
-    return (yield from change(session, where, Review, {"reason": reason}, key=key))
+    return (yield from change(session, where, Review, wire.WithdrawBody(reason=reason), key=key))
 
 
 def comment(session: Session, job_id: str, text: str, *, key: str | None = None) -> Flow[Comment]:
     """Say something about a request, to whoever decides and whoever asked. A submitter answers so, too."""
-    return (
-        yield from change(session, path("approvals", job_id, "comment"), Comment, {"text": text}, key=key)
-    )
+    where = path("approvals", job_id, "comment")
+    return (yield from change(session, where, Comment, wire.CommentBody(text=text), key=key))
 
 
 def comments(
@@ -226,7 +264,13 @@ def comments(
 
 def ask(session: Session, job_id: str, text: str, *, key: str | None = None) -> Flow[Comment]:
     """Ask the submitter of a request something. It stays open until they comment, or the request is edited."""
-    return (yield from change(session, path("approvals", job_id, "ask"), Comment, {"text": text}, key=key))
+    where = path("approvals", job_id, "ask")
+    return (yield from change(session, where, Comment, wire.CommentBody(text=text), key=key))
+
+
+def look(session: Session, job_id: str) -> Flow[Viewers]:
+    """Say that you have a request open, and see who else has. Repeat it every 20 s or so while you do."""
+    return (yield from question(session, path("approvals", job_id, "look"), Viewers, {}))
 
 
 def _seen(job: str | Job | ApprovalRequest, job_hash: str | None) -> tuple[str, str | None]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from interlock.sdk.calls import ask, change, fetch, path
+from interlock.sdk.calls import ask, change, fetch, given, path
 from interlock.sdk.flow import Flow
 from interlock.sdk.session import Session
+from interlock.wire import leases as wire
 from interlock.wire.leases import CheckedFence, Lease
 from interlock.wire.pages import Page
 
@@ -26,14 +27,14 @@ def acquire_lease(
 
     The lease says who had it before (`predecessor`) and how far they got.
     """
-    body = {
-        "resource": resource,
-        "purpose": purpose,
-        "mode": mode,
-        "ttl_seconds": ttl_seconds,
-        "wait_seconds": wait_seconds,
-        "session": as_session,
-    }
+    body = wire.AcquireLeaseBody(
+        resource=resource,
+        purpose=purpose,
+        mode=mode,
+        ttl_seconds=ttl_seconds,
+        wait_seconds=wait_seconds,
+        session=as_session,
+    )
     return (
         yield from change(
             session,
@@ -78,7 +79,7 @@ def renew_lease(
     key: str | None = None,
 ) -> Flow[Lease]:
     """Keep a lease for another period. `Conflict` (`fence_stale`) if it is lost."""
-    body = {"fence": fence, "progress": progress, **_of(as_session)}
+    body = given(wire.RenewLeaseBody, fence=fence, progress=progress, session=as_session or None)
     return (yield from change(session, path("leases", lease_id, "renew"), Lease, body, key=key))
 
 
@@ -96,15 +97,16 @@ def checkpoint(
     key: str | None = None,
 ) -> Flow[Lease]:
     """Record how far the work has come; whoever takes over receives it whole."""
-    body = {
-        "fence": fence,
-        "done": done,
-        "partial": partial,
-        "evidence": evidence,
-        "validation": validation,
-        "open_questions": open_questions,
-        **_of(as_session),
-    }
+    body = given(
+        wire.CheckpointBody,
+        fence=fence,
+        done=done,
+        partial=partial,
+        evidence=evidence,
+        validation=validation,
+        open_questions=open_questions,
+        session=as_session or None,
+    )
     return (yield from change(session, path("leases", lease_id, "checkpoint"), Lease, body, key=key))
 
 
@@ -118,7 +120,7 @@ def suspend_lease(
     key: str | None = None,
 ) -> Flow[Lease]:
     """Wait for a person without renewing."""
-    body = {"fence": fence, "reason": reason, **_of(as_session)}
+    body = given(wire.SuspendLeaseBody, fence=fence, reason=reason, session=as_session or None)
     return (yield from change(session, path("leases", lease_id, "suspend"), Lease, body, key=key))
 
 
@@ -131,7 +133,7 @@ def resume_lease(
     key: str | None = None,
 ) -> Flow[Lease]:
     """Go on after a suspension. Only the owner can, so the fence may be left out."""
-    body = {"fence": fence, **_of(as_session)}
+    body = given(wire.ResumeLeaseBody, fence=fence, session=as_session or None)
     return (yield from change(session, path("leases", lease_id, "resume"), Lease, body, key=key))
 
 
@@ -146,7 +148,7 @@ def hand_off_lease(
     key: str | None = None,
 ) -> Flow[Lease]:
     """Give a resource to somebody, or to whoever comes next, with a checkpoint."""
-    body = {"fence": fence, "to": to, "checkpoint": checkpoint, **_of(as_session)}
+    body = given(wire.HandOffLeaseBody, fence=fence, to=to, checkpoint=checkpoint, session=as_session or None)
     return (yield from change(session, path("leases", lease_id, "handoff"), Lease, body, key=key))
 
 
@@ -154,20 +156,16 @@ def release_lease(
     session: Session, lease_id: str, fence: int, *, as_session: str = "", key: str | None = None
 ) -> Flow[Lease]:
     """Give a resource back."""
-    body = {"fence": fence, **_of(as_session)}
+    body = given(wire.LeaseFenceBody, fence=fence, session=as_session or None)
     return (yield from change(session, path("leases", lease_id, "release"), Lease, body, key=key))
 
 
 def check_lease(session: Session, lease_id: str, fence: int) -> Flow[CheckedFence]:
     """Whether a sink may write under this fence."""
-    return (yield from ask(session, path("leases", lease_id, "check"), CheckedFence, {"fence": fence}))
+    where = path("leases", lease_id, "check")
+    return (yield from ask(session, where, CheckedFence, wire.CheckFenceBody(fence=fence)))
 
 
 def lease_record(session: Session, lease_id: str) -> Flow[Lease]:
     """One lease, and who had the resource before."""
     return (yield from fetch(session, path("leases", lease_id), Lease))
-
-
-def _of(as_session: str) -> dict[str, str]:
-    """A lease that was acquired by a session is renewed and given back by it."""
-    return {"session": as_session} if as_session else {}

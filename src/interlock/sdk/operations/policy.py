@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from interlock.sdk.calls import ask, change, encoded, fetch, path, put_document
+from interlock.sdk.calls import ask, change, encoded, fetch, given, path, put_document
 from interlock.sdk.flow import Flow
 from interlock.sdk.session import Session
 from interlock.wire.jobs import Job
 from interlock.wire.pages import Page
-from interlock.wire.policy import Evaluation, Policy, Simulation
+from interlock.wire.policy import Evaluation, Policy, RollbackBody, SimulateBody, Simulation
 
 
 def policy_put(
@@ -51,7 +51,8 @@ def policy_observed(
 
 def policy_rollback(session: Session, snapshot: str, *, key: str | None = None) -> Flow[Policy]:
     """Put an earlier policy in force again."""
-    return (yield from change(session, path("policy", "rollback"), Policy, {"snapshot": snapshot}, key=key))
+    body = RollbackBody(snapshot=snapshot)
+    return (yield from change(session, path("policy", "rollback"), Policy, body, key=key))
 
 
 def policy_evaluate(session: Session, job: Mapping[str, object]) -> Flow[Evaluation]:
@@ -64,5 +65,5 @@ def policy_simulate(
 ) -> Flow[Simulation]:
     """Ask what a candidate policy would have done to the last jobs; nothing is stored."""
     candidate = policy if isinstance(policy, str) else dict(policy)
-    body = {"policy": candidate, "last": last}
+    body = given(SimulateBody, policy=candidate, last=last)
     return (yield from ask(session, path("policy", "simulate"), Simulation, body))

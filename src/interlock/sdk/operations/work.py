@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from interlock.sdk.calls import change, fetch, path, words
+from interlock.sdk.calls import change, fetch, given, path, words
 from interlock.sdk.flow import Flow
 from interlock.sdk.session import Session
+from interlock.wire import jobs as wire
+from interlock.wire.identity import PermitKeys, RotateKeysBody
 from interlock.wire.jobs import Claimed, HeldJob, Job, Renewed
 
 
@@ -24,12 +26,9 @@ def claim(
 
     Each is yours for `lease_seconds`, unless you `renew`. The answer may be empty.
     """
-    body = {
-        "topics": words(topics),
-        "max": max,
-        "lease_seconds": lease_seconds,
-        "wait_seconds": wait_seconds,
-    }
+    body = wire.ClaimJobsBody(
+        topics=words(topics), max=max, lease_seconds=lease_seconds, wait_seconds=wait_seconds
+    )
     where = path("jobs", "claim")
     claimed = yield from change(session, where, Claimed, body, key=key, hold_seconds=wait_seconds)
     return claimed.jobs
@@ -48,7 +47,7 @@ def claim_job(
     call's. Taking that begins its effect, unless you say that it is `repeatable`. `busy_seconds` bounds how long a
     busy one is asked for again.
     """
-    body = {"lease_seconds": lease_seconds, "repeatable": repeatable or None}
+    body = given(wire.ClaimJobBody, lease_seconds=lease_seconds, repeatable=repeatable or None)
     where = path("jobs", job_id, "claim")
     return (yield from change(session, where, HeldJob, body, key=key, busy_seconds=busy_seconds))
 
@@ -57,7 +56,7 @@ def renew(
     session: Session, job_id: str, fence: int, *, checkpoint: Any = None, key: str | None = None
 ) -> Flow[Renewed]:
     """Keep a job for another lease's length, and leave a checkpoint. `Conflict` if it is lost."""
-    body = {"fence": fence, "checkpoint": checkpoint}
+    body = wire.RenewJobBody(fence=fence, checkpoint=checkpoint)
     return (yield from change(session, path("jobs", job_id, "renew"), Renewed, body, key=key))
 
 
@@ -73,7 +72,7 @@ def complete(
     """Say that a job is done. `result_text` is for a result that is not JSON. `Conflict` (`fence_stale`) if the job is
     no longer yours.
     """
-    body = {"fence": fence, "result": result, "result_text": result_text}
+    body = wire.CompleteJobBody(fence=fence, result=result, result_text=result_text)
     return (yield from change(session, path("jobs", job_id, "complete"), Job, body, key=key))
 
 
@@ -87,7 +86,7 @@ def fail(
     key: str | None = None,
 ) -> Flow[Job]:
     """Say that a job did not succeed: if `retryable`, it is tried again while attempts last."""
-    body = {"fence": fence, "error": error, "retryable": retryable}
+    body = wire.FailJobBody(fence=fence, error=error, retryable=retryable)
     return (yield from change(session, path("jobs", job_id, "fail"), Job, body, key=key))
 
 
@@ -95,7 +94,7 @@ def release(
     session: Session, job_id: str, fence: int, *, checkpoint: Any = None, key: str | None = None
 ) -> Flow[Job]:
     """Give a job back; no attempt is counted."""
-    body = {"fence": fence, "checkpoint": checkpoint}
+    body = wire.ReleaseJobBody(fence=fence, checkpoint=checkpoint)
     return (yield from change(session, path("jobs", job_id, "release"), Job, body, key=key))
 
 
@@ -109,21 +108,21 @@ def reconcile_job(
     key: str | None = None,
 ) -> Flow[Job]:
     """Say what the remote side told you about your own gated call in doubt: then it is done, or may run again."""
-    body = {"outcome": outcome, "evidence": evidence, "result": result}
+    body = wire.ReconcileJobBody(outcome=outcome, evidence=evidence, result=result)
     return (yield from change(session, path("jobs", job_id, "reconcile"), Job, body, key=key))
 
 
-def permit_keys(session: Session) -> Flow[Any]:
+def permit_keys(session: Session) -> Flow[PermitKeys]:
     """The public keys for `verify_permit`; read them now and then, and whenever a key is unknown."""
-    return (yield from fetch(session, path("keys"), object))
+    return (yield from fetch(session, path("keys"), PermitKeys))
 
 
 def rotate_permit_keys(
     session: Session, *, lead_seconds: int = 300, revoke: bool = False, key: str | None = None
-) -> Flow[Any]:
+) -> Flow[PermitKeys]:
     """Sign permits with a new key, published at once and used after `lead_seconds`; returns all public keys.
 
     `revoke` is for a stolen key: every other is withdrawn at once, and with it the permits that it signed.
     """
-    body = {"lead_seconds": lead_seconds, "revoke": revoke}
-    return (yield from change(session, path("keys", "rotate"), object, body, key=key))
+    body = RotateKeysBody(lead_seconds=lead_seconds, revoke=revoke)
+    return (yield from change(session, path("keys", "rotate"), PermitKeys, body, key=key))

@@ -13,11 +13,26 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Generic, TypeAlias, TypeVar
 
-from interlock.api.http import NotDecodable, percent_decoded
-from interlock.api.problem import ProblemError, invalid, problem
-from interlock.kernel.codec.strict import Fault
+from interlock.wire.http import percent_decoded
 
 T = TypeVar("T")
+
+
+class NoRoute(Exception):
+    """No route fits a path; `without_slash` if one would without the slash at its end."""
+
+    def __init__(self, *, without_slash: bool) -> None:
+        super().__init__("no such path")
+        self.without_slash = without_slash
+
+
+class MethodNotAllowed(Exception):
+    """A path answers to other methods than the one that was asked for."""
+
+    def __init__(self, method: str, allowed: str) -> None:
+        super().__init__(f"{method} is not possible here; use {allowed}")
+        self.allowed = allowed
+
 
 _NO_PARAMETERS: Mapping[str, str] = MappingProxyType({})
 _SPANNED_MAX = 64
@@ -39,7 +54,10 @@ class Router(Generic[T]):
             self._plant(method, template, leads_to)
 
     def find(self, method: str, path: str) -> tuple[T, Mapping[str, str]]:
-        """Return what `method path` leads to and the decoded path parameters, or raise a `ProblemError`."""
+        """Return what `method path` leads to and the decoded path parameters.
+
+        Raises `NoRoute`, `MethodNotAllowed`, or `NotDecodable` for a path with bad escapes.
+        """
         exact = self._exact.get((method, path))
         if exact is not None:
             return exact, _NO_PARAMETERS
@@ -49,12 +67,12 @@ class Router(Generic[T]):
         node, values = place
         route = node.routes.get("GET" if method == "HEAD" and "HEAD" not in node.routes else method)
         if route is None:
-            raise _not_allowed(method, node)
+            raise MethodNotAllowed(method, ", ".join(node.methods()))
         names, leads_to = route
         return leads_to, dict(zip(names, values, strict=True))
 
     def methods(self, path: str) -> tuple[str, ...]:
-        """List the methods that `path` answers to, or raise a `ProblemError` if it leads nowhere."""
+        """List the methods that `path` answers to, or raise `NoRoute` if it leads nowhere."""
         place = self._place(path)
         if place is None:
             raise self._nowhere(path)
@@ -85,17 +103,11 @@ class Router(Generic[T]):
             return None
         segments = _split(path)
         if "%" in path:
-            try:
-                segments = [percent_decoded(segment) for segment in segments]
-            except NotDecodable as error:
-                raise invalid(Fault("path", str(error))) from None
+            segments = [percent_decoded(segment) for segment in segments]
         return self._root.reach(segments, 0, ())
 
-    def _nowhere(self, path: str) -> ProblemError:
-        hint = "GET /openapi.json lists every one there is"
-        if path.endswith("/") and self._place(path.rstrip("/")):
-            hint = "leave out the slash at its end"
-        return ProblemError(problem("not_found", f"no such path; {hint}"))
+    def _nowhere(self, path: str) -> NoRoute:
+        return NoRoute(without_slash=path.endswith("/") and self._place(path.rstrip("/")) is not None)
 
 
 class _Node(Generic[T]):
@@ -138,9 +150,3 @@ _Place: TypeAlias = tuple[_Node[T], tuple[str, ...]]
 
 def _split(path: str) -> list[str]:
     return path.split("/")[1:]
-
-
-def _not_allowed(method: str, node: _Node[T]) -> ProblemError:
-    allowed = ", ".join(node.methods())
-    detail = f"{method} is not possible here; use {allowed}"
-    return ProblemError(problem("method_not_allowed", detail, headers=(("allow", allowed),)))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.api.problem import ProblemError
-from interlock.api.router import Router
+from interlock.service.router import MethodNotAllowed, NoRoute, Router
+from interlock.wire.http import NotDecodable
 
 ROUTES = [
     ("GET", "/", "root"),
@@ -28,8 +30,8 @@ def router() -> Router[str]:
     return Router(ROUTES)
 
 
-def refusal(router: Router[str], method: str, path: str) -> ProblemError:
-    with pytest.raises(ProblemError) as refused:
+def refusal(router: Router[str], method: str, path: str) -> Exception:
+    with pytest.raises((NoRoute, MethodNotAllowed, NotDecodable)) as refused:
         router.find(method, path)
     return refused.value
 
@@ -80,14 +82,14 @@ def test_a_path_leads_to_its_route(
     ],
 )
 def test_a_path_that_leads_nowhere_is_not_found(router: Router[str], path: str) -> None:
-    assert refusal(router, "GET", path).problem.code == "not_found"
+    assert isinstance(refusal(router, "GET", path), NoRoute)
 
 
 @pytest.mark.parametrize("path", ["/jobs/", "/targets/x/", "/jobs/x/renew/"])
 def test_a_slash_too_many_is_not_found_and_the_answer_says_so(router: Router[str], path: str) -> None:
-    problem = refusal(router, "GET", path).problem
-    assert problem.code == "not_found"
-    assert "slash" in problem.detail
+    refused = refusal(router, "GET", path)
+    assert isinstance(refused, NoRoute)
+    assert refused.without_slash
 
 
 @pytest.mark.parametrize(
@@ -105,13 +107,14 @@ def test_a_slash_too_many_is_not_found_and_the_answer_says_so(router: Router[str
 def test_another_method_is_refused_with_those_allowed(
     router: Router[str], method: str, path: str, allowed: str
 ) -> None:
-    problem = refusal(router, method, path).problem
-    assert (problem.code, dict(problem.headers)["allow"]) == ("method_not_allowed", allowed)
+    refused = refusal(router, method, path)
+    assert isinstance(refused, MethodNotAllowed)
+    assert refused.allowed == allowed
 
 
 @pytest.mark.parametrize("key", ["%", "%2", "%zz", "%ff", "%C3", "%00", "%ED%A0%80", "a%", "%%20"])
 def test_percent_encoding_that_spells_no_text_is_an_invalid_request(router: Router[str], key: str) -> None:
-    assert refusal(router, "GET", f"/targets/{key}").problem.code == "invalid_request"
+    assert isinstance(refusal(router, "GET", f"/targets/{key}"), NotDecodable)
 
 
 def test_two_routes_for_one_shape_of_path_are_a_mistake() -> None:
@@ -137,7 +140,7 @@ def test_a_parameter_that_spans_takes_slashes_as_they_are(
 
 @pytest.mark.parametrize("path", ["/targets/a/", "/targets//", "/jobs/a/b", "/targets/" + "a/" * 100 + "b"])
 def test_nothing_else_spans(path: str) -> None:
-    assert refusal(Router(ROUTES, spanning=["key"]), "GET", path).problem.code == "not_found"
+    assert isinstance(refusal(Router(ROUTES, spanning=["key"]), "GET", path), NoRoute)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1))
@@ -149,12 +152,7 @@ def test_any_key_survives_being_encoded_into_a_path(key: str) -> None:
 
 
 @given(st.text(), st.sampled_from(["GET", "POST", "HEAD", "OPTIONS", ""]))
-def test_no_path_raises_anything_but_a_problem(path: str, method: str) -> None:
+def test_no_path_raises_anything_but_what_the_router_promises(path: str, method: str) -> None:
     router = Router(ROUTES)
-    try:
+    with contextlib.suppress(NoRoute, MethodNotAllowed, NotDecodable):
         router.find(method, path)
-    except ProblemError as refused:
-        code = refused.problem.code
-    else:
-        code = "found"
-    assert code in ("found", "not_found", "method_not_allowed", "invalid_request")

@@ -1,0 +1,273 @@
+"""One request: everything a reviewer needs, and the decision, which carries the hash of what was shown."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import msgspec
+
+from interlock.console.client import Refusal, Refused
+from interlock.console.evidence import evidence_body
+from interlock.console.route import PageRoute
+from interlock.console.sentence import on_approve, title_of
+from interlock.console.timeline import timeline_of
+from interlock.console.visit import HTML, Notice, Visit, notice_of
+from interlock.wire.approvals import ApprovalRequest, Comment, Review, Viewers
+from interlock.wire.audit import AuditEntry
+from interlock.wire.http import Response
+from interlock.wire.inbox import Inbox
+from interlock.wire.jobs import Job
+from interlock.wire.pages import Page
+from interlock.wire.policy import Evaluation
+from interlock.wire.shared import TargetState
+
+_DIFF_LINES_MAX = 5000
+_EVIDENCE_POLICY = (
+    "sandbox; default-src 'none'; img-src 'self' data:; style-src 'self'; frame-ancestors 'self'"
+)
+# What a person did, as the page says it after the browser was sent back to it.
+_OUTCOMES = {
+    "approved": "You approved it.",
+    "vote_recorded": "Your yes is counted.",
+    "already_approved": "It was approved already; nothing changed.",
+    "rejected": "You rejected it.",
+    "already_rejected": "It was rejected already; nothing changed.",
+    "withdrawn": "You withdrew your yes.",
+    "commented": "Your comment was added.",
+    "asked": "Your question was sent to the submitter.",
+    "refreshed": "The request stands on the current policy now; earlier votes are cleared.",
+    "edited": "The request was changed; earlier votes are cleared.",
+}
+
+
+async def show(visit: Visit) -> Response:
+    text = _OUTCOMES.get(visit.query.one("outcome"))
+    return await _page(visit, notice=Notice(text=text) if text else None)
+
+
+async def approve(visit: Visit) -> Response:
+    body = {"reason": visit.form.one("reason"), "job_hash": visit.form.one("job_hash") or None}
+    return await _done(visit, "approve_job", Review, body)
+
+
+async def reject(visit: Visit) -> Response:
+    reason = visit.form.one("reason")
+    if not reason:
+        return await _page(
+            visit, status=400, notice=Notice(text="Rejecting needs a reason.", is_problem=True)
+        )
+    body = {"reason": reason, "job_hash": visit.form.one("job_hash") or None}
+    return await _done(visit, "reject_job", Review, body)
+
+
+async def withdraw(visit: Visit) -> Response:
+    return await _done(
+        visit, "withdraw_vote", Review, {"reason": visit.form.one("reason") or "undone in the console"}
+    )
+
+
+async def comment(visit: Visit) -> Response:
+    return await _done(
+        visit, "comment_on_approval", Comment, {"text": visit.form.text("text")}, outcome="commented"
+    )
+
+
+async def ask(visit: Visit) -> Response:
+    return await _done(visit, "ask_back", Comment, {"text": visit.form.text("text")}, outcome="asked")
+
+
+async def refresh(visit: Visit) -> Response:
+    return await _done(visit, "refresh_approval", Job, None, outcome="refreshed")
+
+
+async def edit_form(visit: Visit) -> Response:
+    return await _edit_page(visit)
+
+
+async def edit(visit: Visit) -> Response:
+    """Change the payload, or, asked to, say what the policy would do with it."""
+    text = visit.form.text("payload")
+    try:
+        payload = msgspec.json.decode(text.encode())
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        problem = Notice(text=f"The payload is not JSON: {error}.", is_problem=True)
+        return await _edit_page(visit, text=text, status=400, notice=problem)
+    try:
+        if visit.form.one("do") == "preview":
+            foreseen = await _foreseen(visit, payload)
+            return await _edit_page(visit, text=text, foreseen=foreseen)
+        # The text as it was written: what it says is read strictly there, duplicate keys included.
+        body = (
+            b'{"payload":'
+            + text.encode()
+            + b',"reason":'
+            + msgspec.json.encode(visit.form.one("reason"))
+            + b"}"
+        )
+        response = await visit.api.ask("edit_job", Job, path=visit.path, body=body)
+    except Refused as refused:
+        return await _edit_page(
+            visit, text=text, status=refused.refusal.status, notice=notice_of(refused.refusal)
+        )
+    return visit.redirect(
+        _here(visit) if response.approval else f"/console/jobs/{response.id}", outcome="edited"
+    )
+
+
+async def evidence(visit: Visit) -> Response:
+    """One piece of evidence alone, in a sandbox: it can run nothing, and reach nothing."""
+    request = await _request(visit)
+    at = visit.path["index"]
+    if not at.isdigit() or int(at) >= len(request.evidence):
+        detail = "This request has no such evidence."
+        raise Refused(Refusal(code="not_found", status=404, title="No such evidence", detail=detail))
+    response = visit.render("evidence.html", body=evidence_body(request.evidence[int(at)]))
+    headers = (("content-security-policy", _EVIDENCE_POLICY), ("x-frame-options", "SAMEORIGIN"))
+    return msgspec.structs.replace(response, headers=(*HTML, *headers))
+
+
+async def look(visit: Visit) -> Response:
+    """A page that is open says so, and learns who else has it open."""
+    viewers = await visit.api.ask("look_at_approval", Viewers, path=visit.path, body={})
+    return visit.render("viewers.html", request=viewers)
+
+
+async def _done(
+    visit: Visit, operation_id: str, shape: type[Review | Comment | Job], body: Any, *, outcome: str = ""
+) -> Response:
+    try:
+        answer = await visit.api.ask(operation_id, shape, path=visit.path, body=body)
+    except Refused as refused:
+        return await _page(visit, status=refused.refusal.status, notice=notice_of(refused.refusal))
+    if isinstance(answer, Job) and answer.approval is None:
+        return visit.redirect(f"/console/jobs/{answer.id}", outcome=outcome)
+    return visit.redirect(_here(visit), outcome=answer.outcome if isinstance(answer, Review) else outcome)
+
+
+async def _page(visit: Visit, *, status: int = 200, notice: Notice | None = None) -> Response:
+    request = await _request(visit)
+    history = await visit.api.ask("job_history", Page[AuditEntry], path=visit.path, query={"limit": 200})
+    target = await _target(visit, request.job)
+    before, after, place = await _neighbours(visit, request.job_id)
+    return await visit.page(
+        "approval.html",
+        status=status,
+        request=request,
+        job=request.job,
+        approval=request.approval,
+        title=title_of(request.job),
+        sentences=on_approve(request),
+        timeline=timeline_of(request, history.items),
+        target=target,
+        versions=_versions(request.job),
+        notice=notice,
+        before=before,
+        after=after,
+        place=place,
+    )
+
+
+async def _request(visit: Visit) -> ApprovalRequest:
+    return await visit.api.ask("get_approval", ApprovalRequest, path=visit.path)
+
+
+async def _target(visit: Visit, job: Job) -> TargetState | None:
+    if job.target is None:
+        return None
+    try:
+        return await visit.api.ask("get_target", TargetState, path={"key": job.target.key})
+    except Refused as refused:
+        if refused.refusal.status not in (403, 404):
+            raise
+        return TargetState(key=job.target.key)  # Nobody has touched it, and nothing else waits for it.
+
+
+async def _neighbours(visit: Visit, job_id: str) -> tuple[str | None, str | None, str]:
+    """The requests before and after this one in the inbox."""
+    if not visit.may("list_inbox"):
+        return None, None, ""
+    found = await visit.api.ask("list_inbox", Inbox, query={"limit": 200})
+    ids = [item.job_id for item in found.items]
+    if job_id not in ids:
+        return None, ids[0] if ids else None, f"{len(ids)} wait for you" if ids else ""
+    at = ids.index(job_id)
+    before = ids[at - 1] if at else None
+    after = ids[at + 1] if at + 1 < len(ids) else None
+    return before, after, f"{at + 1} of {len(ids)} that wait for you"
+
+
+async def _edit_page(
+    visit: Visit,
+    *,
+    text: str | None = None,
+    status: int = 200,
+    notice: Notice | None = None,
+    foreseen: Evaluation | None = None,
+) -> Response:
+    request = await _request(visit)
+    now = _pretty(request.payload)
+    return await visit.page(
+        "edit.html",
+        status=status,
+        request=request,
+        job=request.job,
+        title=title_of(request.job),
+        text=now if text is None else text,
+        reason=visit.form.one("reason"),
+        notice=notice,
+        foreseen=foreseen,
+        changes=_diff(now, text) if text is not None else [],
+    )
+
+
+async def _foreseen(visit: Visit, payload: Any) -> Evaluation:
+    job = (await _request(visit)).job
+    labels = {name: value for name, value in job.labels.items() if name not in job.system_labels}
+    action: dict[str, Any] = {"topic": job.topic, "payload": payload, "labels": labels, "risk": job.risk}
+    action |= {name: value for name, value in (("env", job.env), ("channel", job.channel)) if value}
+    action["priority"] = job.priority
+    return await visit.api.ask("evaluate_policy", Evaluation, body=action)
+
+
+def _versions(job: Job) -> list[dict[str, Any]]:
+    """Each version a request had before, with what the next one changed in it; the newest first."""
+    if isinstance(job.revisions, msgspec.UnsetType) or not job.revisions:
+        return []
+    payloads = [*(each.payload for each in job.revisions), job.payload]
+    return [
+        {"revision": each, "changes": _diff(_pretty(payloads[at]), _pretty(payloads[at + 1]))}
+        for at, each in enumerate(job.revisions)
+    ][::-1]
+
+
+def _pretty(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def _diff(old: str, new: str) -> list[tuple[str, str]]:
+    """Lines with what became of them: `same`, `gone` or `new`. Long equal stretches are left out."""
+    olds, news = old.splitlines()[:_DIFF_LINES_MAX], new.splitlines()[:_DIFF_LINES_MAX]
+    kinds = {" ": "same", "-": "gone", "+": "new"}
+    lines = list(difflib.unified_diff(olds, news, lineterm="", n=3))[2:]
+    return [(kinds[line[0]], line[1:]) for line in lines if line[0] in kinds]
+
+
+def _here(visit: Visit) -> str:
+    return f"/console/approvals/{visit.path['job_id']}"
+
+
+_ONE = "/console/approvals/{job_id}"
+PAGES = (
+    PageRoute(path=_ONE, answer=show),
+    PageRoute(method="POST", path=_ONE + "/approve", answer=approve),
+    PageRoute(method="POST", path=_ONE + "/reject", answer=reject),
+    PageRoute(method="POST", path=_ONE + "/withdraw", answer=withdraw),
+    PageRoute(method="POST", path=_ONE + "/comment", answer=comment),
+    PageRoute(method="POST", path=_ONE + "/ask", answer=ask),
+    PageRoute(method="POST", path=_ONE + "/refresh", answer=refresh),
+    PageRoute(path=_ONE + "/edit", answer=edit_form),
+    PageRoute(method="POST", path=_ONE + "/edit", answer=edit),
+    PageRoute(path=_ONE + "/evidence/{index}", answer=evidence),
+    PageRoute(method="POST", path=_ONE + "/look", answer=look),
+)

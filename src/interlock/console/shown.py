@@ -1,0 +1,267 @@
+"""How values are shown to people. Everything that shows a payload does it through `payload`.
+
+Nothing is hidden: a character that cannot be seen is spelled out, a long text scrolls, and no field is left out.
+Nothing is run: all of it is text, and only http and https addresses become links, shown with their host.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import msgspec
+from markupsafe import Markup, escape
+
+from interlock.kernel.codec.visible import is_visible, spelled_out
+
+_LONG = 400
+_DEPTH_MAX = 12
+_COLUMNS_MAX = 8
+_LINKS = re.compile(r"https?://[^\s<>\"']{1,2000}")
+_MINOR = re.compile(r"(?:^|_)(?:cents|minor)$")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)")
+_CURRENCY = re.compile(r"[A-Z]{3}")
+_WITHOUT_MINOR = frozenset({"JPY", "KRW", "VND", "CLP", "ISK", "UGX", "XAF", "XOF", "XPF"})
+
+
+def payload(value: Any) -> Markup:
+    """Any JSON value, laid out for reading."""
+    return _value(value, 0, None)
+
+
+def raw(value: Any) -> Markup:
+    """The same value as JSON, indented, every character that cannot be seen escaped."""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    return Markup("<pre>{}</pre>").format(text_of(text, lines=True))
+
+
+def text_of(text: object, *, lines: bool = False) -> Markup:
+    """A text in which every character that cannot be seen is spelled out and marked."""
+    said = str(text)
+    if is_visible(said):
+        return escape(said)
+    parts: list[Markup] = []
+    for char in said:
+        if is_visible(char) or (lines and char in "\n\t"):
+            parts.append(escape(char))
+        else:
+            name = f"U+{ord(char):04X}"
+            parts.append(Markup('<span class="unseen" title="{}">{}</span>').format(name, spelled_out(char)))
+    return Markup("").join(parts)
+
+
+def money_in(fields: Mapping[str, Any]) -> str | None:
+    """The first amount of money among the fields of an object: `amount_cents` or `amount` beside `currency`."""
+    for name, value in fields.items():
+        found = _money(name, value, fields)
+        if found is not None:
+            return found
+    return None
+
+
+def _money(name: str, value: Any, fields: Mapping[str, Any]) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    currency = fields.get("currency")
+    unit = currency if isinstance(currency, str) and _CURRENCY.fullmatch(currency) else ""
+    if _MINOR.search(name) and isinstance(value, int):
+        amount = Decimal(value) if unit in _WITHOUT_MINOR else Decimal(value) / 100
+        return f"{amount:,.{0 if unit in _WITHOUT_MINOR else 2}f} {unit}".strip()
+    if unit and name in ("amount", "total", "price", "value"):
+        return f"{Decimal(str(value)):,} {unit}"
+    return None
+
+
+def _value(value: Any, depth: int, beside: str | None) -> Markup:
+    if isinstance(value, Mapping):
+        return _object(cast("Mapping[str, Any]", value), depth)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return _list(cast("Sequence[Any]", value), depth)
+    if isinstance(value, str):
+        return _text(value)
+    if value is None or isinstance(value, bool):
+        return Markup('<span class="word">{}</span>').format(
+            {None: "null", True: "true", False: "false"}[value]
+        )
+    hint = Markup(' <span class="hint">{}</span>').format(beside) if beside else Markup("")
+    return Markup('<span class="number">{}</span>').format(str(value)) + hint
+
+
+def _object(fields: Mapping[str, Any], depth: int) -> Markup:
+    if not fields:
+        return Markup('<span class="word">{}</span>')
+    if depth >= _DEPTH_MAX:
+        return raw(fields)
+    rows = Markup("").join(
+        Markup("<tr><th scope=row>{}</th><td>{}</td></tr>").format(
+            text_of(name), _value(value, depth + 1, _money(name, value, fields))
+        )
+        for name, value in fields.items()
+    )
+    return Markup('<table class="fields"><tbody>{}</tbody></table>').format(rows)
+
+
+def _list(items: Sequence[Any], depth: int) -> Markup:
+    if not items:
+        return Markup('<span class="word">[]</span>')
+    if depth >= _DEPTH_MAX:
+        return raw(items)
+    names = _columns(items)
+    if names:
+        return _rows(items, names, depth)
+    shown = Markup("").join(Markup("<li>{}</li>").format(_value(item, depth + 1, None)) for item in items)
+    return Markup('<ol class="items" start="0">{}</ol>').format(shown)
+
+
+def _columns(items: Sequence[Any]) -> list[str]:
+    """The names that all objects of a list share, if it reads well as a table."""
+    if len(items) < 2 or not all(isinstance(item, Mapping) for item in items):
+        return []
+    names = list(items[0])
+    alike = all(list(item) == names for item in items)
+    return names if alike and 0 < len(names) <= _COLUMNS_MAX else []
+
+
+def _rows(items: Sequence[Mapping[str, Any]], names: list[str], depth: int) -> Markup:
+    head = Markup("").join(Markup("<th scope=col>{}</th>").format(text_of(name)) for name in names)
+    body = Markup("").join(
+        Markup("<tr>{}</tr>").format(
+            Markup("").join(
+                Markup("<td>{}</td>").format(_value(item[name], depth + 1, _money(name, item[name], item)))
+                for name in names
+            )
+        )
+        for item in items
+    )
+    return Markup('<table class="rows"><thead><tr>{}</tr></thead><tbody>{}</tbody></table>').format(
+        head, body
+    )
+
+
+def _text(text: str) -> Markup:
+    if not text:
+        return Markup('<span class="word">""</span>')
+    if _TIME.fullmatch(text):
+        return Markup('<span class="text">{}</span> {}').format(text, _recognised_time(text))
+    if "\n" in text or len(text) > _LONG:
+        size = (
+            Markup('<p class="hint">{} characters</p>').format(f"{len(text):,}")
+            if len(text) > _LONG
+            else Markup("")
+        )
+        return size + Markup('<pre class="long" tabindex="0">{}</pre>').format(text_of(text, lines=True))
+    return Markup('<span class="text">{}</span>').format(_linked(text))
+
+
+def _linked(text: str) -> Markup:
+    """A text that is one http or https address becomes a link, with the host it really leads to beside it."""
+    if not _LINKS.fullmatch(text) or not is_visible(text):
+        return text_of(text)
+    return web_link(text)
+
+
+def web_link(address: str) -> Markup:
+    """A link to somewhere else; anything but http and https is shown as text."""
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname or ""
+    except ValueError:
+        return text_of(address)
+    if parts.scheme not in ("http", "https") or not host or not is_visible(address):
+        return text_of(address)
+    return Markup(
+        '<a href="{}" rel="noopener noreferrer nofollow" target="_blank">{}</a> <span class="hint">goes to {}</span>'
+    ).format(address, address, _ascii_host(host))
+
+
+def _ascii_host(host: str) -> str:
+    try:
+        return host.encode("idna").decode()
+    except UnicodeError:
+        return spelled_out(host)
+
+
+def _recognised_time(text: str) -> Markup:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return Markup("")
+    return relative(at)
+
+
+def relative(at: datetime | None) -> Markup:
+    """A moment, as how long ago or ahead it is; the exact one on hover, and without JavaScript as it is."""
+    if at is None:
+        return Markup('<span class="none">-</span>')
+    return _timed("relative-time", at, exactly(at))
+
+
+def countdown(at: datetime | None) -> Markup:
+    """How long until a moment."""
+    if at is None:
+        return Markup('<span class="none">-</span>')
+    return _timed("count-down", at, f"until {exactly(at)}")
+
+
+def _timed(element: str, at: datetime, text: str) -> Markup:
+    """An element that counts by itself, so a morph leaves what it says alone."""
+    opened = Markup('<{} hx-morph-skip-children datetime="{}" title="{}">').format(
+        element, _iso(at), exactly(at)
+    )
+    return opened + Markup("{}</{}>").format(text, element)
+
+
+def exactly(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _iso(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def ident(value: str | None) -> Markup:
+    """An id, shortened; the whole one on hover, and what is copied."""
+    if not value:
+        return Markup('<span class="none">-</span>')
+    kind, mark, rest = value.partition("_") if not value.startswith("sha256:") else value.partition(":")
+    brief = f"{kind}{mark}…{rest[-6:]}" if len(rest) > 10 else value
+    return Markup('<code class="id" title="{}" data-copy="{}">{}</code>').format(value, value, text_of(brief))
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds in the largest units that say it: `4 h`, `1 h 30 min`, `45 s`."""
+    if seconds is None:
+        return "-"
+    left = round(seconds)
+    parts: list[str] = []
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2]) or "0 s"
+
+
+def listed(names: Sequence[str], last: str = "and") -> str:
+    """Names in a sentence."""
+    said = [spelled_out(name) for name in names]
+    if len(said) < 2:
+        return "".join(said)
+    return f"{', '.join(said[:-1])} {last} {said[-1]}"
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "shown": text_of,
+    "payload": payload,
+    "raw": raw,
+    "relative": relative,
+    "countdown": countdown,
+    "exactly": exactly,
+    "ident": ident,
+    "duration": duration,
+    "listed": listed,
+    "web_link": web_link,
+}

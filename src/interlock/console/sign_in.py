@@ -1,0 +1,106 @@
+"""Signing in with an API key or a one-time link, and signing out."""
+
+from __future__ import annotations
+
+from interlock.console.client import Refusal, Refused
+from interlock.console.route import PageRoute
+from interlock.console.visit import Notice, Visit, cookie_name, cookie_of
+from interlock.rooms.identity.refusals import LinkOver, PeopleOnly, Unauthenticated
+from interlock.service import sessions
+from interlock.wire.http import Response
+
+_DAY = 12 * 60 * 60
+
+_NOT_KNOWN = (
+    "This key is not known, or was revoked. Check that all of it was pasted, or ask an admin for another."
+)
+_NOT_A_PERSON = (
+    "This key belongs to an agent, a worker or a service. Only people sign in: use a key of your own."
+)
+_LINK_OVER = "This link was used already, or is too old. Make another one with the command interlock open."
+
+
+async def show(visit: Visit) -> Response:
+    """The form; somebody who is signed in already goes on, unless they follow a link to be somebody else."""
+    link = visit.query.one("link")
+    if visit.known is not None and not link:
+        return visit.redirect(_local(visit.query.one("next")))
+    return _form(visit, back=visit.query.one("next"), link=link)
+
+
+async def sign_in(visit: Visit) -> Response:
+    """Open a session, always a new one, and keep its token in the cookie."""
+    back, link, key = visit.form.one("next"), visit.form.one("link"), visit.form.one("api_key")
+    client = visit.request.client
+    _check_attempts(visit, client)
+    agent = visit.request.headers.get("user-agent", "")
+    try:
+        if link:
+            opened = await sessions.open_with_link(visit.service, link, client=client, user_agent=agent)
+        else:
+            opened = await sessions.open_with_key(visit.service, key, client=client, user_agent=agent)
+    except (Unauthenticated, PeopleOnly, LinkOver) as refused:
+        visit.attempts.note(client)
+        text = _LINK_OVER if isinstance(refused, LinkOver) else _NOT_KNOWN
+        text = _NOT_A_PERSON if isinstance(refused, PeopleOnly) else text
+        status = 403 if isinstance(refused, PeopleOnly) else 401
+        return _form(visit, back=back, status=status, notice=Notice(text=text, is_problem=True))
+    if visit.known is not None:
+        await sessions.end(visit.service, cookie_of(visit.request))
+    response = visit.redirect(_local(back))
+    kept = ("set-cookie", cookie(visit, opened.token, _DAY))
+    return Response(status=303, headers=(*response.headers, kept))
+
+
+async def sign_out(visit: Visit) -> Response:
+    """End the session here and at the server; what was kept in the browser goes too."""
+    token = cookie_of(visit.request)
+    if token:
+        await sessions.end(visit.service, token)
+    response = visit.redirect("/console/sign-in")
+    gone = (("set-cookie", cookie(visit, "", 0)), ("clear-site-data", '"cache", "storage"'))
+    return Response(status=303, headers=(*response.headers, *gone))
+
+
+def cookie(visit: Visit, token: str, seconds: int) -> str:
+    """The header that keeps a token, readable by no script and sent by no other site's forms."""
+    secure = "; Secure" if visit.request.scheme == "https" else ""
+    return f"{cookie_name(visit.request)}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}"
+
+
+def _form(
+    visit: Visit, *, back: str, link: str = "", status: int = 200, notice: Notice | None = None
+) -> Response:
+    return visit.render(
+        "sign_in.html", status=status, back=_local(back), link=link, notice=notice, providers=()
+    )
+
+
+def _check_attempts(visit: Visit, client: str | None) -> None:
+    seconds = visit.attempts.wait_seconds(client)
+    if seconds:
+        detail = f"Too many attempts failed from here. Try again in {round(seconds) + 1} seconds."
+        ms = round(seconds * 1000)
+        raise Refused(
+            Refusal(
+                code="rate_limited",
+                status=429,
+                title="Too many attempts",
+                detail=detail,
+                retryable=True,
+                retry_after_ms=ms,
+            )
+        )
+
+
+def _local(path: str) -> str:
+    """A page of ours to go to, and nothing else."""
+    is_ours = path.startswith("/console/") and "//" not in path and "\\" not in path and path.isprintable()
+    return path if is_ours and not path.startswith("/console/sign-") else "/console/inbox"
+
+
+PAGES = (
+    PageRoute(path="/console/sign-in", answer=show, public=True),
+    PageRoute(method="POST", path="/console/sign-in", answer=sign_in, public=True),
+    PageRoute(method="POST", path="/console/sign-out", answer=sign_out, public=True),
+)

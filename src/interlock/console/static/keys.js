@@ -1,0 +1,74 @@
+// Keys for people who decide many requests. Every key has a button or a link that does the same.
+
+const help = document.getElementById("help");
+const rows = () => [...document.querySelectorAll("[data-row]")];
+let at = -1;
+let went = 0;
+
+for (const button of document.querySelectorAll("[data-help]")) {
+  button.hidden = false;
+  button.addEventListener("click", () => help.showModal());
+}
+
+function move(step) {
+  const list = rows();
+  if (!list.length) return false;
+  const focused = list.findIndex((row) => row.contains(document.activeElement));
+  at = Math.max(0, Math.min(list.length - 1, (focused >= 0 ? focused : at) + step));
+  list.forEach((row, index) => row.toggleAttribute("data-at", index === at));
+  const link = list[at].querySelector("a");
+  link?.focus({ preventScroll: true });
+  list[at].scrollIntoView({ block: "nearest" });
+  return true;
+}
+
+function press(key) {
+  const target = document.querySelector(`[data-key="${CSS.escape(key)}"]`);
+  if (!target) return false;
+  if (target.matches("input")) { target.focus(); return true; }
+  const needs = target.dataset.needs && document.getElementById(target.dataset.needs);
+  if (needs && !needs.value.trim()) {
+    needs.placeholder = "why? Enter rejects";
+    needs.dataset.submits = key;
+    needs.focus();
+    return true;
+  }
+  target.click();
+  return true;
+}
+
+function act(key) {
+  if (key === "?") { help.open ? help.close() : help.showModal(); return true; }
+  if ((key === "j" || key === "k") && rows().length) return move(key === "j" ? 1 : -1);
+  if (key === "x" && rows()[at]) { rows()[at].querySelector("input[type=checkbox]")?.click(); return true; }
+  if (key === "g") { went = Date.now(); return true; }
+  if (key === "i" && Date.now() - went < 1500) { location.assign(`${document.body.dataset.root}/console/inbox`); return true; }
+  return press(key);
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  const field = event.target.closest("input:not([type=checkbox]), textarea, select");
+  if (event.key === "Escape") { field?.blur(); return; }
+  if (field) {
+    if (event.key === "Enter" && field.dataset.submits && field.value.trim()) {
+      event.preventDefault();
+      document.querySelector(`[data-key="${field.dataset.submits}"]`)?.click();
+    }
+    return;
+  }
+  if (event.key.length === 1 && act(event.key)) event.preventDefault();
+});
+
+// A click on Reject without a reason asks for one, instead of a trip to the server.
+document.addEventListener("click", (event) => {
+  const button = event.target.closest?.("button[data-needs]");
+  const needs = button && document.getElementById(button.dataset.needs);
+  if (needs && !needs.value.trim()) {
+    event.preventDefault();
+    needs.placeholder = "say why";
+    needs.dataset.submits = button.dataset.key;
+    needs.setAttribute("aria-invalid", "true");
+    needs.focus();
+  }
+});

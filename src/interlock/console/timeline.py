@@ -1,0 +1,70 @@
+"""What happened to a request, in words: submitted, opened, voted, escalated, decided, claimed, done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import msgspec
+
+from interlock.wire.approvals import ApprovalRequest
+from interlock.wire.audit import AuditEntry
+
+_WORDS = {
+    "submit": "submitted it",
+    "vote": "said yes",
+    "approve": "approved it",
+    "reject": "rejected it",
+    "withdraw": "withdrew their yes",
+    "escalate": "asked more people",
+    "edit": "changed the request",
+    "refresh": "put it on the current policy",
+    "comment": "commented",
+    "ask": "asked the submitter",
+    "ask_again": "asked people again",
+    "claim": "took it",
+    "claim_held_up": "could not be given it",
+    "complete": "finished it",
+    "deny": "denied it",
+    "doubt": "left it in doubt",
+    "fail": "reported a failure",
+    "release": "gave it back",
+    "return": "lost it",
+    "replay": "offered it again",
+    "retry": "let it run again",
+    "cancel": "cancelled it",
+    "expire": "let it expire",
+}
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a timeline."""
+
+    at: datetime | None
+    actor: str
+    words: str
+    more: str = ""
+
+
+def timeline_of(request: ApprovalRequest, history: Iterable[AuditEntry]) -> list[Moment]:
+    """The oldest first. Who opened the request is not audited; it is told from those who looked."""
+    moments = [moment_of(entry) for entry in history]
+    moments += [Moment(at=each.first_at, actor=each.principal, words="opened it") for each in request.viewers]
+    moments += [
+        Moment(at=each.at, actor="Interlock", words=f"asked {', '.join(each.groups)} too")
+        for each in request.escalations
+        if each.happened
+    ]
+    return sorted(moments, key=lambda moment: moment.at or datetime.min.replace(tzinfo=UTC))
+
+
+def moment_of(entry: AuditEntry) -> Moment:
+    """An audit entry in words; one that was refused says why."""
+    words = _WORDS.get(entry.action) or entry.action.replace(".", " ").replace("_", " ")
+    details = entry.details
+    reason = details.get("reason") or details.get("error") or ""
+    if entry.outcome not in (None, "done", "ok", ""):
+        words = f"tried: {words} ({str(entry.outcome).replace('_', ' ')})"
+    via = "in the console" if details.get("via") == "console" else ""
+    more = " · ".join(str(part) for part in (reason, via) if part)
+    return Moment(at=entry.at, actor=entry.actor or "Interlock", words=words, more=more)

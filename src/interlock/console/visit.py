@@ -1,0 +1,229 @@
+"""One request of a browser on its way to a page: who asks, what was sent, and how the page is rendered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import parse_qsl, urlencode
+
+import jinja2
+import msgspec
+
+from interlock.console import shown
+from interlock.console.attempts import Attempts
+from interlock.console.client import Api, OperationFacts, Refusal
+from interlock.service.keyring import Known
+from interlock.service.service import Service
+from interlock.wire.events import EventPage
+from interlock.wire.http import Headers, Request, Response
+from interlock.wire.inbox import InboxCounts
+
+HTML: Headers = (("content-type", "text/html; charset=utf-8"),)
+FORM_FIELDS_MAX = 2000
+
+# Who may call an operation that checks roles itself, in the transaction that decides.
+_DECIDED_INSIDE: Mapping[str, tuple[str, ...]] = {
+    "approve_job": ("review",),
+    "reject_job": ("review",),
+    "withdraw_vote": ("review",),
+    "ask_back": ("review", "operate", "admin"),
+    "comment_on_approval": ("submit", "review", "operate", "admin"),
+    "resolve_effect": ("operate", "admin", "review"),
+}
+
+
+def cookie_name(request: Request) -> str:
+    """Over https a name that browsers keep for this host alone."""
+    return "__Host-interlock" if request.scheme == "https" else "interlock"
+
+
+def cookie_of(request: Request) -> str:
+    """The session token that a browser sent, or nothing. Two cookies of one name are as good as none."""
+    sent = request.headers.get("cookie", "")
+    name = cookie_name(request)
+    if sent.count(f"{name}=") > 1:
+        return ""
+    try:
+        morsel = SimpleCookie(sent).get(name)
+    except CookieError:
+        return ""
+    return morsel.value if morsel else ""
+
+
+class Fields:
+    """What a query string or a form holds: names with one or several values."""
+
+    def __init__(self, text: str) -> None:
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=FORM_FIELDS_MAX, errors="replace")
+        self._values: dict[str, list[str]] = {}
+        for name, value in pairs:
+            self._values.setdefault(name, []).append(value)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._values)
+
+    def one(self, name: str, default: str = "") -> str:
+        """The last value called `name`, without spaces around it."""
+        values = self._values.get(name)
+        return values[-1].strip() if values else default
+
+    def text(self, name: str) -> str:
+        """The last value called `name`, exactly, with the line ends that a browser adds taken off."""
+        values = self._values.get(name)
+        return values[-1].replace("\r\n", "\n") if values else ""
+
+    def all(self, name: str) -> list[str]:
+        """Every value called `name`."""
+        return self._values.get(name, [])
+
+    def given(self, *names: str) -> dict[str, str]:
+        """Those of these names that have a value."""
+        return {name: value for name in names if (value := self.one(name))}
+
+
+class Visit:
+    """One request, with the person behind it. Pages get it, ask the API and answer with `page` or `redirect`."""
+
+    def __init__(
+        self,
+        *,
+        request: Request,
+        path: Mapping[str, str],
+        form: Fields,
+        service: Service,
+        api: Api,
+        operations: Mapping[str, OperationFacts],
+        known: Known | None,
+        assets: Assets,
+        attempts: Attempts,
+    ) -> None:
+        self.request = request
+        self.path = path
+        self.query = Fields(request.query)
+        self.form = form
+        self.service = service
+        self.api = api
+        self.known = known
+        self.position: int | None = None
+        self._operations = operations
+        self._assets = assets
+        self.attempts = attempts
+
+    @property
+    def now(self) -> datetime:
+        return self.service.now()
+
+    @property
+    def here(self) -> str:
+        """The page that was asked for, with its query, as a link to come back by."""
+        return self.request.path + (f"?{self.request.query}" if self.request.query else "")
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether a page that is open asks for a part of itself."""
+        return self.request.headers.get("hx-request") == "true"
+
+    def may(self, operation_id: str) -> bool:
+        """Whether the roles of who is signed in allow an operation. It is refused all the same if they do not."""
+        if self.known is None:
+            return False
+        if operation_id not in self._operations:
+            return False
+        roles = _DECIDED_INSIDE.get(operation_id) or self._operations[operation_id].roles
+        return not roles or any(role in self.known.roles for role in roles)
+
+    def link(self, path: str, **query: object) -> str:
+        """A link to a page, under the prefix that this server is mounted at."""
+        kept = {name: value for name, value in query.items() if value not in (None, "", False)}
+        return self.request.root + path + (f"?{urlencode(kept)}" if kept else "")
+
+    def with_query(self, **changed: object) -> str:
+        """This page with some parameters changed; None takes one out."""
+        now = {name: self.query.one(name) for name in self.query.names}
+        return self.link(self.request.path, **(now | changed))
+
+    def redirect(self, path: str, **query: object) -> Response:
+        """Send the browser to a page, which it reads with GET."""
+        return Response(status=303, headers=(("location", self.link(path, **query)),))
+
+    async def page(self, template: str, *, status: int = 200, **context: Any) -> Response:
+        """Render a page in the frame that all pages share."""
+        counts = await self._counts()
+        return self.render(template, status=status, counts=counts, **context)
+
+    def render(self, template: str, *, status: int = 200, **context: Any) -> Response:
+        """Render a template that needs nothing from the store."""
+        text = self._assets.render(
+            template,
+            visit=self,
+            who=self.known.who if self.known else None,
+            tenant=self.known.tenant if self.known else None,
+            root=self.request.root,
+            url=self.link,
+            may=self.may,
+            now=self.now,
+            **{"counts": None, **context},
+        )
+        return Response(status=status, headers=HTML, body=text.encode())
+
+    async def note_position(self) -> None:
+        """Note where the stream of events is, for a whole page: from there it goes on live."""
+        if not self.is_partial and self.may("read_events"):
+            self.position = (await self.api.ask("read_events", EventPage, query={"limit": 1})).next_after
+
+    async def _counts(self) -> InboxCounts | None:
+        if self.known is None or not self.may("count_inbox"):
+            return None
+        return await self.api.ask("count_inbox", InboxCounts)
+
+
+class Assets:
+    """Templates, and the files that pages link to, each with a version in its address so that it is kept for ever."""
+
+    def __init__(self) -> None:
+        here = Path(__file__).parent
+        self.files = {
+            str(path.relative_to(here / "static")): path.read_bytes()
+            for path in sorted((here / "static").rglob("*"))
+            if path.is_file()
+        }
+        self._env = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(here / "templates"),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        cast("dict[str, Any]", self._env.filters).update(shown.FILTERS)
+        cast("dict[str, Any]", self._env.globals).update(static=self.address, payload=shown.payload)
+        self._versions = {name: _digest(data) for name, data in self.files.items()}
+
+    def address(self, name: str) -> str:
+        """Where a file is, below the prefix; it changes with the file."""
+        return f"/console/static/{name}?v={self._versions[name]}"
+
+    def render(self, template: str, **context: Any) -> str:
+        return self._env.get_template(template).render(**context)
+
+
+def _digest(data: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(data).hexdigest()[:12]
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of what a person did: shown in the `status` region, or as an `alert` if it did not happen."""
+
+    text: str
+    is_problem: bool = False
+    refusal: Refusal | None = None
+
+
+def notice_of(refusal: Refusal) -> Notice:
+    """A refusal as pages say it."""
+    return Notice(text=refusal.detail or refusal.title, is_problem=True, refusal=refusal)

@@ -1,0 +1,94 @@
+"""What request bodies are made of: their base, and the fields that several of them share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+
+class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of request bodies: an unknown field is refused, since a misspelt one must not be ignored."""
+
+
+# Any JSON value. One in a large body arrives as its canonical text (`msgspec.Raw`), which `canonical` takes as it is.
+SPELLED = {"spelled": True}
+Spelled = Annotated[Any, msgspec.Meta(extra=SPELLED)]
+
+# `$` alone would let a line break at the end through.
+LINE = r"^[^\u0000-\u001f\u007f]*$(?!\n)"
+ACTION_ID_CHARACTERS_MAX = 300
+KEY_CHARACTERS_MAX = 500
+
+ActionId = Annotated[str, msgspec.Meta(min_length=1, max_length=ACTION_ID_CHARACTERS_MAX, pattern=LINE)]
+TargetKey = Annotated[str, msgspec.Meta(min_length=1, max_length=KEY_CHARACTERS_MAX, pattern=LINE)]
+Version = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=LINE)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:@\-]+$(?!\n)")]
+Text = Annotated[str, msgspec.Meta(max_length=255, pattern=LINE)]
+# msgspec 0.22 frees what is not its own if a text with a pattern may also be a list, so its user matches this one.
+TextOrList = Annotated[str, msgspec.Meta(max_length=255, extra_json_schema={"pattern": LINE})]
+Topic = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=255,
+        pattern=r"^[A-Za-z0-9_\-]+(\.[A-Za-z0-9_\-]+)*$(?!\n)",
+        description="Words of letters, digits, _ and -, joined by dots.",
+    ),
+]
+Number = int | float
+Fence = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
+Outcome = Annotated[
+    Literal["committed", "not_committed"],
+    msgspec.Meta(description="What somebody found out about an effect whose outcome was unknown."),
+]
+
+# The number of digits bounds every duration to about thirty years, so none overflows a date.
+_DURATION = r"^(?:[0-9]{1,9}s|[0-9]{1,7}m|[0-9]{1,5}h|[0-9]{1,4}d)$(?!\n)"
+DurationText = Annotated[
+    str,
+    msgspec.Meta(pattern=_DURATION, description="A duration such as 30s, 15m, 4h or 7d.", examples=["15m"]),
+]
+Duration = (
+    DurationText | Annotated[int, msgspec.Meta(ge=0, le=999_999_999, description="A number of seconds.")]
+)
+DurationInQuery = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=_DURATION.replace("s|", "s?|", 1), description="A duration such as 15m, or seconds."
+    ),
+]
+# How long something is kept without being renewed. Fractions are as good as whole seconds.
+TtlSeconds = Annotated[int, msgspec.Meta(ge=1, le=86_400)] | Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+
+_CONTROLS = r"\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f"
+# Spaces, line breaks, and what only joins, parts or turns what stands beside it.
+_UNSEEN = (
+    r"\u0009\u000a\u000d\u0020\u0080-\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f"
+    r"\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0"
+)
+# What turns the text around it (embeddings, overrides and isolates), or ends a line without being seen to.
+_TURNING = r"\u0080-\u009f\u2028-\u202e\u2066-\u2069\ufeff"
+_PROSE = rf"^[^{_CONTROLS}]*$"
+# What is before the first sign that is seen is none of them: no text is tried in two ways, however long.
+_SAYING = rf"^[{_UNSEEN}]*[^{_CONTROLS}{_UNSEEN}][^{_CONTROLS}]*$"
+Reason = Annotated[str, msgspec.Meta(max_length=4000, pattern=_PROSE)]
+GivenReason = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=4000,
+        pattern=_SAYING,
+        description="Something that can be read, without control characters.",
+    ),
+]
+CommentText = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=4096,
+        pattern=rf"^[\u0009\u000a\u000d\u0020\u00a0]*[^{_CONTROLS}{_UNSEEN}][^{_CONTROLS}{_TURNING}]*$",
+        description="Something that can be read, at most 4,096 bytes as UTF-8, without control characters and those "
+        "that turn the text around them.",
+    ),
+]
