@@ -64,9 +64,13 @@ class Api:
         path: Mapping[str, str] | None = None,
         query: Mapping[str, object] | None = None,
         body: object = None,
+        content_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
     ) -> T:
         """Call an operation and read its answer as `shape`; raises `Refused`. Parameters that are None are left out."""
-        response = await self.respond(operation_id, path=path, query=query, body=body)
+        response = await self.respond(
+            operation_id, path=path, query=query, body=body, content_type=content_type, headers=headers
+        )
         if response.status >= 400:
             raise Refused(read_refusal(response))
         return msgspec.json.decode(response.body, type=shape)

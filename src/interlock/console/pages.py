@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
-from interlock.console import approval, inbox, live, sign_in
+from interlock.console import (
+    approval,
+    board,
+    conflicts,
+    effects,
+    grants,
+    inbox,
+    jobs,
+    live,
+    policy,
+    runs,
+    sign_in,
+    workflows,
+)
 from interlock.console.route import PageRoute
 
 PAGES: tuple[PageRoute, ...] = (
     *sign_in.PAGES,
     *inbox.PAGES,
     *approval.PAGES,
+    *jobs.PAGES,
+    *board.PAGES,
+    *conflicts.PAGES,
+    *effects.PAGES,
+    *grants.PAGES,
+    *runs.PAGES,
+    *workflows.PAGES,
+    *policy.PAGES,
     *live.PAGES,
 )

@@ -131,6 +131,6 @@ def _first(fields: Mapping[str, Any], names: tuple[str, ...]) -> str:
             count = len(cast("list[Any]", value))
             return f"{count} {'recipients' if name in ('to', 'recipients') else 'items'}"
         if isinstance(value, str | int) and not isinstance(value, bool) and str(value):
-            text = str(value)
+            text = f"{value} recipients" if name == "recipients" and isinstance(value, int) else str(value)
             return text if len(text) <= _BRIEF else f"{text[: _BRIEF - 1]}…"
     return ""

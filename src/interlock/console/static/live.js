@@ -70,12 +70,22 @@ function morph(old, fresh) {
   const keep = typed?.matches("input, textarea") && old.contains(typed) ? { id: typed.id, value: typed.value } : null;
   const reason = old.querySelector("#reason")?.value;
   const before = old.dataset.hash;
+  keepOpen(old, fresh);
   window.htmx.swap({ target: old, text: fresh.outerHTML, swap: "outerMorph" });
   const now = document.getElementById(fresh.id);
   if (keep?.id) { const field = document.getElementById(keep.id); if (field) { field.value = keep.value; field.focus(); } }
   if (reason && now?.querySelector("#reason")) now.querySelector("#reason").value = reason;
   if (before && now && before !== now.dataset.hash) now.classList.add("glow");
   document.dispatchEvent(new CustomEvent("interlock:morphed"));
+}
+
+// What somebody unfolded stays unfolded.
+function keepOpen(old, fresh) {
+  const was = [...old.querySelectorAll("details")], is = [...fresh.querySelectorAll("details")];
+  is.forEach((details, index) => {
+    const same = details.id ? was.find((other) => other.id === details.id) : was.length === is.length ? was[index] : null;
+    if (same) details.open = same.open;
+  });
 }
 
 // A list changes in place: rows that are over are marked, and new ones wait behind a button until the reader wants them.
@@ -100,7 +110,7 @@ function renewList(old, fresh) {
   const button = old.querySelector("[data-news]");
   if (!button) return;
   button.hidden = !(fresher || over);
-  button.textContent = [fresher ? `${fresher} new` : "", over ? `${over} no longer waiting` : ""].filter(Boolean).join(" · ");
+  button.textContent = [fresher ? `${fresher} new` : "", over ? `${over} ${old.dataset.gone || "no longer waiting"}` : ""].filter(Boolean).join(" · ");
   button.onclick = () => { button.hidden = true; morph(old, fresh); };
 }
 
@@ -187,6 +197,12 @@ if (url && window.EventSource && navigator.locks) {
   lead();
   channel.postMessage({ kind: "since", after: lastId });
 }
+// Not everything that changes is an event: a lease that is renewed is only seen by looking.
+setInterval(() => {
+  if (paused || document.hidden) return;
+  for (const element of document.querySelectorAll("[data-every]")) stale.add(element.id);
+  if (stale.size && !timer) timer = setTimeout(refresh, 0);
+}, 10000);
 pause?.addEventListener("click", () => {
   paused = !paused;
   pause.setAttribute("aria-pressed", String(paused));
