@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.identity.keys import digest_of
 from interlock.rooms.identity.model import API_KEYS, EVERY_ROLE, PRINCIPALS, ApiKey, Principal, PrincipalKind
 

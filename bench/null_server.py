@@ -15,7 +15,7 @@ from interlock.rooms.jobs.model import Job, JobState, Verdict
 from interlock.rooms.jobs.rules import SubmitJob
 from interlock.service.service import Service
 from interlock.service.settings import settings_from
-from interlock.store.urls import store_for
+from interlock.store import store_for
 
 NOW = datetime.now(UTC)
 

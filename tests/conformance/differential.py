@@ -16,11 +16,11 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from interlock.kernel.command import Command
 from interlock.kernel.idempotency import Once, Rendered
 from interlock.kernel.kernel import Kernel, KernelLimits
 from interlock.kernel.record import Kind
 from interlock.kernel.storage import Store
+from interlock.kernel.world import Command
 from interlock.rooms.identity.model import Caller, PrincipalKind, Role
 from interlock.rooms.identity.rules import IssueKey, RevokeKey, SetPrincipal
 from interlock.store.catalogue import kinds

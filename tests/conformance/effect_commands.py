@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from interlock.kernel.command import Command
+from interlock.kernel.world import Command
 from interlock.rooms.conflicts.model import Resolution
 from interlock.rooms.conflicts.rules import ResolveConflict
 from interlock.rooms.effects.model import EffectTarget, Outcome

@@ -7,10 +7,9 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.effects.model import EffectTarget, LeaseRef
 from interlock.rooms.grants.claims import ClaimGrant
 from interlock.rooms.grants.rules import IssueGrant, RevokeGrant

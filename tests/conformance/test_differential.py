@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from interlock.kernel.command import Command
+from interlock.kernel.world import Command
 from tests.conformance.differential import Contestant, bursts, shared_bursts
 from tests.harness.soak import dose
 from tests.harness.store_places import MemoryPlace, PostgresPlace, SqlitePlace

@@ -6,9 +6,8 @@ import time
 from collections.abc import Mapping
 from datetime import datetime
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from tests.harness.store_places import Place, serving
 from tests.kernel.counter_room import COUNTERS, TENANT, DueChores
 

@@ -6,8 +6,9 @@ the form is refused.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from html.parser import HTMLParser
+from html import unescape
 
 import httpx2
 import pytest
@@ -27,30 +28,34 @@ ROUTER: Router[PageRoute] = Router(
 GUARDED = [page for page in PAGES if not page.public]
 
 
-class _Forms(HTMLParser):
-    """Where the forms of a page lead."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.actions: set[str] = set()
-        self._posts = False
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note a form that posts, and each button that sends it elsewhere."""
-        given = dict(attrs)
-        if tag == "form":
-            self._posts = (given.get("method") or "get").lower() == "post"
-            if self._posts:
-                self.actions.add(given.get("action") or "")
-        is_get = (given.get("formmethod") or "").lower() == "get"
-        if tag == "button" and self._posts and given.get("formaction") and not is_get:
-            self.actions.add(given["formaction"] or "")
+_TAG = re.compile(
+    r"""<(form|button)((?:\s+[\w:-]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'>]+))?)*)\s*/?>""", re.IGNORECASE
+)
+_ATTRIBUTE = re.compile(r"""([\w:-]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+)))?""")
 
 
 def forms(text: str) -> set[str]:
-    parser = _Forms()
-    parser.feed(text)
-    return {action.partition("?")[0] for action in parser.actions}
+    """Where the forms of a page lead that post, and each button that sends one elsewhere."""
+    tags = list(_TAG.finditer(text))
+    # A tag that cannot be read would hide a form.
+    assert len(tags) == len(re.findall(r"<(?:form|button)\b", text, re.IGNORECASE))
+    actions: set[str] = set()
+    posts = False
+    for tag in tags:
+        given = _attributes(tag[2])
+        if tag[1].lower() == "form":
+            posts = given.get("method", "get").lower() == "post"
+            actions |= {given.get("action", "")} if posts else set()
+        elif posts and given.get("formaction") and given.get("formmethod", "").lower() != "get":
+            actions.add(given["formaction"])
+    return {action.partition("?")[0] for action in actions}
+
+
+def _attributes(written: str) -> dict[str, str]:
+    return {
+        found[1].lower(): unescape(found[2] or found[3] or found[4] or "")
+        for found in _ATTRIBUTE.finditer(written)
+    }
 
 
 def may(role: Role, page: PageRoute) -> bool:

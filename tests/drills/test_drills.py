@@ -16,7 +16,7 @@ from interlock.cli.drill import say_report
 from interlock.drills.outage import drill_outage
 from interlock.drills.report import Answer, Check, phase, report
 from interlock.drills.retries import drill_retries
-from interlock.store.urls import store_for
+from interlock.store import store_for
 from tests.harness.postgres import PostgresServer
 from tests.harness.server import InterlockServer, clean_env
 

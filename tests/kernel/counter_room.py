@@ -11,11 +11,10 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.idempotency import Once, Rendered
 from interlock.kernel.record import Kind, Pick, Reads, Record, micros
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 
 TENANT = "acme"
 
@@ -194,13 +193,8 @@ class Swap(Command[tuple[int, int]], frozen=True, kw_only=True):
 class DueChores(Pick[Chore], frozen=True, kw_only=True):
     """The chores longest due."""
 
-    @property
-    def kind(self) -> Kind[Chore]:
-        return CHORES
-
-    @property
-    def query(self) -> str:
-        return "jobs.due_jobs"
+    kind = CHORES
+    query = "jobs.due_jobs"
 
     def params(self, now: datetime) -> Mapping[str, int]:
         return {"now": micros(now)}

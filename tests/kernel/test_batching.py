@@ -7,12 +7,11 @@ from datetime import datetime
 
 import pytest
 
-from interlock.kernel.command import Command
+from interlock.kernel.batch import Pending, Waiting
 from interlock.kernel.kernel import Kernel, KernelLimits
-from interlock.kernel.pending import Pending, Waiting
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import CommandFailed, Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from tests.kernel.counter_room import COUNTERS, TENANT, Counter, Look, Raise, Swap, TooHigh
 from tests.kernel.scripted_store import ScriptedStore, scripted_kernel
 from tests.kernel.virtual_loop import in_virtual_time

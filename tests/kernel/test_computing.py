@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from interlock.kernel.command import Command
 from interlock.kernel.computation import Computation, NotComputed, TooLong
 from interlock.kernel.ids import new_id
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Overloaded
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.store.memory import MemoryStore
 from tests.kernel.counter_room import COUNTERS, TENANT, Counter, Raise
 

@@ -7,13 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from interlock.kernel.batch import Batch
-from interlock.kernel.command import Command
-from interlock.kernel.pending import Pending
+from interlock.kernel.batch import Batch, Pending
 from interlock.kernel.record import Key, Reads, micros
 from interlock.kernel.refusal import CommandFailed, LockBusy, OutcomeUnknown, Refusal
 from interlock.kernel.storage import CommitUnconfirmed, Loaded
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from tests.kernel.counter_room import (
     COUNTERS,
     TENANT,

@@ -7,10 +7,9 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.storage import Loaded, Transaction
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from tests.kernel.counter_room import COUNTERS, TENANT
 from tests.kernel.scripted_store import ScriptedStore, scripted_kernel
 from tests.kernel.virtual_loop import in_virtual_time

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from interlock.kernel.batch import Batch
-from interlock.kernel.command import Command
-from interlock.kernel.pending import Pending
+from interlock.kernel.batch import Batch, Pending
 from interlock.kernel.record import PICKED_MAX, Reads, merge_reads, micros
 from interlock.kernel.storage import Loaded
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from tests.kernel.counter_room import CHORES, TENANT, Chore, CountDue, DueChores, Gone, Plan, PlanFresh, Take
 from tests.kernel.scripted_store import START, ScriptedKernel, scripted_kernel
 from tests.kernel.virtual_loop import in_virtual_time

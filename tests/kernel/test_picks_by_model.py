@@ -8,7 +8,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.kernel.record import Kind, Pick, micros
+from interlock.kernel.record import Pick, micros
 from interlock.kernel.world import Deferred, World
 from tests.harness.soak import dose
 from tests.kernel.counter_room import CHORES, COUNTERS, TENANT, Chore, Counter, DueChores
@@ -31,9 +31,7 @@ steps = st.tuples(changes, st.booleans(), st.lists(st.integers(1, 4), max_size=2
 class Counters(Pick[Counter], frozen=True, kw_only=True):
     """A pick of another kind, whose changes are none of the first one's business."""
 
-    @property
-    def kind(self) -> Kind[Counter]:
-        return COUNTERS
+    kind = COUNTERS
 
 
 class PickModel:

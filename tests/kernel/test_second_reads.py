@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import CommandFailed
-from interlock.kernel.world import NotLoaded, World
+from interlock.kernel.world import Command, NotLoaded, World
 from tests.kernel.counter_room import COUNTERS, TENANT, Counter, DueChores, Follow, Gone, Look, Point, Raise
 from tests.kernel.scripted_store import scripted_kernel
 from tests.kernel.virtual_loop import in_virtual_time

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads, micros
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from tests.kernel.counter_room import (
     CHORES,
     COUNTERS,

@@ -10,10 +10,9 @@ from datetime import UTC, datetime
 from interlock.api.assembly import assemble
 from interlock.channels.nats import NatsChannel
 from interlock.channels.webhook import Resolve, WebhookChannel
-from interlock.kernel.command import Command
 from interlock.kernel.ids import new_id
 from interlock.kernel.record import Kind, Reads, Record
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.events import queries as outbox
 from interlock.rooms.events.model import RELAYS, WEBHOOKS, Placed, Relay, Webhook, announce
 from interlock.rooms.events.signing import spell_secret
@@ -25,7 +24,7 @@ from interlock.service.logs import Log
 from interlock.service.relays import Relaying
 from interlock.service.service import Service
 from interlock.service.settings import Settings
-from interlock.store.urls import store_for
+from interlock.store import store_for
 
 TENANT = "default"
 SECRET = spell_secret(b"a secret of thirty-two bytes....")

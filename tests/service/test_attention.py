@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from interlock.kernel.storage import StoreDown
-from interlock.store.urls import store_for
+from interlock.store import store_for
 from tests.harness.in_process_api import ASK, InProcessApi, open_api
 
 WAITING = 'interlock_approvals_waiting{tenant="default"}'

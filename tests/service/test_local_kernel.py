@@ -20,7 +20,7 @@ from interlock.rooms.grants.claims import ClaimGrant
 from interlock.rooms.grants.model import GRANTS, Grant, GrantUse
 from interlock.rooms.grants.rules import IssueGrant
 from interlock.service.local_kernel import LocalKernel
-from interlock.store.migrations import migrations, newest
+from interlock.store.catalogue import migrations, newest
 from interlock.store.sqlite import SqliteStore
 from interlock.store.sqlite.driver import connect, connect_durably, schema_of
 from tests.harness.store_places import open_files_at

@@ -21,7 +21,7 @@ async def test_an_outage_is_no_fault_of_the_loop_that_advances_runs(
         was_asked.set()
         raise StoreDown("gone")
 
-    with caplog.at_level(logging.DEBUG, "interlock.service.workflows"), monkeypatch.context() as outage:
+    with caplog.at_level(logging.DEBUG, "interlock.service.sweeps"), monkeypatch.context() as outage:
         outage.setattr(api.service.store, "query", away)
         api.service.workflows.start()
         async with asyncio.timeout(30):

@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from interlock.kernel.storage import StoreDown, Transaction
-from interlock.rooms.jobs.sweeps import DueJobs
+from interlock.rooms.jobs.sweeps import DueJobs, SweepDueJobs
 from interlock.service.settings import BadSetting, settings_from
 from interlock.store.memory import MemoryStore
 from interlock.store.sqlite import SqliteStore
@@ -76,7 +76,7 @@ async def test_what_a_store_cannot_sweep_at_once_is_swept_bit_by_bit() -> None:
             await api.submit(bot, expires_in="1h")
         clock.advance(7200)
 
-        await api.service.sweeps._settle_due_jobs()
+        await api.service.sweeps.until_few("due_jobs", SweepDueJobs())
 
         assert await api.metric('interlock_swept_total{what="due_jobs"}') == 23
 
@@ -103,7 +103,7 @@ async def test_old_batches_and_expired_answers_are_forgotten(tmp_path: Path) -> 
         clock.advance(31 * 86_400)
         await api.submit(bot, topic="read")
 
-        await api.service.sweeps._prune()
+        await api.service.sweeps.prune()
 
         assert rows(path, "answers") == 0
         assert rows(path, "batches") <= 1

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 from collections.abc import Iterator
 
+from interlock.kernel.refusal import Refusal
 from interlock.store.catalogue import ROOMS  # A room uses the rules of those before it.
 from tests.tidy.source import Import, Module, package
 
@@ -14,7 +16,6 @@ FOUNDATIONS = {"kernel", "store", "wire", "rooms"}
 # What a room has beside its rules: it reads lists, makes keys, or meets the outside for the loops that ask it to.
 NOT_RULES = {
     "identity.keys",
-    "permits.sealing",
     "permits.verification",
     "jobs.simulation",
     "events.addresses",
@@ -54,6 +55,8 @@ WORLDLY = {
 CLOCK_METHODS = {"now", "utcnow", "today"}
 IO_BUILTINS = {"open", "print", "input"}
 HARMLESS = {"threading.Lock"}  # guards a cache; decides nothing
+# Refusals that tell the operation to ask the kernel again; no caller ever gets one.
+ASKED_AGAIN = {"LookFurther", "NothingToClaim"}
 STATUSES = {400, 401, 403, 404, 405, 409, 413, 415, 422, 423, 429, 503}
 # What commands read by key beside the environment: what they make or read themselves, and JSON that is opaque to the
 # service. Each may do so in its own module alone.
@@ -299,13 +302,15 @@ def _stem(module: Module) -> str:
 
 
 def _refusals_of(module: Module) -> set[str]:
-    """The refusals that `module` imports, the kernel's base class among them."""
+    """The refusals that `module` imports from the kernel and the rooms, the kernel's base class among them."""
     found: set[str] = set()
     for entry in module.imports:
-        imported = _ours(entry)
-        if imported is not None and _stem(imported) in {"refusal", "refusals"}:
-            found.add(entry.name.rpartition(".")[2])
-    return found
+        imported, name = _ours(entry), entry.name.rpartition(".")[2]
+        if imported is not None and imported.part in {*ROOMS, "kernel"}:
+            declared: object = getattr(importlib.import_module(imported.name), name, None)
+            if isinstance(declared, type) and issubclass(declared, Refusal):
+                found.add(name)
+    return found - ASKED_AGAIN
 
 
 def _passes_on(handler: ast.ExceptHandler) -> bool:

@@ -30,12 +30,13 @@ from interlock.rooms.admission.model import (
     RUNS_DEFAULT,
     TENANT_SCOPE,
     Gate,
+    GateFull,
+    GateUnavailable,
     Limit,
     Run,
     RunState,
     place_topic,
 )
-from interlock.rooms.admission.refusals import GateFull, GateUnavailable
 from interlock.rooms.admission.rules import ClearLimit, EndRun, LeaveLine, RenewRun, SetLimit, StartRun
 from interlock.rooms.identity.model import Role
 from interlock.rooms.identity.refusals import NotFound, Unauthenticated

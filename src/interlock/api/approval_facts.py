@@ -12,7 +12,7 @@ from interlock.api.calls import Asked, caller_of
 from interlock.api.problems import code_of
 from interlock.kernel.codec.located import SourceInvalid
 from interlock.kernel.world import World
-from interlock.rooms.jobs import approval_queries
+from interlock.rooms.jobs import queries
 from interlock.rooms.jobs.abilities import Abilities
 from interlock.rooms.jobs.model import Approval, ApprovalState, Job
 from interlock.rooms.jobs.viewers import Audience
@@ -45,9 +45,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 async def read_facts(call: Asked[Any, Any], world: World, job: Job, approval: Approval) -> Facts:
     """Everything about a request that is not in it. `world` is that of the request, and learns of people."""
     store, now = call.services.store, call.services.now()
-    audience = await approval_queries.read_audience(store, job)
-    able = await approval_queries.list_people_able(store, world, job, approval)
-    found = await approval_queries.read_abilities(store, now, caller_of(call), job, approval)
+    audience = await queries.read_audience(store, job)
+    able = await queries.list_people_able(store, world, job, approval)
+    found = await queries.read_abilities(store, now, caller_of(call), job, approval)
     steps = _escalations_view(approval, now)
     is_waiting = approval.state_at(now) is ApprovalState.PENDING
     return Facts(
@@ -56,7 +56,7 @@ async def read_facts(call: Asked[Any, Any], world: World, job: Job, approval: Ap
         you=_you_view(found, call.caller.roles),
         escalations=steps,
         next_escalation=next((step for step in steps if not step.happened), None) if is_waiting else None,
-        takers=await approval_queries.read_takers(store, job),
+        takers=await queries.read_takers(store, job),
         rules=await _rules(call, world, job, approval),
     )
 
@@ -91,7 +91,7 @@ def _you_view(found: Abilities, roles: Sequence[str]) -> wire.You:
 def _escalations_view(approval: Approval, now: datetime) -> tuple[wire.RequestEscalation, ...]:
     return tuple(
         wire.RequestEscalation(at=each.at, groups=each.step.groups, happened=each.happened)
-        for each in approval_queries.escalations(approval, now)
+        for each in queries.escalations(approval, now)
     )
 
 
@@ -99,7 +99,7 @@ async def _rules(
     call: Asked[Any, Any], world: World, job: Job, approval: Approval
 ) -> tuple[wire.RuleAsked, ...]:
     """Why the policy asked, if that can still be found out: a page is shown without it, too."""
-    judging = await approval_queries.read_judging(call.services.store, world, job, approval)
+    judging = await queries.read_judging(call.services.store, world, job, approval)
     if judging is None:
         return ()
     judgements = call.services.judgements
@@ -107,5 +107,5 @@ async def _rules(
         said = await judgements.answered(lambda: judgements.compute(judging))
     except (ExpressionFailed, SnapshotAltered, SourceInvalid):
         return ()
-    found = approval_queries.rules_asked(said, job, approval)
+    found = queries.rules_asked(said, job, approval)
     return tuple(wire.RuleAsked(id=each.id, matched=each.matched, why=each.why) for each in found)

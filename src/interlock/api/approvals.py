@@ -22,8 +22,7 @@ from interlock.kernel.codec.strict import Fault as Flaw
 from interlock.kernel.refusal import Fault, Next, Refusal
 from interlock.kernel.world import World
 from interlock.rooms.identity.refusals import NotFound
-from interlock.rooms.jobs import approval_queries
-from interlock.rooms.jobs.approval_queries import Foreseen, foresee
+from interlock.rooms.jobs import queries
 from interlock.rooms.jobs.approvals import ApproveJob, Decided, RejectJob, is_whole
 from interlock.rooms.jobs.discussion import AddComment, Commented, Remark
 from interlock.rooms.jobs.drift import moved_target
@@ -36,9 +35,8 @@ from interlock.rooms.jobs.model import (
     CommentKind,
     Job,
 )
-from interlock.rooms.jobs.queries import read_job
+from interlock.rooms.jobs.queries import Foreseen, foresee, read_job, read_target
 from interlock.rooms.jobs.revisions import EditJob, RefreshApproval
-from interlock.rooms.jobs.target_queries import read_target
 from interlock.rooms.jobs.withdrawal import WithdrawVote
 from interlock.rooms.policy.rules import snapshot_in_force
 from interlock.rooms.targets.model import Target
@@ -59,10 +57,10 @@ async def listed(call: Asked[ApprovalsQuery, None]) -> Reply:
     query, now = call.query, call.services.now()
     store, tenant = call.services.store, call.caller.tenant
     state = ApprovalState(query.state) if query.state else None
-    found = await approval_queries.list_approvals(
+    found = await queries.list_approvals(
         store, tenant, state=state, now=now, before=id_cursor(query.cursor, "job"), limit=query.limit
     )
-    needed = await approval_queries.count_votes_needed(store, found.items, now)
+    needed = await queries.count_votes_needed(store, found.items, now)
     items = [
         wire.ApprovalItem(**job_fields(job, now), job_id=job.id, votes_needed=needed.get(job.id))
         for job in found.items
@@ -74,13 +72,13 @@ async def read(call: Asked[None, None]) -> Reply:
     job, approval = await _request(call.services, call.caller.tenant, call.path["job_id"])
     store, now = call.services.store, call.services.now()
     judgements = call.services.judgements
-    world = await approval_queries.world_of_request(store, job, now, judgements.compute)
+    world = await queries.world_of_request(store, job, now, judgements.compute)
     named = job.action.target
     target = await read_target(store, job.tenant, named.key) if named else None
     drift = drift_view(world, job, approval, target)
     foreseen = await judgements.answered(lambda: foresee(world, job, approval))
     facts = await read_facts(call, world, job, approval)
-    said = await approval_queries.read_comments(store, job)
+    said = await queries.read_comments(store, job)
     return Reply(200, request_view(job, approval, foreseen, drift, target, facts, said, now))
 
 
@@ -130,7 +128,7 @@ async def ask(call: Asked[None, wire.CommentBody]) -> Answer:
 async def comments(call: Asked[PageQuery, None]) -> Reply:
     job, _ = await _request(call.services, call.caller.tenant, call.path["job_id"])
     before = id_cursor(call.query.cursor, "cmt")
-    newest_first = (await approval_queries.read_comments(call.services.store, job))[::-1]
+    newest_first = (await queries.read_comments(call.services.store, job))[::-1]
     if before is not None:
         newest_first = tuple(dropwhile(lambda each: each.comment.id != before, newest_first))[1:]
     page, rest = newest_first[: call.query.limit], newest_first[call.query.limit :]

@@ -15,12 +15,11 @@ from interlock.api.app import encode
 from interlock.api.operations import Answer, Call, Reply
 from interlock.api.problem import invalid
 from interlock.kernel.codec.strict import Fault
-from interlock.kernel.command import Command
 from interlock.kernel.idempotency import Once, Rendered
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.wakes import Place, Subscription
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import caller_reads, identify
 from interlock.service.keyring import Known

@@ -20,7 +20,7 @@ from interlock.service.local_kernel import local_user
 from interlock.service.logs import Log
 from interlock.service.service import Service
 from interlock.service.settings import NO_FILE, TENANT_DEFAULT, embedded_store, settings_from, store_named
-from interlock.store.urls import store_for
+from interlock.store import store_for
 from interlock.wire.http import Request, Response
 
 

@@ -18,8 +18,18 @@ from interlock.kernel.codec.durations import duration_seconds
 from interlock.kernel.codec.strict import Fault
 from interlock.rooms.grants import queries
 from interlock.rooms.grants.claims import ClaimGrant, LookFurther, NotClaimed
-from interlock.rooms.grants.model import Grant, GrantState, GrantUse, Signature, SpendLimit
-from interlock.rooms.grants.pins import NOT_A_PATH, BadPin, is_path, pins_of, written_pins
+from interlock.rooms.grants.model import (
+    NOT_A_PATH,
+    BadPin,
+    Grant,
+    GrantState,
+    GrantUse,
+    Signature,
+    SpendLimit,
+    is_path,
+    pins_of,
+    written_pins,
+)
 from interlock.rooms.grants.queries import Ledger
 from interlock.rooms.grants.rules import IssueGrant, RevokeGrant
 from interlock.rooms.identity.refusals import NotFound

@@ -15,10 +15,10 @@ from interlock.api.jobs import READERS
 from interlock.api.operations import Answer, Operation, Reply
 from interlock.api.pages import PageQuery, id_cursor
 from interlock.kernel.codec.canonical import canonical
-from interlock.kernel.command import Command
 from interlock.kernel.ids import new_id
 from interlock.kernel.refusal import Fault, Refusal
 from interlock.kernel.wakes import Subscription
+from interlock.kernel.world import Command
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.leases import queries
 from interlock.rooms.leases.acquisition import AcquireLease

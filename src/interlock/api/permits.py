@@ -8,7 +8,7 @@ from typing import Any
 from interlock.api.calls import Asked, caller_of, decide
 from interlock.api.operations import Answer, Operation, Reply
 from interlock.rooms.permits.model import KeyRing
-from interlock.rooms.permits.tokens import ALGORITHM
+from interlock.rooms.permits.verification import ALGORITHM
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import identity as wire

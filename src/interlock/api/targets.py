@@ -14,7 +14,7 @@ from interlock.api.problem import invalid
 from interlock.kernel.codec.strict import Fault
 from interlock.rooms.conflicts.queries import list_open_conflicts_of
 from interlock.rooms.identity.refusals import NotFound
-from interlock.rooms.jobs import target_queries
+from interlock.rooms.jobs import queries
 from interlock.rooms.jobs.model import Job, JobState
 from interlock.rooms.jobs.touches import Change, TouchTarget, TouchTargets
 from interlock.rooms.leases.model import Lease
@@ -65,9 +65,9 @@ async def read(call: Asked[None, None]) -> Reply:
     """A target need not have been touched to be shown: somebody may hold it or wait for it."""
     store, tenant, key = call.services.store, call.caller.tenant, _target_key_of(call)
     now = call.services.now()
-    target = await target_queries.read_target(store, tenant, key)
-    holders = await target_queries.list_holders(store, tenant, key, now)
-    waiting = await target_queries.list_waiting_on(store, tenant, key, limit=_SHOWN_MAX)
+    target = await queries.read_target(store, tenant, key)
+    holders = await queries.list_holders(store, tenant, key, now)
+    waiting = await queries.list_waiting_on(store, tenant, key, limit=_SHOWN_MAX)
     conflicts = await list_open_conflicts_of(store, tenant, key, limit=_SHOWN_MAX)
     if target is None and not (holders or waiting or conflicts):
         raise NotFound("target", key)
@@ -90,7 +90,7 @@ async def read(call: Asked[None, None]) -> Reply:
 
 async def listed(call: Asked[TargetsQuery, None]) -> Reply:
     query = call.query
-    found = await target_queries.list_targets(
+    found = await queries.list_targets(
         call.services.store, call.caller.tenant, prefix=query.prefix, after=query.cursor, limit=query.limit
     )
     items = [_touched_view(target) for target in found.items]

@@ -24,8 +24,7 @@ from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.workflows import queries
 from interlock.rooms.workflows.advance import AdvanceRun
 from interlock.rooms.workflows.model import Progress, Step, StepKind, Workflow
-from interlock.rooms.workflows.reruns import RerunFrom
-from interlock.rooms.workflows.rules import SLOT_SECONDS, DefineWorkflow, DeleteRun, DeleteWorkflow
+from interlock.rooms.workflows.rules import SLOT_SECONDS, DefineWorkflow, DeleteRun, DeleteWorkflow, RerunFrom
 from interlock.service.keyring import Known
 from interlock.service.service import Service
 from interlock.wire import admission as wire_admission

@@ -319,7 +319,7 @@ def sign_grant(
 
 
 def _checked_pins(written: dict[str, Any]) -> tuple[Pin, ...]:
-    from interlock.rooms.grants.pins import BadPin, pins_of
+    from interlock.rooms.grants.model import BadPin, pins_of
 
     try:
         return pins_of(written)

@@ -28,7 +28,7 @@ class TooLong(Exception):
 
 
 class Computation(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
-    """Something pure that may take long, on behalf of one tenant."""
+    """A pure computation that may be slow, on behalf of one tenant."""
 
     tenant: str
 
@@ -39,7 +39,7 @@ class Computation(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
 
     @property
     def weight(self) -> int:
-        """About how many bytes it is about."""
+        """Roughly how many bytes it reads."""
         return 0
 
     def key(self) -> Hashable:
@@ -47,7 +47,7 @@ class Computation(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
         raise NotImplementedError
 
     def quickly(self) -> T_co:
-        """The result, if it takes no longer than a moment; else `TooLong`, before anything has taken long."""
+        """The result if it is quick; else `TooLong`, raised before any slow step."""
         raise NotImplementedError
 
     def wholly(self) -> T_co:
@@ -56,7 +56,7 @@ class Computation(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
 
 
 class NotComputed(Refusal):
-    """These must be computed before the command can be decided. The kernel sees to it; no caller is told."""
+    """These must be computed before the command can be decided. The kernel does that; no caller sees this."""
 
     def __init__(self, computations: Sequence[Computation[Any]]) -> None:
         super().__init__(
@@ -69,12 +69,12 @@ Compute = Callable[[Computation[Any]], Any]
 
 
 def compute_here(computation: Computation[T]) -> T:
-    """Compute at once: nobody else is kept waiting."""
+    """Compute at once: no other caller has to wait."""
     return computation.wholly()
 
 
 class Computing(Protocol):
-    """Results that were computed beside the loop."""
+    """Computes slow parts of decisions outside the event loop, and keeps the results."""
 
     def compute(self, computation: Computation[Any]) -> Any:
         """The result if it is quick or known; else `NotComputed`."""

@@ -5,8 +5,8 @@ of `interlock exec`, and the relays of a server. `HoldState` decides and does no
 `keep` renew when it says so, from a thread or on an event loop.
 
 A holder counts from when its last confirmed request was *sent*. The service counted from a later moment, so the holder
-stops believing in its hold before anybody else can have it. A renewal that is refused loses the hold at once. One that
-gets no answer is tried again soon, until the lease has run out. What is lost stays lost.
+stops believing in its hold before another holder can have it. A refused renewal loses the hold at once. One without an
+answer is tried again soon, until the lease has run out. What is lost stays lost.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def _tell_nobody() -> None:
 
 
 class HoldState:
-    """What a holder knows of its hold. Times are of `time.monotonic`; any thread may ask.
+    """A holder's knowledge of its hold. Times are of `time.monotonic`; any thread may ask.
 
     `is_final` tells a refusal from trouble that may pass. `on_lost` is called once, when the hold is found lost.
-    Whoever has given it back sets `is_settled`: there is nothing more to renew or to lose.
+    A holder that gave it back sets `is_settled`: there is nothing more to renew or to lose.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class HoldState:
 
     @property
     def seconds_left(self) -> float:
-        """How long it is surely held if no renewal succeeds."""
+        """How long it is certainly held if no renewal succeeds."""
         if self._is_lost or self.refusal is not None:
             return 0.0
         return max(0.0, self._sent_at + self.lease_seconds - time.monotonic())
@@ -102,7 +102,7 @@ class HoldState:
         self._sent_at, self._has_failed = max(self._sent_at, sent_at), False
 
     def failed(self, why: Exception) -> None:
-        """Take in a call that ended badly."""
+        """Note a call that failed."""
         self._has_failed = True
         if self._is_final(why):
             self.refusal = self.refusal or why
@@ -141,7 +141,7 @@ class RenewalThread:
     def stop(self) -> None:
         """Renew no more. A renewal that is under way is not waited for long; its answer no longer matters."""
         self._stopping.set()
-        # While the interpreter ends, other threads stand still, and to wait for one would be in vain.
+        # While the interpreter ends, other threads do not run, so waiting for one would never end.
         if self._thread.is_alive() and not sys.is_finalizing():
             self._thread.join(_JOIN_SECONDS)
 
@@ -204,7 +204,7 @@ async def keep(state: HoldState, renew: Callable[[], Awaitable[object]]) -> None
 
 @contextlib.contextmanager
 def _noted() -> Generator[None]:
-    """What a renewal raised was judged already; whether it matters is seen when the lease runs out."""
+    """Ignore the exception of a renewal: it was judged already, and the end of the lease shows whether it matters."""
     try:
         yield
     except Exception as why:  # noqa: BLE001 - not even a bug may end the loop while there is time left

@@ -13,10 +13,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Kind, Reads, Record, micros
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 
 T = TypeVar("T")
 
@@ -32,7 +31,7 @@ class Rendered(msgspec.Struct, frozen=True):
 
 
 class KeptAnswer(Record, frozen=True, kw_only=True):
-    """What was answered under one idempotency key. The id is the digest of its scope and key."""
+    """The answer that was given under one idempotency key. The id is the digest of its scope and key."""
 
     request_digest: str
     status: int
@@ -62,7 +61,7 @@ class IdempotencyKeyReused(Refusal):
 class Once(Command[Rendered], Generic[T], frozen=True, kw_only=True):
     """Decide `inner` once per key, and answer every repeat with the same bytes.
 
-    `check` may refuse a repeat: whoever asks must still be who they were. It sees what `inner` reads.
+    `check` may refuse a repeat: the caller must still have the rights of the first call. It sees what `inner` reads.
     """
 
     inner: Command[T]
@@ -77,7 +76,7 @@ class Once(Command[Rendered], Generic[T], frozen=True, kw_only=True):
         return self.inner.reads() | Reads(own=(KEPT_ANSWERS.key(self.tenant, self.answer_id),))
 
     def more(self, world: World) -> Reads:
-        # A repeat is answered whatever has become of the things it was about.
+        # A repeat is answered even if the records it was about have changed or are gone.
         return NOTHING if self._kept(world) else self.inner.more(world)
 
     def decide(self, world: World) -> Rendered:

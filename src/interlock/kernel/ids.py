@@ -13,9 +13,8 @@ from datetime import datetime
 
 import uuid_utils
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads, from_micros
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 
 # A UUIDv7: milliseconds, the version; then microseconds; the variant, the number in the batch, and chance.
 _VERSION, _VARIANT = 7 << 76, 2 << 62
@@ -63,7 +62,7 @@ def _dated(micros: int, number: int) -> int:
 
 
 class TellTime(Command[datetime], frozen=True, kw_only=True):
-    """Reads and changes nothing; the moment at which it was decided."""
+    """Reads and changes nothing; returns the time of its batch."""
 
     def reads(self) -> Reads:
         return NOTHING

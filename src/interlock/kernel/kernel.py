@@ -26,15 +26,14 @@ from typing import TypeVar
 
 import msgspec
 
-from interlock.kernel.command import Command
+from interlock.kernel.batch import Pending, Waiting
 from interlock.kernel.computation import Computing, NotComputed, compute_here
 from interlock.kernel.lane import BatchObserver, Lane, LaneParts, Trouble, Unobserved
-from interlock.kernel.pending import Pending, Waiting
 from interlock.kernel.refusal import CommandFailed, Overloaded, Refusal, StoreUnavailable
 from interlock.kernel.storage import BatchStore
 from interlock.kernel.store_time import StoreTime
 from interlock.kernel.wakes import Wakes
-from interlock.kernel.world import NewId
+from interlock.kernel.world import Command, NewId
 
 T = TypeVar("T")
 
@@ -106,7 +105,7 @@ class Kernel:
         self._reaper = asyncio.create_task(self._reap(), name="reaper")
 
     async def close(self) -> None:
-        """Finish what was accepted, then stop."""
+        """Finish the accepted commands, then stop."""
         self._waiting.close()
         await asyncio.gather(*self._running)
         if self._reaper is not None:
@@ -119,7 +118,7 @@ class Kernel:
     async def run(self, command: Command[T], *, weight: int = 0, acquire_seconds: float | None = None) -> T:
         """Decide one command durably. Raises its `Refusal`, or a `Fault` if it could not be decided.
 
-        Nobody's cancellation stops a decision under way: it commits or not as if the caller still waited.
+        A cancelled caller does not stop a decision under way: it commits or not as if the caller still waited.
         """
         for _ in range(_ROUNDS_MAX):
             try:

@@ -12,9 +12,8 @@ from typing import Protocol
 
 import msgspec
 
-from interlock.kernel.batch import Batch
+from interlock.kernel.batch import Batch, Pending, Waiting
 from interlock.kernel.computation import Compute
-from interlock.kernel.pending import Pending, Waiting
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import (
     CommandFailed,
@@ -53,13 +52,13 @@ class Trouble:
         self._told: str | None = None
 
     def locked(self, now: float) -> None:
-        """Somebody else holds the whole store, which therefore answers."""
+        """Another process holds the whole store, which therefore answers."""
         self._down_at = self._down = None
         if self._locked_at is None:
             self._locked_at = now
 
     def down(self, now: float, down: StoreDown) -> bool:
-        """The store does not answer. Whether that is news: each cause is told once, until something is written."""
+        """The store does not answer. Returns whether to log it: each cause once, until something is written."""
         if self._down_at is None:
             self._down_at = now
         self._down = down
@@ -68,7 +67,7 @@ class Trouble:
         return is_news
 
     def over(self, *, wrote: bool) -> bool:
-        """A batch went through. Whether that ends an outage that was told.
+        """A batch went through. Returns whether that ends an outage that was logged.
 
         One that wrote nothing says nothing about a store that takes no writes.
         """
@@ -106,11 +105,11 @@ def _as_long_again(seconds: float) -> float:
 
 
 log = logging.getLogger(__name__)
-# Whoever has set up no log is told by the refusal, and not a second time on stderr.
+# A program without logging learns it from the refusal, and not a second time on stderr.
 log.addHandler(logging.NullHandler())
 
 _PAUSE_SECONDS = 0.02
-# A command that collides even alone may wait in the store each time, and its lane with it.
+# A command that conflicts even alone may wait in the store each time, and block its lane.
 _CONFLICT_PAUSE_SECONDS = 0.1
 _OUTAGE_PAUSE_SECONDS_MAX = 0.25
 # Short turns at a lock on the whole store: between them the batch grows and spent budgets are answered.
@@ -136,13 +135,13 @@ class LaneParts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lane:
-    """Takes what waits, carries it, and begins again."""
+    """Takes the waiting commands, runs them as a batch, and begins again."""
 
     def __init__(self, parts: LaneParts) -> None:
         self._shared = parts
         self._flight: Batch | None = None
         self._departed_at = 0.0
-        # Halves of a parted batch whose turn has not come.
+        # Halves of a split batch that have not run yet.
         self._put_off: list[Sequence[Pending]] = []
         self._outage_pause = _PAUSE_SECONDS
 
@@ -170,7 +169,7 @@ class Lane:
                 member.answer(_outcome_unknown("the store has kept a batch for too long"))
 
     def put_off(self) -> list[Pending]:
-        """Who is neither in the queue nor with the store, and whose budget runs on."""
+        """The commands that are neither in the queue nor in the store, and whose budget is running."""
         return [member for members in self._put_off for member in members]
 
     async def _carry_surely(self, members: Sequence[Pending]) -> None:
@@ -183,7 +182,7 @@ class Lane:
             self._put_off.clear()
 
     async def _carry(self, members: Sequence[Pending], reruns: int = _CONFLICT_RERUNS_MAX) -> None:
-        """Carry these commands to an answer each, or put back those that must wait."""
+        """Answer each of these commands, or put back those that must wait."""
         if members[0].alone:
             reruns = 0
         while True:
@@ -231,7 +230,7 @@ class Lane:
             self._flight = None
 
     async def _settle(self, batch: Batch, lost: CommitUnknown, began: float) -> None:
-        """Return if the batch committed; `StoreDown` if it never can; `OutcomeUnknown` if nobody can say."""
+        """Return if the batch committed; `StoreDown` if it never can; `OutcomeUnknown` if it cannot be found out."""
         self._shared.observer.reran("commit_unknown")
         if not is_remembered(began):
             raise _outcome_unknown("this server slept during a COMMIT") from lost
@@ -299,12 +298,12 @@ class Lane:
         return True
 
     async def _part(self, members: Sequence[Pending], error: Exception) -> None:
-        """Carry the halves apart, so that what one command brings about befalls it alone."""
+        """Run the halves separately, so that a command that makes its batch fail fails alone."""
         if len(members) > 1:
             half = len(members) // 2
             self._put_off.append(members[half:])
             await self._carry(members[:half], reruns=0)
-            # Whoever was answered meanwhile must not be decided any more.
+            # A command that was answered meanwhile must not be decided any more.
             waiting = [member for member in self._put_off.pop() if not member.future.done()]
             if waiting:
                 await self._carry(waiting, reruns=0)
@@ -345,7 +344,7 @@ class BatchObserver(Protocol):
     def refused_overloaded(self) -> None: ...
 
     def drain_seconds(self, queued: int) -> float:
-        """How long the present queue is likely to take."""
+        """How long the current queue is likely to take."""
         ...
 
 

@@ -19,7 +19,7 @@ _SPOILT_MAX = 256
 
 
 def readable(kind: Kind[R], bodies: Iterable[bytes | str]) -> list[R]:
-    """The records in these bodies. One that cannot be read must not keep anybody from the others."""
+    """The records in these bodies. One that cannot be read must not hide the others."""
     found: list[R] = []
     for body in bodies:
         try:
@@ -30,12 +30,12 @@ def readable(kind: Kind[R], bodies: Iterable[bytes | str]) -> list[R]:
 
 
 def report(unreadable: Unreadable) -> None:
-    """Tell whoever runs this of a record that was left out, once."""
+    """Log a record that was left out, once."""
     _report(unreadable.kind, unreadable.why)
 
 
 def met() -> int:
-    """How many records this process has reported, as far as it counts."""
+    """How many unreadable records this process has reported, up to a bound."""
     return _report.cache_info().currsize
 
 
@@ -43,8 +43,8 @@ class Choosing(Generic[R]):
     """One pick under way: run its query for `asks_for` rows and `take` them, until it asks for none.
 
     Rows that cannot be read, or whose columns say something else than their bodies, must not use up its limit, or
-    they would hide what is behind them. What `bytes_max` cut off was there: the pick is then said to have asked for
-    no more than it got.
+    they would hide the rows behind them. If `bytes_max` cut the rows off, the pick is reported with the limit that it
+    reached.
     """
 
     def __init__(self, pick: Pick[R], now: datetime) -> None:
@@ -55,7 +55,7 @@ class Choosing(Generic[R]):
         self._now = now
 
     def take(self, rows: Sequence[Any]) -> None:
-        """Keep what was to be chosen. Ask again, for more, if the rest may have kept something from us."""
+        """Keep the rows that match. Ask again, for more, if rows that do not match may have hidden others."""
         pick, now = self._pick, self._now
         fitting = rows[: self._count_fitting(rows)]
         found = [each for each in readable(pick.kind, (row[0] for row in fitting)) if pick.matches(each, now)]
@@ -76,7 +76,7 @@ class Choosing(Generic[R]):
 
 
 def limited(pick: Pick[R], limit: int) -> Pick[R]:
-    """A pick that asks for so many."""
+    """The same pick with this limit."""
     return msgspec.structs.replace(pick, limit=limit)
 
 
@@ -129,7 +129,7 @@ async def page_of(
         )
         found = readable(kind, (row[0] for row in rows))
         if not found and len(rows) == count:
-            count *= 2  # Not even where to go on can be read, so look further from here.
+            count *= 2  # None of the rows can be read, so there is no cursor: ask for more rows from here.
             continue
         items += filter(keep, found) if keep else found
         before = found[-1].id if found and (is_full or len(rows) == count) else None
@@ -141,7 +141,7 @@ async def page_of(
 
 
 async def rows_for_page(store: Store, name: str, params: Params) -> tuple[list[Row], bool]:
-    """What a query finds, as far as it fits a page; and whether its bytes have filled one and there is more."""
+    """The rows of a query that fit a page; and whether bytes filled the page and there are more rows."""
     rows = await store.query(name, params, bytes_max=PAGE_BYTES_MAX)
     fitting = count_within([bytes_of(row) for row in rows], PAGE_BYTES_MAX)
     return rows[:fitting], fitting < len(rows)

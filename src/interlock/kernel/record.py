@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -87,7 +87,7 @@ class Kind(Generic[R]):
         self.values = values
         self.immutable = immutable
         self._encoder = msgspec.json.Encoder()
-        # Made when the first body is read: to resolve every kind's types takes long at start.
+        # Made when the first body is read: resolving the types of all kinds at start is slow.
         self._decoder: msgspec.json.Decoder[R] | None = None
         self._decoder_of_all: msgspec.json.Decoder[list[R]] | None = None
 
@@ -167,17 +167,12 @@ class Pick(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     the last two again at decision time, because earlier commands of the batch may have changed records.
     """
 
+    kind: ClassVar[Kind[Any]]
+    # The named block that finds the candidates, written `room.block`.
+    query: ClassVar[str]
+
     limit: int
     own: bool = True
-
-    @property
-    def kind(self) -> Kind[R]:
-        raise NotImplementedError
-
-    @property
-    def query(self) -> str:
-        """Which named block finds the candidates, written `room.block`."""
-        raise NotImplementedError
 
     def params(self, now: datetime) -> Params:
         raise NotImplementedError
@@ -191,21 +186,21 @@ class Pick(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
 
     @property
     def uses_up(self) -> int:
-        """How many of what it finds one command may take from the others of its batch, which load so many more."""
+        """How many of the found records one command may use up; the others of its batch load that many more."""
         return self.limit if self.own else 0
 
     @property
     def bytes_max(self) -> int | None:
-        """After how many bytes of records a load of them ends; None where they are small."""
+        """After how many bytes a load of this pick ends; None for small records."""
         return None
 
     def unlimited(self) -> Pick[R]:
-        """This pick whatever its limit: what makes two commands' picks the same pick."""
+        """This pick without its limit: equal for all commands that pick the same records."""
         return msgspec.structs.replace(self, limit=0)
 
 
 class Reads(msgspec.Struct, frozen=True):
-    """What a command needs to see before it can decide."""
+    """The records that a command needs before it can decide."""
 
     own: tuple[Key, ...] = ()
     see: tuple[Key, ...] = ()

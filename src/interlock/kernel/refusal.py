@@ -12,7 +12,7 @@ import msgspec
 
 
 class Next(msgspec.Struct, frozen=True):
-    """What whoever is refused does next: an operation of the API by its id, with the arguments that are known.
+    """What a refused caller does next: an operation of the API by its id, with the arguments that are known.
 
     `needs` names the fields that only the caller can fill in, such as the evidence of a resolution.
     """
@@ -37,9 +37,9 @@ class Refusal(Exception):
 
 
 class Unreadable(Refusal):
-    """A stored record is not what was written. It is refused to whoever asks for it, and concerns nobody else.
+    """A stored record is not what was written. It is refused to callers that ask for it, and concerns no others.
 
-    `why` is for whoever runs this, not for callers: it may show a little of what is stored.
+    `why` is for the operator, not for callers: it may show a little of what is stored.
     """
 
     def __init__(self, kind: str, record_id: str | None = None, *, why: str = "") -> None:

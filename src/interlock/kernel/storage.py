@@ -20,8 +20,8 @@ _REMEMBERED_SECONDS = 300.0
 class Loaded(msgspec.Struct, frozen=True):
     """What a load found, as last committed; an absent key maps to None.
 
-    `busy` are keys to own that somebody else holds. Whoever only sees them finds them in `records`. `alone` says
-    that nobody else can write until this batch ends, so that to have seen a record is as good as to own it.
+    `busy` are keys to own that another transaction holds. A command that only sees them finds them in `records`.
+    `alone` says that no other process can write until this batch ends, so that seeing a record is as good as owning it.
     `unreadable` are keys whose rows hold something else than their record; they are not in `records`. `state` is what
     the store says of itself; that of the first load counts.
     """
@@ -51,7 +51,7 @@ class Transaction(msgspec.Struct, frozen=True):
 
 
 class WriteConflict(Exception):
-    """Somebody else wrote a key first, or is writing it; load again and decide again. Nothing was written."""
+    """Another transaction wrote a key first, or is writing it; load and decide again. Nothing was written."""
 
 
 class LockTimeout(Exception):
@@ -81,13 +81,13 @@ class CommitUnknown(Exception):
 def is_remembered(began: float) -> bool:
     """Whether a store can be asked about a batch that began then, by `time.time`.
 
-    Stores forget the ids of batches after an hour (`prune`), and whoever asks may have slept for longer.
+    Stores forget the ids of batches after an hour (`prune`), and the process may have been suspended for longer.
     """
     return 0 <= time.time() - began < _REMEMBERED_SECONDS
 
 
 class CommitUnconfirmed(Exception):
-    """COMMIT happened here, but a copy that must have it did not confirm. Nobody can settle that now."""
+    """COMMIT happened here, but a replica that must have it did not confirm. It cannot be settled now."""
 
 
 class BatchStore(Protocol):
@@ -106,7 +106,7 @@ class BatchStore(Protocol):
         ...
 
     async def committed(self, batch_id: str, within_seconds: float) -> bool:
-        """Settle an unknown COMMIT for ever: True if it happened, False if it now never can."""
+        """Settle an unknown COMMIT for good: True if it happened, False if it now never can."""
         ...
 
     async def ping(self, within_seconds: float) -> None:
@@ -131,7 +131,7 @@ class StoreMissing(Exception):
 
 
 class NotAStore(Exception):
-    """What is at the place belongs to something else; it was left as it was."""
+    """The place holds data of another program, which was left unchanged."""
 
 
 class Store(BatchStore, Protocol):
@@ -160,7 +160,7 @@ class Store(BatchStore, Protocol):
     async def glance(self, name: str, params: Params) -> list[Row]:
         """Run a named query that follows an index to a handful of rows, and takes no longer than a `get`.
 
-        A store may run it in the middle of everything else, where handing it to somebody would cost more.
+        A store may run it in the middle of everything else, where handing it to a thread would cost more.
         """
         ...
 
@@ -184,7 +184,7 @@ class Store(BatchStore, Protocol):
 
 
 def refuse_foreign(place: object) -> NotAStore:
-    """How to refuse a database that holds somebody else's tables."""
+    """The refusal of a database that holds tables of another program."""
     return NotAStore(
         f"{place} holds tables of another program and none of Interlock's; it was left as it is. "
         "Name a database of its own for Interlock"
@@ -197,7 +197,7 @@ def bytes_of(row: Row) -> int:
 
 
 def count_within(sizes: Sequence[int], bytes_max: int) -> int:
-    """How many of them, one after the other, begin before so many bytes: at least one, and the last may pass it."""
+    """How many rows, in order, begin within `bytes_max`: at least one, and the last may exceed it."""
     return sum(ahead < bytes_max for _, ahead in zip(sizes, accumulate(sizes, initial=0), strict=False))
 
 

@@ -46,8 +46,8 @@ def clock_fence(now_micros: int) -> int:
 def raised_floor(floor: int, now_micros: int) -> int:
     """Where fences begin after a raise.
 
-    Nobody hands out a million fences of one resource in a second, so those of an epoch stay behind the clock: the time
-    of the raise in microseconds is ahead of all of them, also of epochs that the copy knows nothing of.
+    No store hands out a million fences of one resource in a second, so those of an epoch stay behind the clock. The
+    time of the raise in microseconds is ahead of all of them, also of epochs that the copy does not know.
     """
     return max(floor + _STEP, clock_fence(now_micros))
 

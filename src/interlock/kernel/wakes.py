@@ -16,12 +16,12 @@ Test = Callable[[str], bool]
 
 # So many of a line look by themselves in the time in which a lone one would look once.
 _LOOKS = 8
-# Past so many different patterns in a group, each is taken to match: to try all would keep others waiting.
+# With more patterns than this in a group, each is taken to match: trying all would keep other callers waiting.
 _TRIED_MAX = 256
 
 
 class Wakes:
-    """Who waits on which topic in this process, to be told of it; and who waits in line, to take something."""
+    """The callers of this process that wait on a topic, and those that wait in line to take something."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Event]] = {}
@@ -89,7 +89,7 @@ class Lines:
         return Place(self, group, names, patterns)
 
     def call(self, topic: str, besides: Place | None = None) -> bool:
-        """Wake the one that has waited longest for this topic, `group:name`; False if nobody is left to be woken."""
+        """Wake the one that has waited longest for this topic, `group:name`; False if none is left."""
         first: Place | None = None
         for line in self._lines_of(topic):
             free = next((place for place in line if place is not besides and not place.is_called), None)
@@ -100,7 +100,7 @@ class Lines:
         return first is not None
 
     def call_all(self) -> None:
-        """Wake everybody: used when hints may have been lost, and at the end."""
+        """Wake all who wait: used when hints may have been lost, and at the end."""
         for line, places in self._lines.items():
             for place in places:
                 place.hear(line)
@@ -162,7 +162,7 @@ class Place:
 
     def __exit__(self, *exc: object) -> None:
         self._all.leave(self)
-        if self.is_called:  # Called, and gone before it looked: somebody else should.
+        if self.is_called:  # Called, and gone before it looked: another one should look.
             self.pass_on(1)
 
     def hear(self, topic: str) -> None:
@@ -171,7 +171,7 @@ class Place:
         self._event.set()
 
     def pass_on(self, count: int) -> None:
-        """Wake so many others for what this one was called for last."""
+        """Wake this many others for what this one was called for last."""
         for topic in self._heard:
             for _ in range(count):
                 if not self._all.call(topic, besides=self):

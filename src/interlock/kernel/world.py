@@ -1,7 +1,7 @@
-"""The world that a batch decides in: the loaded records, the staged changes, and the time.
+"""Commands, and the world that a batch of them decides in: the loaded records, the staged changes, and the time.
 
-The commands of a batch share it in arrival order, so each sees what the earlier ones decided. A command's own changes
-can be undone without touching those of others.
+The commands of a batch share one world in arrival order, so each sees what the earlier ones decided. A command's own
+changes can be undone without touching those of others.
 
 A command names its reads before the earlier commands decide. If their changes make it need a record that was not
 loaded, the command is `Deferred` to the next batch.
@@ -17,8 +17,8 @@ from typing import Any, Final, Generic, TypeVar, cast
 import msgspec
 
 from interlock.kernel.computation import Computation, Compute, compute_here
-from interlock.kernel.record import Key, Kind, Pick, Reads, Record
-from interlock.kernel.refusal import Unreadable
+from interlock.kernel.record import NOTHING, Key, Kind, Pick, Reads, Record
+from interlock.kernel.refusal import Refusal, Unreadable
 from interlock.kernel.store_state import FRESH, StoreState
 
 R = TypeVar("R", bound=Record)
@@ -33,7 +33,7 @@ class Deferred(Exception):
 
 
 class NotLoaded(LookupError):
-    """The command uses a record that neither it nor anybody else in the batch asked for."""
+    """The command uses a record that no command of the batch asked for."""
 
 
 class Update(msgspec.Struct, frozen=True):
@@ -136,7 +136,7 @@ class World:
         return stored
 
     def add(self, kind: Kind[R], record: R) -> R:
-        """Stage a new record under a fresh id that nobody can have used."""
+        """Stage a new record under a fresh, unused id."""
         key = Key(kind, record.tenant, record.id)
         if self._records.get(key) is not None:
             raise ValueError(f"{kind.name} {record.id} exists; an added record needs a fresh id")
@@ -160,7 +160,7 @@ class World:
         return self.state.next_fence(*previous)
 
     def wake(self, topic: str) -> None:
-        """Tell whoever waits on this topic, once the batch has committed."""
+        """Wake the callers that wait on this topic, once the batch has committed."""
         self._wakes.append(topic)
 
     # What the kernel uses.
@@ -178,7 +178,7 @@ class World:
         self._pick_afresh()
 
     def admit_pick(self, pick: Pick[R], records: Sequence[R]) -> None:
-        """Take in what a pick loaded. What it owns is newer than what somebody only saw."""
+        """Take in what a pick loaded. A record that it owns is newer than one that was only seen."""
         self._picks[pick.unlimited()] = candidates = Candidates(pick, records)
         self._picked_kinds.add(pick.kind)
         for key, record in candidates.loaded:
@@ -197,7 +197,7 @@ class World:
         return key in self._owned
 
     def own(self, keys: Iterable[Key]) -> None:
-        """Let commands change what they have only seen so far; the store says that nobody else can."""
+        """Let commands change records that they only saw: the store says that no other process can."""
         self._owned.update(keys)
 
     def begin(self) -> None:
@@ -224,7 +224,7 @@ class World:
 
     @property
     def is_as_loaded(self) -> bool:
-        """Whether nothing that anybody asked for was changed by the commands before this one."""
+        """Whether the commands before this one changed no record that was asked for."""
         _, _, staged, unwatched = self._marks
         return staged == unwatched
 
@@ -266,7 +266,7 @@ class World:
             self._changed.append(key)
 
     def _pick_afresh(self) -> None:
-        """Some changes were undone, or what was picked may have changed before it was owned."""
+        """Some changes were undone, or picked records may have changed before they were locked."""
         for candidates in self._picks.values():
             candidates.start_over()
 
@@ -299,7 +299,7 @@ class Candidates(Generic[R]):
         self._chosen_at = (-1, -1)
 
     def start_over(self) -> None:
-        """Forget what was learned of changes: some were undone, or more was loaded."""
+        """Forget which changes were seen: some were undone, or more was loaded."""
         self._skip = self._read = 0
         self._changed.clear()
         self._chosen_at = (-1, -1)
@@ -321,7 +321,7 @@ class Candidates(Generic[R]):
         while self._skip < len(loaded) and loaded[self._skip][0] in staged:
             self._skip += 1
         untouched = (one for one in islice(loaded, self._skip, None) if one[0] not in staged)
-        # What was loaded again, to own it, may be another by now.
+        # A record that was loaded again with its lock may differ by now.
         matching = (
             record
             for key, as_loaded in untouched
@@ -349,3 +349,25 @@ class Candidates(Generic[R]):
 
     def _is_in_sight(self, pick: Pick[R], record: R) -> bool:
         return not self.is_full or (self._horizon is not None and pick.sort_key(record) <= self._horizon)
+
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Command(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
+    """One decision. Pure: the same world and the same fields always give the same answer."""
+
+    def reads(self) -> Reads:
+        """The records this command needs, known before anything is loaded."""
+        raise NotImplementedError
+
+    def more(self, world: World) -> Reads:
+        """The further records that it needs, after the first load. Asked once."""
+        return NOTHING
+
+    def decide(self, world: World) -> T_co:
+        """Stage the changes and return the result, or raise a `Refusal`."""
+        raise NotImplementedError
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        """Stage what a refusal leaves behind (an audit entry, a conflict). Nothing else of it stays."""

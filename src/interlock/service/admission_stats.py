@@ -8,9 +8,7 @@ takes more room than there is is dropped, the oldest first, and the number dropp
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
-import logging
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -18,15 +16,10 @@ from datetime import datetime, timedelta
 import msgspec
 
 from interlock.kernel.ids import new_id
-from interlock.kernel.kernel import Kernel
-from interlock.kernel.refusal import Fault
 from interlock.rooms.admission.model import Counts, Tallied, Tally
-from interlock.rooms.admission.tallies import KeepTally
 from interlock.rooms.admission.traffic import NONE, Subject, plus
 from interlock.service.metrics import OTHER, Registry
 from interlock.store.clock import utc_now
-
-log = logging.getLogger(__name__)
 
 OUTCOMES = ("admitted", "full", "unavailable", "throttled")
 _ONE: dict[str, Counts] = dict(
@@ -38,9 +31,6 @@ _ENTRIES_MAX = 100_000
 _TALLY_ROWS_MAX = 250
 # Times three outcomes this stays below what a metric may have, so that 429 and 503 are never lumped together.
 _LABELLED_MAX = 150
-_PAUSE_SECONDS = 0.1
-_TROUBLE_SECONDS = 2.0
-_AT_ONCE = 32
 
 Scope = tuple[str, str]
 
@@ -179,51 +169,3 @@ class AdmissionStats:
 
 def _parts(rows: list[Tallied], most: int) -> list[list[Tallied]]:
     return [rows[start : start + most] for start in range(0, len(rows), most)]
-
-
-class Tallying:
-    """Hands counts in a moment after they were made, and once more at the end."""
-
-    def __init__(self, kernel: Kernel, stats: AdmissionStats) -> None:
-        self._kernel = kernel
-        self._stats = stats
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="tallies")
-
-    async def close(self) -> None:
-        if self._task:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-            with contextlib.suppress(Fault):
-                await self.hand_in()
-
-    async def hand_in(self) -> None:
-        """Store everything that was counted and is not stored. What cannot be stored now is kept."""
-        unstored = self._stats.unstored()
-        for start in range(0, len(unstored), _AT_ONCE):
-            some = unstored[start : start + _AT_ONCE]
-            ended = await asyncio.gather(*map(self._store, some), return_exceptions=True)
-            for error in ended:
-                if error is not None:
-                    raise error
-
-    async def _store(self, counted: Unstored) -> None:
-        for tally in counted.tallies:
-            await self._kernel.run(KeepTally(tally=tally))
-        self._stats.stored(counted)
-
-    async def _run(self) -> None:
-        while True:
-            await self._stats.has_news.wait()
-            await asyncio.sleep(_PAUSE_SECONDS)
-            try:
-                await self.hand_in()
-            except Fault as fault:
-                log.debug("counts of admission could not be handed in: %s", fault)
-                await asyncio.sleep(_TROUBLE_SECONDS)
-            except Exception:
-                log.exception("handing in counts of admission broke; it goes on in %.0f s", _TROUBLE_SECONDS)
-                await asyncio.sleep(_TROUBLE_SECONDS)

@@ -127,7 +127,7 @@ class Channel(ABC):
         return standing
 
     async def close(self) -> None:  # noqa: B027 - a channel may have nothing to close
-        """Let go of connections, whatever their state."""
+        """Close all connections, in any state."""
 
     @classmethod
     def of_deployment(cls, settings: Settings) -> Destination | None:
@@ -142,7 +142,7 @@ Channels = Sequence[type[Channel]]
 
 
 async def attempt(channel: Channel, letters: Sequence[Delivery]) -> Outcome:
-    """Deliver within the channel's time. Whatever goes wrong is an outcome, with a reason of bounded length."""
+    """Deliver within the channel's time. Every error becomes an outcome, with a reason of bounded length."""
     try:
         async with asyncio.timeout(channel.limits.seconds):
             outcome = await channel.deliver(letters)

@@ -52,7 +52,7 @@ def _answer(message: bytes) -> bytes:
     try:
         function, arguments = pickle.loads(message)  # noqa: S301 - from the server that started this process
         return pickle.dumps((True, function(*arguments)), pickle.HIGHEST_PROTOCOL)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the server's to judge
+    except Exception as error:  # noqa: BLE001 - the server decides what any exception means
         return _told(error)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
@@ -62,7 +62,7 @@ def _told(error: Exception) -> bytes:
     try:
         told = (type(error), error.args, error.__dict__)
         return pickle.dumps((False, told), pickle.HIGHEST_PROTOCOL)
-    except Exception:  # noqa: BLE001 - what cannot travel is told in words
+    except Exception:  # noqa: BLE001 - an exception that cannot be pickled is sent as text
         return pickle.dumps((False, (RuntimeError, (repr(error),), {})), pickle.HIGHEST_PROTOCOL)
 
 

@@ -16,11 +16,16 @@ import socket
 import subprocess
 import sys
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from interlock.kernel.refusal import Overloaded, Refusal
+import msgspec
+
+from interlock.kernel.computation import Computation, NotComputed, TooLong, compute_here
+from interlock.kernel.refusal import Fault, Overloaded, Refusal
+from interlock.rooms.policy.expressions import OverBudget
+from interlock.rooms.policy.judgement import TOO_LONG
 from interlock.service.compute_child import CPU_SECONDS_MAX, HEADER, rebuilt
 from interlock.service.metrics import Registry
 
@@ -50,7 +55,7 @@ class TookTooLong(Refusal):
 
 
 class ComputePool:
-    """Until it is opened nothing may be computed here: a program without a server has nobody to keep waiting."""
+    """Computes nothing until it is opened: in a program without a server, no other caller has to wait."""
 
     def __init__(self, registry: Registry) -> None:
         self.is_open = False
@@ -94,7 +99,7 @@ class ComputePool:
         )
 
     async def close(self) -> None:
-        """End the processes; who waits for them is told that nothing was decided."""
+        """End the processes; callers that wait for them learn that nothing was decided."""
         self.is_open = False
         for task in tuple(self._tasks):
             task.cancel()
@@ -226,7 +231,7 @@ def _started(stream: socket.socket) -> subprocess.Popen[bytes]:
 
 
 def _heard(task: asyncio.Task[Any]) -> None:
-    """Whoever asked may have left; what came of it is nobody's then."""
+    """Read the outcome, so that asyncio does not warn of it if the caller has left."""
     if not task.cancelled():
         task.exception()
 
@@ -315,10 +320,95 @@ class _Line:
         self.weight += weight
 
     def next(self) -> asyncio.Future[None] | None:
-        """The next that still waits; whoever left is forgotten."""
+        """The next that still waits; those whose caller left are dropped."""
         while self.waiting:
             its_turn, weight = self.waiting.popleft()
             self.weight -= weight
             if not its_turn.done():
                 return its_turn
         return None
+
+
+KNOWN_MAX = 4096
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    """What came of a computation."""
+
+    value: Any = None
+    error: Exception | None = None
+
+
+class Judgements:
+    """The kernel's `Computing`: quick computations at once, others in the pool. The last results are kept by key."""
+
+    def __init__(self, pool: ComputePool) -> None:
+        self._pool = pool
+        self._known: OrderedDict[Hashable, _Outcome] = OrderedDict()
+        self._under_way: dict[Hashable, asyncio.Task[None]] = {}
+
+    def compute(self, computation: Computation[Any]) -> Any:
+        """The result if it is quick or known; else `NotComputed`."""
+        if not self._pool.is_open:
+            return compute_here(computation)
+        try:
+            return computation.quickly()
+        except TooLong:
+            known = self._known.get(computation.key())
+        if known is None:
+            raise NotComputed((computation,))
+        if known.error is not None:
+            raise known.error.with_traceback(None)
+        return known.value
+
+    async def answered(self, ask: Callable[[], T]) -> T:
+        """What a question comes to that asks for computations but decides nothing."""
+        while True:
+            try:
+                return ask()
+            except NotComputed as missing:
+                await self.prepare(missing.computations)
+
+    async def prepare(self, computations: Sequence[Computation[Any]]) -> None:
+        """Compute these, so that `compute` knows them. Computations under way are only waited for."""
+        await asyncio.gather(*map(self._prepared, computations))
+
+    async def _prepared(self, computation: Computation[Any]) -> None:
+        key = computation.key()
+        task = self._under_way.get(key)
+        if task is None:
+            task = self._under_way[key] = asyncio.create_task(self._keep(key, computation))
+            task.add_done_callback(lambda done: self._ended(key, done))
+        await asyncio.shield(task)
+
+    def _ended(self, key: Hashable, done: asyncio.Task[None]) -> None:
+        del self._under_way[key]
+        if not done.cancelled():
+            done.exception()  # The caller may have left; an exception that is never read would be logged.
+
+    async def _keep(self, key: Hashable, computation: Computation[Any]) -> None:
+        try:
+            value = await self._computed(computation)
+        except Fault:
+            raise
+        except TookTooLong:
+            too_long = OverBudget(rule="policy", expression="", why=TOO_LONG)
+            self._remember(key, _Outcome(error=too_long))
+        except Exception as error:  # noqa: BLE001 - it is what the decision would have met
+            self._remember(key, _Outcome(error=error))
+        else:
+            if computation.is_portable:
+                self._remember(key, _Outcome(value=value))
+
+    async def _computed(self, computation: Computation[Any]) -> Any:
+        if computation.is_portable:
+            return await self._pool.run(computation.tenant, computation.weight, compute_here, computation)
+        return await self._pool.run_on_thread(
+            computation.tenant, computation.weight, compute_here, computation
+        )
+
+    def _remember(self, key: Hashable, outcome: _Outcome) -> None:
+        self._known[key] = outcome
+        self._known.move_to_end(key)
+        while len(self._known) > KNOWN_MAX:
+            self._known.popitem(last=False)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 
@@ -64,12 +63,12 @@ class Reader:
         self._arrived.set()
 
     def end(self) -> None:
-        """The server stops; take what is there and go."""
+        """The server stops; return with the events that are there."""
         self.is_over = True
         self._arrived.set()
 
     async def take(self, timeout_seconds: float) -> list[Placed]:
-        """What has come, as soon as something has; nothing once the time has passed."""
+        """The new events, as soon as there are any; none once the time has passed."""
         if not self._buffer and not self.is_overrun and not self.is_over:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout_seconds):
@@ -96,7 +95,6 @@ class EventFeed:
         self._is_closed = False
         self.is_relayed: Callable[[], bool] = lambda: False
         self.position = 0
-        self.read_at = 0.0
         self._sequenced = registry.counter(
             "interlock_events_sequenced_total", "Events that this server gave their position."
         )
@@ -115,7 +113,7 @@ class EventFeed:
                 self._task = asyncio.create_task(self._run(), name="event-feed")
 
     async def catch_up(self) -> None:
-        """Give positions to all that is committed: whoever was answered before this finds what came of it."""
+        """Give positions to all committed events: a caller that was answered before this finds its own."""
         for _ in range(_CATCH_UP_MAX):
             sequenced = await self._sequence()
             if sequenced == queries.BUSY:
@@ -132,13 +130,13 @@ class EventFeed:
                 await self._task
 
     def end_readers(self) -> None:
-        """Let every reader, and whoever comes later, take what it has and go."""
+        """Let every reader, now and later, return with what it has."""
         self._is_closed = True
         for reader in self._every_reader():
             reader.end()
 
     def join(self, tenant: str, types: tuple[str, ...] = (), *, after: int = 0) -> Reader:
-        """A new reader of a tenant's events after a position; what is before its `start` it reads from the store."""
+        """A new reader of a tenant's events after a position; events before its `start` are read from the store."""
         # A reader may know more than this server has read: another one, or an earlier page, told it.
         reader = Reader(tenant, types, max(self.position, after), self._buffered_max)
         self._readers.setdefault(tenant, set()).add(reader)
@@ -171,7 +169,7 @@ class EventFeed:
                     await self._rest(pause)
 
     async def _rest(self, seconds: float) -> None:
-        """Let what is committed gather, unless somebody comes to read it."""
+        """Let committed events gather, unless a reader comes."""
         self._wanted.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -181,7 +179,6 @@ class EventFeed:
         """Give positions, read what has one, pass it on; returns how long to wait before the next time."""
         sequenced = await self._sequence()
         page = await self._pass_on()
-        self.read_at = time.monotonic()
         if sequenced == queries.BUSY:
             # Another server gives positions just now, perhaps too early to have seen what woke this one.
             return _BUSY_SECONDS
@@ -202,10 +199,10 @@ class EventFeed:
         return sequenced
 
     async def _pass_on(self) -> int:
-        """Give readers what is new, and wake whoever waits for it; returns how many there were."""
+        """Give readers the new events, and wake those that wait; returns how many events there were."""
         if not self._readers:
             news = await queries.news_after(self._store, self.position, limit=PAGE)
-            # Somebody who came meanwhile wants the events themselves.
+            # A reader that came meanwhile wants the events themselves.
             if not self._readers:
                 return self._moved_on(news)
         page = await queries.every_event_after(self._store, self.position, limit=PAGE)

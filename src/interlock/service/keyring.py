@@ -58,7 +58,7 @@ class Keyring:
         self._asking: dict[str, asyncio.Task[Known]] = {}
 
     def forget(self) -> None:
-        """Somebody's keys or roles may have changed; what is being looked up may be out of date already."""
+        """Keys or roles may have changed; a look-up under way may be out of date already."""
         self._recent.clear()
         self._asking.clear()
 
@@ -84,14 +84,14 @@ class Keyring:
         return await asyncio.shield(self._asking.get(digest) or self._ask(key, digest))
 
     async def known_or_nobody(self, key: str) -> Known | None:
-        """Who presents this key; nobody, if it is none or the store cannot be asked."""
+        """The principal of this key; None if it is not a key or the store cannot be asked."""
         try:
             return await self.known(key, recent_will_do=True)
         except (Unauthenticated, StoreUnavailable, StoreDown):
             return None
 
     def _ask(self, key: str, digest: str) -> asyncio.Task[Known]:
-        """A look-up that whoever comes with the same key meanwhile joins."""
+        """A look-up that other requests with the same key join."""
         asking = asyncio.get_running_loop().create_task(self._look_up_and_keep(key, digest))
         self._asking[digest] = asking
 
@@ -99,7 +99,7 @@ class Keyring:
             if self._asking.get(digest) is done:
                 del self._asking[digest]
             if not done.cancelled():
-                done.exception()  # If whoever asked has gone, nobody need hear of it.
+                done.exception()  # The caller may have left; an exception that is never read would be logged.
 
         asking.add_done_callback(finish)
         return asking

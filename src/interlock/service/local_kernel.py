@@ -10,16 +10,16 @@ import os
 import pwd
 from typing import TypeVar
 
-from interlock.kernel.command import Command
 from interlock.kernel.ids import new_id
 from interlock.kernel.kernel import Kernel, KernelLimits
 from interlock.kernel.refusal import LockBusy
 from interlock.kernel.storage import StoreHeld
+from interlock.kernel.world import Command
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import EnsureLocalPerson
 from interlock.service.loop_thread import LoopThread
 from interlock.service.settings import embedded_store, store_named
-from interlock.store.urls import store_for
+from interlock.store import store_for
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ class LocalKernel:
 
 
 def local_user() -> str:
-    """The name of whoever runs this; in a container without one, the number.
+    """The name of the user who runs this process; in a container without names, the number.
 
     As the system has it: by what the environment says, one person could be two, and meet a quorum alone.
     """

@@ -112,7 +112,7 @@ class Log:
         self._write(self._spell(line) + "\n")
 
     def fault(self, error: BaseException, *, request: Asked, request_id: str, route: str) -> None:
-        """Tell of an exception nobody expected, without repeating what the request said."""
+        """Log an unexpected exception, without repeating the content of the request."""
         exceptions = list(_described(error, _said_in(request)))
         self._emit("error", "fault", {"request_id": request_id, "route": route, "exceptions": exceptions})
 

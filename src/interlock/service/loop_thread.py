@@ -27,15 +27,15 @@ class LoopThread:
 
     @property
     def is_here(self) -> bool:
-        """Whether the caller is on the loop's own thread, where to wait for an answer would be to wait for ever."""
+        """Whether the caller is on the loop's own thread, where waiting for an answer would never end."""
         return threading.current_thread() is self._thread
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin it there. Whoever cancels the future cancels it."""
+        """Start it on the loop. Cancelling the future cancels it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, T], timeout_seconds: float | None = None) -> T:
-        """What it returns or raises. Whoever is interrupted as it waits cancels it."""
+        """What it returns or raises. An interrupt while waiting cancels it."""
         submitted = self.submit(work)
         try:
             return submitted.result(timeout_seconds)
@@ -61,7 +61,7 @@ async def in_daemon_thread(work: Callable[[], T]) -> T:
     def carry() -> None:
         try:
             done.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - whoever waits for it is told
+        except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
             done.set_exception(error)
 
     threading.Thread(target=carry, name="interlock-opening", daemon=True).start()

@@ -184,7 +184,7 @@ def measure_store(registry: Registry, store_time: StoreTime) -> None:
 
 
 def unreadable_records() -> int:
-    """How many records this process met that somebody broke in the store."""
+    """How many records this process found that were damaged in the store."""
     return pages.met()
 
 

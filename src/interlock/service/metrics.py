@@ -86,7 +86,7 @@ class _Metric:
         raise NotImplementedError
 
     def sums(self) -> Iterator[str]:
-        """Write what can be told without naming a tenant: nothing, unless a metric knows how to add up."""
+        """Write the values without tenants: nothing, unless the metric can be summed."""
         yield from ()
 
     def _series(self, known: Mapping[Labels, object], values: Labels) -> Labels:

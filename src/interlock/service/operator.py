@@ -96,7 +96,7 @@ async def greet(service: Service) -> Greeting:
 
 
 def _is_local(settings: Settings) -> bool:
-    """Whether whoever reads what the server prints is the only one who can reach it: no network, and no proxy."""
+    """Whether only this machine can reach the server, so that it may print a sign-in link: no network, no proxy."""
     if settings.uds or settings.trusted_proxies or settings.root_path:
         return False
     try:
@@ -105,11 +105,11 @@ def _is_local(settings: Settings) -> bool:
         return False
 
 
-async def activate_policy_file(service: Service, path: Path, tenant: str = TENANT_DEFAULT) -> str:
+async def activate_policy_file(service: Service, path: Path) -> str:
     """Put a policy file in force as the operator; returns its snapshot id. Raises `SourceInvalid`."""
     text = await asyncio.to_thread(path.read_text)
     document = parse_policy(text)
-    head = await service.kernel.run(ActivatePolicy.of(document, text, tenant=tenant))
+    head = await service.kernel.run(ActivatePolicy.of(document, text, tenant=TENANT_DEFAULT))
     return head.snapshot
 
 

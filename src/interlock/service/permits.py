@@ -1,4 +1,8 @@
-"""Signs permits, with a key ring that is cached for a moment."""
+"""Makes the keys that sign permits, stores their private halves, and signs.
+
+With a secret (`INTERLOCK_SECRET`) a private key is stored encrypted, so reading the database reveals nothing. Without
+one it is stored as it is, and a reader of the database can sign permits.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,18 @@ import time
 from collections.abc import Mapping
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256, Hash
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from interlock.kernel.codec.sealing import CannotUnseal
+from interlock.kernel.codec.sealing import CannotUnseal, seal, unseal
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.refusal import Fault
 from interlock.kernel.storage import Store
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.jobs.model import Job
 from interlock.rooms.permits.model import DEPLOYMENT, KEY_RINGS, RING_ID, KeyRing, SigningKey
-from interlock.rooms.permits.rules import EnsureKey, RotateKeys
-from interlock.rooms.permits.sealing import make_key, private_key
-from interlock.rooms.permits.tokens import Permit, b64encode, signing_input
+from interlock.rooms.permits.rules import EnsureKey, NewKey, RotateKeys
+from interlock.rooms.permits.verification import Permit, b64decode, b64encode, signing_input
 
 _RECENT_SECONDS = 1.0
 
@@ -40,7 +45,7 @@ class PermitSigner:
         self._unsealed: dict[str, Ed25519PrivateKey] = {}
 
     def forget(self) -> None:
-        """Somebody may have rotated the keys."""
+        """Read the ring again: the keys may have been rotated."""
         self._looked_at = 0.0
 
     async def ring(self) -> KeyRing:
@@ -58,7 +63,7 @@ class PermitSigner:
         return RotateKeys(offered=made, lead_seconds=lead_seconds, revoke=revoke, tenant=by.tenant, by=by)
 
     async def ready(self) -> Signer:
-        """A signer for what is about to be handed out. Fails before anything is handed out, not after."""
+        """A signer for the next permits. Fails before work is handed out, not after."""
         ring = await self.ring()
         return Signer(ring, {key.kid: self._private(key) for key in ring.keys})
 
@@ -98,3 +103,40 @@ class Signer:
         )
         signed = signing_input(said, key.kid)
         return f"{signed.decode()}.{b64encode(self._private[key.kid].sign(signed))}"
+
+
+_PURPOSE = b"interlock permit key v1"
+
+
+def make_key(secret: str) -> NewKey:
+    """A fresh key pair; its id is a digest of the public half."""
+    private = Ed25519PrivateKey.generate()
+    public = private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+    kid = _kid(public)
+    raw = private.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
+    kept = seal(raw, secret, purpose=_PURPOSE, about=kid) if secret else raw
+    return NewKey(kid=kid, public=b64encode(public), private=b64encode(kept), sealed=bool(secret))
+
+
+def private_key(key: SigningKey, secret: str) -> Ed25519PrivateKey:
+    """A stored key, ready to sign."""
+    kept = b64decode(key.private)
+    return Ed25519PrivateKey.from_private_bytes(_unseal(kept, key.kid, secret) if key.sealed else kept)
+
+
+def _kid(public: bytes) -> str:
+    digest = Hash(SHA256())
+    digest.update(public)
+    return b64encode(digest.finalize()[:12])
+
+
+def _unseal(kept: bytes, kid: str, secret: str) -> bytes:
+    if not secret:
+        raise CannotUnseal(f"signing key {kid} is sealed; start with the INTERLOCK_SECRET it was sealed with")
+    try:
+        return unseal(kept, secret, purpose=_PURPOSE, about=kid)
+    except CannotUnseal as error:
+        raise CannotUnseal(
+            f"signing key {kid} was sealed with another INTERLOCK_SECRET; start with that one, or "
+            "rotate the signing keys with the new one and revoke those of before"
+        ) from error

@@ -16,12 +16,12 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.hold import HoldState, keep
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.refusal import Fault
 from interlock.kernel.storage import Store
 from interlock.kernel.wakes import Wakes
+from interlock.kernel.world import Command
 from interlock.rooms.events import deliveries, queries
 from interlock.rooms.events.cloud_events import wants
 from interlock.rooms.events.deliveries import Tally
@@ -33,10 +33,11 @@ from interlock.rooms.events.model import (
     DeliveryState,
     Placed,
     Relay,
+    RelayGone,
+    RelayLost,
     events_topic,
     relay_topic,
 )
-from interlock.rooms.events.refusals import RelayGone, RelayLost
 from interlock.rooms.events.relay_leases import (
     Fenced,
     ReleaseRelay,
@@ -141,7 +142,7 @@ class RelayLoop:
     # --- each event for itself ---
 
     async def _send(self, channel: Channel, destination: Destination) -> float:
-        """Try what is due and what is new; returns how long to wait before the next round."""
+        """Try due deliveries and new events; returns how long to wait before the next round."""
         tenant, relay_id = destination.tenant, destination.id
         waiting = await queries.deliveries(
             self._parts.store, tenant, relay_id, DeliveryState.WAITING, limit=deliveries.WAITING_MAX
@@ -192,7 +193,7 @@ class RelayLoop:
     def _refused(
         self, channel: Channel, delivery: Delivery, outcome: TryAgain | GiveUp, tally: Tally
     ) -> None:
-        """Keep what was not taken, to be tried again or as a dead letter."""
+        """Store an event that was not taken, to be tried again or as a dead letter."""
         backoff = channel.limits.backoff
         asked_seconds = outcome.after_seconds if isinstance(outcome, TryAgain) else 0.0
         rest = backoff.rest(delivery.attempts + 1, random.random(), asked_seconds=asked_seconds)
@@ -311,7 +312,7 @@ class RelayLoop:
     async def _deliver(self, channel: Channel, letters: Sequence[Delivery]) -> Outcome:
         """Deliver, if there is time enough to do it before another server may."""
         needed = min(channel.limits.seconds, self._held.lease_seconds / 2)
-        # Wait for a renewal if what is left of the lease would not cover a slow answer.
+        # Wait for a renewal if the rest of the lease would not cover a slow answer.
         while self._held.seconds_left() < needed:  # noqa: ASYNC110 - time runs out by itself
             await asyncio.sleep(0.05)
         outcome = await attempt(channel, letters)
@@ -332,7 +333,7 @@ class HeldRelay:
         self.hold = HoldState(self.lease_seconds, taken_at, is_final=_is_final, on_lost=self.lost.set)
 
     def seconds_left(self) -> float:
-        """How long nobody else can hold it for sure."""
+        """For how long certainly no other server can hold it."""
         return self.hold.seconds_left
 
     async def settle(

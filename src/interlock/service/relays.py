@@ -1,4 +1,4 @@
-"""Relays of this server: takes those that nobody holds, runs them, and forgets what left long ago.
+"""Relays of this server: takes those that no server holds, runs them, and deletes old events.
 
 Any number of servers may do this at once. Each destination has one relay at a time, by a lease with a fence;
 when a server dies, another takes its relays once their leases are over.
@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import uuid4
 
 from interlock.kernel.ids import TellTime
@@ -18,9 +19,15 @@ from interlock.kernel.kernel import Kernel
 from interlock.kernel.refusal import Fault, Refusal
 from interlock.kernel.storage import Store, StoreDown
 from interlock.rooms.events import queries
-from interlock.rooms.events.model import DEPLOYMENT, RELAYS_TOPIC, ForgetEvents, Relay
-from interlock.rooms.events.refusals import RelayGone, RelayHeld, RelayLost
-from interlock.rooms.events.relay_leases import ForgetDeliveries
+from interlock.rooms.events.model import (
+    DEPLOYMENT,
+    RELAYS_TOPIC,
+    Forget,
+    Relay,
+    RelayGone,
+    RelayHeld,
+    RelayLost,
+)
 from interlock.service.channel import Channels, Destinations, RelayKey
 from interlock.service.event_feed import EventFeed
 from interlock.service.measures import RelayMeasures
@@ -29,7 +36,7 @@ from interlock.service.settings import Settings
 
 log = logging.getLogger(__name__)
 
-# At once; with more destinations than that, whoever has nothing to deliver gives way to those that wait.
+# At once; with more destinations than this, a relay with nothing to deliver gives way to one that waits.
 RELAYS_MAX = 200
 
 _LOOK_SECONDS = 1.0
@@ -102,7 +109,7 @@ class Relaying:
                 await heard.wait(_LOOK_SECONDS * random.uniform(0.75, 1.25))
 
     async def take_free(self) -> None:
-        """Begin to relay to every destination that nobody relays to."""
+        """Begin to relay to every destination that no server relays to."""
         # By the store's time, at which they become free; this machine's clock may be behind it.
         now = await self._kernel.run(TellTime())
         free = await queries.free_relays(self._store, now, limit=RELAYS_MAX)
@@ -127,14 +134,13 @@ class Relaying:
         """Forget events and deliveries that are old enough and that no relay needs."""
         before = self._now() - timedelta(days=self._settings.event_days)
         up_to = await self.settled_up_to(before)
-        forgotten = _TIDY_MAX
-        while forgotten == _TIDY_MAX:
-            keys = await queries.forgettable(self._store, before=before, up_to=up_to, limit=_TIDY_MAX)
-            forgotten = await self._kernel.run(ForgetEvents(keys=keys)) if keys else 0
-        forgotten = _TIDY_MAX
-        while forgotten == _TIDY_MAX:
-            keys = await queries.old_deliveries(self._store, before=before, limit=_TIDY_MAX)
-            forgotten = await self._kernel.run(ForgetDeliveries(keys=keys)) if keys else 0
+        events = partial(queries.forgettable, self._store, before=before, up_to=up_to, limit=_TIDY_MAX)
+        deliveries = partial(queries.old_deliveries, self._store, before=before, limit=_TIDY_MAX)
+        for find in (events, deliveries):
+            forgotten = _TIDY_MAX
+            while forgotten == _TIDY_MAX:
+                keys = await find()
+                forgotten = await self._kernel.run(Forget(keys=keys)) if keys else 0
 
     async def settled_up_to(self, before: datetime) -> int:
         """The position that every relay has passed."""
@@ -143,7 +149,7 @@ class Relaying:
         return min(needed, default=await queries.head(self._store))
 
     def _is_abandoned(self, relay: Relay, before: datetime) -> bool:
-        """What the operator configured once, and nobody has relayed to for as long as events last."""
+        """Whether it was configured once, and no server has relayed to it for as long as events are kept."""
         key = (relay.tenant, relay.id)
         if relay.tenant != DEPLOYMENT or key in self._destinations.of_deployment():
             return False

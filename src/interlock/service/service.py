@@ -11,18 +11,16 @@ from interlock.kernel.ids import new_id
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.storage import Store
 from interlock.kernel.store_time import StoreTime
-from interlock.service.admission_stats import AdmissionStats, Tallying
-from interlock.service.compute_pool import ComputePool
+from interlock.service.admission_stats import AdmissionStats
+from interlock.service.compute_pool import ComputePool, Judgements
 from interlock.service.event_feed import EventFeed
-from interlock.service.judgements import Judgements
 from interlock.service.keyring import Keyring
 from interlock.service.measures import KernelMeasures, Measures, RelayMeasures, measure_store
 from interlock.service.metrics import Registry
 from interlock.service.permits import PermitSigner
 from interlock.service.settings import Settings
-from interlock.service.sweeps import Sweeps
-from interlock.service.workflows import WorkflowEngine
-from interlock.store.urls import store_for
+from interlock.service.sweeps import Sweeps, Tallying, WorkflowEngine
+from interlock.store import store_for
 
 if TYPE_CHECKING:
     from interlock.service.channel import Channels
@@ -65,7 +63,7 @@ class Service:
     async def open(self, *, sweeping: bool = True, channels: Channels = ()) -> None:
         """Open the store, start the kernel, and begin to listen, to sweep and to relay through the channels.
 
-        What has channels is a server: it has many callers, so what takes long is computed beside its event loop.
+        With channels it is a server: it has many callers, so slow computations run beside its event loop.
         """
         if channels:
             self.compute_pool.open()
@@ -85,17 +83,17 @@ class Service:
         return self._store_time
 
     def now(self) -> datetime:
-        """The time by which what is shown is judged: the store's, as far as it is known."""
+        """The time for everything that is shown: the store's, as far as it is known."""
         return self._store_time.now()
 
     def stop_waiting(self) -> None:
-        """Answer every long poll with what is known now: the server wants to stop."""
+        """Answer every long poll now: the server wants to stop."""
         self.is_stopping = True
         self.feed.end_readers()
         self.kernel.wakes.publish_all()
 
     async def close(self) -> None:
-        """Finish what was accepted, then let go of the store."""
+        """Finish the accepted commands, then close the store."""
         if self._relaying:
             await self._relaying.close()
         await self.feed.close()

@@ -30,7 +30,7 @@ def embedded_store() -> str:
     try:
         here = Path.cwd()
     except OSError:
-        return EMBEDDED_STORE  # The folder is gone; whoever opens it is told.
+        return EMBEDDED_STORE  # The folder is gone; opening the store says so.
     found = nearest(EMBEDDED_FILE, here)
     if found is None or found.parent.parent == here:
         return EMBEDDED_STORE
@@ -38,14 +38,14 @@ def embedded_store() -> str:
 
 
 def store_named(given: str | None) -> str | None:
-    """The store that somebody named, by an option or INTERLOCK_STORE; None if it is left to `embedded_store`."""
+    """The store named by an option or INTERLOCK_STORE; None if it is left to `embedded_store`."""
     return given or os.environ.get("INTERLOCK_STORE") or None
 
 
 async def make_store(url: str) -> bool:
     """Make the store if it is not there; returns whether it was made now."""
     from interlock.kernel.storage import StoreMissing
-    from interlock.store.urls import store_for
+    from interlock.store import store_for
 
     was_made = False
     store = store_for(url, lanes=1, makes=False)
@@ -59,7 +59,7 @@ async def make_store(url: str) -> bool:
 
 
 def room_at(url: str) -> tuple[str, int | None]:
-    """The place of a store without its password, and how many bytes are free there, if that can be told from here."""
+    """The place of a store without its password, and how many bytes are free there, if this machine can see it."""
     if url.startswith(_FILE):
         from interlock.store.sqlite.place import free_bytes
 
@@ -79,7 +79,7 @@ def _candidates(name: str, start: Path) -> Iterator[Path]:
 TENANT_DEFAULT = "default"
 CONFIG_FILE = "interlock.toml"
 NO_FILE = ""
-# How `trusted_proxies` names whoever comes through a Unix socket.
+# How `trusted_proxies` names callers on a Unix socket.
 UNIX_PEER = "unix"
 
 
@@ -264,7 +264,7 @@ class BadSetting(Exception):
     """A setting cannot be used; the message names it and says what is allowed."""
 
 
-# A hundred years, and one: what is longer has no end that a date could name.
+# A hundred years, and one: a longer time may end after the last date that can be written.
 _DAYS_MAX = 36_500
 _REST_SECONDS_MAX = 365 * 86_400
 _CHOICES: Mapping[str, tuple[object, ...]] = {
@@ -304,7 +304,7 @@ _WANTED = {"int": "a whole number", "float": "a number", "bool": "true or false"
 def settings_from(
     environ: Mapping[str, str] | None = None, *, config: str | None = None, **given: object
 ) -> ReadSettings:
-    """Settings from what was given, then from the environment, then from the file, then the defaults.
+    """Settings from the options, then from the environment, then from the file, then the defaults.
 
     `config` names the file, else `INTERLOCK_CONFIG` does; else it is `interlock.toml` in this folder, if there is one.
     With `NO_FILE` none is read.
@@ -358,7 +358,7 @@ def _nearest(name: str) -> str:
 
 
 def _reason(found: str, values: dict[str, object]) -> str:
-    """What is wrong with which setting, as a person would say it."""
+    """The setting that is wrong and why, in plain words."""
     name = found.rpartition("$.")[2].rstrip("`")
     wanted = next((words for kind, words in _WANTED.items() if f"Expected `{kind}" in found), None)
     return f"{name} must be {wanted}, not {values[name]!r}" if wanted and name in values else found
@@ -398,7 +398,7 @@ def _mistakes(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _listening_mistakes(values: Mapping[str, Any]) -> Iterator[str]:
-    """Say what is wrong with how and where a server is to listen."""
+    """Check how and where a server is to listen."""
     proxies = ",".join(word for word in values["trusted_proxies"].split(",") if word.strip() != UNIX_PEER)
     if not _are_networks(proxies):
         yield f"trusted_proxies must be like 10.1.0.0/16,fd00::/8, or {UNIX_PEER} for a Unix socket"

@@ -71,7 +71,7 @@ class SteadyClock:
 class OnwardClock:
     """A clock's time that never goes back, and never stands still.
 
-    Whoever sets a clock back, by a second or from a year ahead, must not keep leases, slots and requests from ending.
+    A clock that is set back, by a second or from a year ahead, must not keep leases, slots and requests from ending.
     So time then goes on, a little slower, until the clock has caught up.
     """
 
@@ -95,5 +95,5 @@ class OnwardClock:
         return now
 
     def forget(self) -> None:
-        """Somebody has set the store's clock back: begin again with what it says now."""
+        """The store's clock was set back: begin again with its time."""
         self._last = _BEGINNING

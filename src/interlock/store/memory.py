@@ -21,9 +21,8 @@ from interlock.kernel.storage import Loaded, Row, Transaction, WriteConflict, co
 from interlock.kernel.store_state import FRESH, StoreState, raised_floor
 from interlock.kernel.world import Changes
 from interlock.store import statements
-from interlock.store.catalogue import named_sql
+from interlock.store.catalogue import migrations, named_sql
 from interlock.store.clock import Clock, utc_now
-from interlock.store.migrations import migrations
 from interlock.store.sqlite.batch import rows_of
 from interlock.store.sqlite.driver import connect, is_taken, roll_back
 
@@ -52,7 +51,7 @@ class MemoryStore:
         self._mirror.close()
 
     async def transact(self, transaction: Transaction) -> None:
-        # A batch takes a moment on any store; let whoever is ready join the next one.
+        # A batch takes a moment on any store; let callers that are ready join the next one.
         await asyncio.sleep(0)
         self._last_now = max(self._clock(), self._last_now)
         more = transaction.more(self._load(transaction.reads))
@@ -75,7 +74,7 @@ class MemoryStore:
         return await self.query(name, params)
 
     async def listen(self, heard: Callable[[frozenset[str] | None], None]) -> None:
-        """Nobody else can reach this store, so there is nothing to hear."""
+        """No other process can reach this store, so there is nothing to hear."""
 
     async def ping(self, within_seconds: float) -> None:
         """Memory always answers."""

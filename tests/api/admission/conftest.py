@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from interlock.store.urls import store_for
+from interlock.store import store_for
 from tests.harness.in_process_api import open_api
 from tests.rooms.admission.admission_client import AdmissionClient
 

@@ -11,11 +11,12 @@ import pytest
 
 from interlock.kernel.refusal import StoreUnavailable
 from interlock.rooms.admission.model import Tallied, Tally
-from interlock.rooms.admission.tallies import KeepTally
-from interlock.service.admission_stats import AdmissionStats, Tallying
+from interlock.rooms.admission.rules import KeepTally
+from interlock.service.admission_stats import AdmissionStats
 from interlock.service.metrics import Registry
 from interlock.service.service import Service
-from interlock.store.urls import store_for
+from interlock.service.sweeps import Tallying
+from interlock.store import store_for
 from tests.harness.in_process_api import InProcessApi, open_api
 
 

@@ -12,9 +12,9 @@ import pytest
 from interlock.kernel.ids import TellTime
 from interlock.kernel.refusal import OutcomeUnknown
 from interlock.rooms.admission.model import Tallied, Tally
-from interlock.rooms.admission.tallies import KEPT, ForgetTallies, KeepTally
+from interlock.rooms.admission.rules import KEPT, ForgetTallies, KeepTally
 from interlock.rooms.admission.traffic import ForgetTraffic, RollUpTallies
-from interlock.store.urls import store_for
+from interlock.store import store_for
 from tests.harness.in_process_api import InProcessApi, open_api
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

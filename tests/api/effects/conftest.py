@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.store.urls import store_for
+from interlock.store import store_for
 from tests.harness.in_process_api import open_api
 from tests.harness.postgres import PostgresServer
 from tests.rooms.effects.effect_client import Actors

@@ -266,12 +266,10 @@ async def test_a_stream_that_begins_now_tells_nothing_of_before(postgres_url: st
 
 
 async def forget(relay_service: RelayService, up_to: int) -> None:
-    from interlock.rooms.events.model import EVENTS, ForgetEvents
+    from interlock.rooms.events.model import EVENTS, Forget
 
     old = [placed for placed in await relay_service.placed() if placed.position <= up_to]
-    await relay_service.service.kernel.run(
-        ForgetEvents(keys=tuple(EVENTS.key_of(placed.event) for placed in old))
-    )
+    await relay_service.service.kernel.run(Forget(keys=tuple(EVENTS.key_of(placed.event) for placed in old)))
 
 
 async def test_a_reader_who_knows_more_than_this_server_is_told_nothing_again(sqlite_url: str) -> None:

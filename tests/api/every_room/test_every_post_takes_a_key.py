@@ -11,10 +11,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from interlock.api.assembly import OPERATIONS
-from interlock.kernel.command import Command
 from interlock.kernel.idempotency import KEPT_ANSWERS, KeptAnswer
 from interlock.kernel.record import Reads
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from tests.harness.in_process_api import ASK, InProcessApi
 
 POSTS = {each.id: each.path for each in OPERATIONS if each.method == "POST" and not each.public}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from interlock.store import store_for
 from interlock.store.sqlite import SqliteStore
-from interlock.store.urls import store_for
 from tests.harness.costly_expression import COSTLY, TOO_MUCH
 from tests.harness.in_process_api import ASK, InProcessApi, VirtualClock, open_api
 

@@ -7,7 +7,7 @@ from typing import Any
 import apsw
 import asyncpg
 
-from interlock.store.urls import store_for
+from interlock.store import store_for
 from tests.harness.in_process_api import ASK, InProcessApi, open_api
 
 PATHS = (

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from interlock.rooms.policy.action import Action
-from interlock.store.urls import store_for
+from interlock.store import store_for
 from tests.harness.in_process_api import ASK, open_api
 
 

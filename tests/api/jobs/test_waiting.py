@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from interlock.store.urls import store_for
+from interlock.store import store_for
 from tests.harness.in_process_api import ASK, InProcessApi, open_api
 
 HANG_SECONDS = 30

@@ -5,7 +5,7 @@ from __future__ import annotations
 import apsw
 import asyncpg
 
-from interlock.store.urls import store_for
+from interlock.store import store_for
 from tests.harness.in_process_api import ASK, open_api
 
 

@@ -12,7 +12,7 @@ from interlock.kernel.refusal import LockBusy
 from interlock.rooms.workflows.advance import AdvanceRun
 from interlock.rooms.workflows.model import Step, StepRun, StepState
 from interlock.rooms.workflows.rules import ready_steps
-from interlock.store.urls import store_for
+from interlock.store import store_for
 from tests.api.workflows.test_workflows import ALLOW, STEPS, asked, set_up, states, work
 from tests.harness.in_process_api import InProcessApi, open_api
 
@@ -207,7 +207,7 @@ async def test_a_step_that_the_policy_has_wait_says_so(api: InProcessApi) -> Non
 async def test_a_run_that_cannot_be_advanced_keeps_no_other_from_it(
     api: InProcessApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.service.workflows._PASS_MAX", 1)
+    monkeypatch.setattr("interlock.service.sweeps._RUNS_PASS_MAX", 1)
     await set_up(api)
     worker, job = await claimed(api)
     monkeypatch.setattr("interlock.rooms.workflows.advance.ready_steps", _break_after_the_first)
@@ -222,7 +222,7 @@ async def test_a_run_that_cannot_be_advanced_keeps_no_other_from_it(
 async def test_a_run_whose_gate_somebody_holds_keeps_no_other_from_going_on(
     api: InProcessApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.service.workflows._PASS_MAX", 1)
+    monkeypatch.setattr("interlock.service.sweeps._RUNS_PASS_MAX", 1)
     held = await set_up(api)
     decide = api.service.kernel.run
 

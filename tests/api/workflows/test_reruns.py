@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from interlock.store.urls import store_for
+from interlock.store import store_for
 from tests.api.workflows.test_workflows import asked, work
 from tests.harness.in_process_api import InProcessApi, open_api
 

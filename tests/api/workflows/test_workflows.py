@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from interlock.store.urls import store_for
+from interlock.store import store_for
 from tests.harness.in_process_api import InProcessApi, open_api
 
 ALLOW = "version: v1\ndefault: allow\n"

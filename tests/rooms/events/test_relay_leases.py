@@ -10,8 +10,17 @@ import pytest
 
 from interlock.kernel.ids import new_id
 from interlock.kernel.kernel import Kernel
-from interlock.rooms.events.model import BROKER, DELIVERIES, DEPLOYMENT, RELAYS, BrokerMark, Delivery
-from interlock.rooms.events.refusals import RelayGone, RelayHeld, RelayLost
+from interlock.rooms.events.model import (
+    BROKER,
+    DELIVERIES,
+    DEPLOYMENT,
+    RELAYS,
+    BrokerMark,
+    Delivery,
+    RelayGone,
+    RelayHeld,
+    RelayLost,
+)
 from interlock.rooms.events.relay_leases import (
     Fenced,
     ReleaseRelay,

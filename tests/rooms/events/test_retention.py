@@ -61,9 +61,9 @@ async def test_what_waits_for_a_webhook_outlives_the_event_itself(sqlite_url: st
                 await asyncio.sleep(0.02)
         before = utc_now() + timedelta(days=1)
         keys = await queries.forgettable(relay_service.service.store, before=before, up_to=1, limit=10)
-        from interlock.rooms.events.model import ForgetEvents
+        from interlock.rooms.events.model import Forget
 
-        await relay_service.service.kernel.run(ForgetEvents(keys=keys))
+        await relay_service.service.kernel.run(Forget(keys=keys))
         receiver.behave = lambda _: Reply()
         await receiver.until_taken(1)
         assert await relay_service.placed() == []

@@ -133,10 +133,10 @@ async def test_the_head_stays_when_every_event_is_forgotten(store_url: str) -> N
 
 
 async def forget_all(relay_service: RelayService) -> None:
-    from interlock.rooms.events.model import EVENTS, ForgetEvents
+    from interlock.rooms.events.model import EVENTS, Forget
 
     keys = tuple(EVENTS.key_of(placed.event) for placed in await relay_service.placed())
-    await relay_service.service.kernel.run(ForgetEvents(keys=keys))
+    await relay_service.service.kernel.run(Forget(keys=keys))
 
 
 async def tell_alternately(one: RelayService, two: RelayService, subject: str, times: int) -> None:

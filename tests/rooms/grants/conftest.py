@@ -10,8 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from interlock.kernel.ids import new_id
-from interlock.rooms.grants.model import GRANTS, Grant, SpendLimit, signed_bytes
-from interlock.rooms.grants.pins import pins_of
+from interlock.rooms.grants.model import GRANTS, Grant, SpendLimit, pins_of, signed_bytes
 from interlock.rooms.grants.signatures import fingerprint_of
 from tests.harness.in_process_api import InProcessApi, Seen, open_api
 

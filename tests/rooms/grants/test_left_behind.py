@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from interlock.rooms.grants.model import SpendLimit, signed_bytes
-from interlock.rooms.grants.pins import pins_of, written_pins
+from interlock.rooms.grants.model import SpendLimit, pins_of, signed_bytes, written_pins
 from tests.rooms.grants.conftest import Granting, Pen, register
 
 PINS = {

@@ -7,8 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from interlock.kernel.batch import Batch
-from interlock.kernel.pending import Pending
+from interlock.kernel.batch import Batch, Pending
 from interlock.kernel.record import Key
 from interlock.kernel.storage import Loaded
 from interlock.rooms.grants.claims import ClaimGrant, LookFurther, NotClaimed

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from interlock.kernel.command import Command
+from interlock.kernel.world import Command
 from interlock.rooms.identity.model import (
     API_KEYS,
     PRINCIPALS,

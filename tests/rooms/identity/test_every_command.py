@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 import interlock
-from interlock.kernel.command import Command
 from interlock.kernel.refusal import Refusal
+from interlock.kernel.world import Command
 from interlock.rooms.identity.model import Caller
 from interlock.store.catalogue import ROOMS
 from tests.harness.in_process_api import ASK, open_api

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from interlock.api.embedded import open_embedded
+from interlock.store import store_for
 from interlock.store.sqlite import SqliteStore
-from interlock.store.urls import store_for
 from interlock.wire.http import Request
 from tests.harness.in_process_api import InProcessApi, Seen, open_api
 

@@ -14,7 +14,7 @@ from interlock.rooms.identity.sessions import ForgetSessions
 from interlock.service.service import Service
 from interlock.service.sessions import Vouched, end, make_link, open_for, open_with_key, open_with_link, see
 from interlock.service.settings import settings_from
-from interlock.store.urls import store_for
+from interlock.store import store_for
 from tests.harness.in_process_api import InProcessApi, open_api
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from interlock.store.urls import store_for
+from interlock.store import store_for
 from tests.harness.in_process_api import ASK, InProcessApi, Seen, open_api
 from tests.harness.postgres import PostgresServer
 

@@ -114,7 +114,7 @@ async def test_nobody_is_counted_for_what_no_longer_waits(api: InProcessApi, ver
 async def test_among_more_people_than_are_looked_at_nobody_is_counted(
     api: InProcessApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.rooms.jobs.approval_queries.PEOPLE_MAX", 2)
+    monkeypatch.setattr("interlock.rooms.jobs.queries.PEOPLE_MAX", 2)
     await api.policy(MANY)
     job = await api.submit(await api.agent())
     await api.person("ada")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.rooms.policy.language import Rate, Throttle
-from interlock.rooms.policy.rate_limits import TOKEN, BucketLevel, Empty, Taken, take
+from interlock.rooms.policy.rules import TOKEN, BucketLevel, Empty, Taken, take
 from tests.rooms.policy.policy_strategies import rates
 
 START = datetime(2026, 3, 1, tzinfo=UTC)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.rooms.workflows.model import Step, StepKind, StepRun, StepState
-from interlock.rooms.workflows.refusals import BadSteps
+from interlock.rooms.workflows.model import BadSteps, Step, StepKind, StepRun, StepState
 from interlock.rooms.workflows.rules import after, check_steps, ready_steps
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from interlock.store import migrations as module
-from interlock.store.migrations import Migration
-from interlock.store.postgres import epoch
+from interlock.store import catalogue as module
+from interlock.store.catalogue import Migration
+from interlock.store.postgres import store
 from tests.harness.store_places import Place, PostgresPlace, SqlitePlace
 
 Knows = Callable[[Callable[[tuple[Migration, ...]], tuple[Migration, ...]]], None]
@@ -30,7 +30,7 @@ async def empty_place(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
 @pytest.fixture
 def program_knows(monkeypatch: pytest.MonkeyPatch) -> Knows:
     """Make this program one that knows other migrations: `program_knows(lambda all_of_them: …)`."""
-    every, notice = module.migrations, epoch.notice_another_origin
+    every, notice = module.migrations, store.notice_another_origin
 
     async def know_no_origin(_session: object) -> None:
         """As every program did before a store had a state."""
@@ -38,6 +38,6 @@ def program_knows(monkeypatch: pytest.MonkeyPatch) -> Knows:
     def know(choose: Callable[[tuple[Migration, ...]], tuple[Migration, ...]]) -> None:
         has_state = any(known.name == "store_state" for known in choose(every("postgres")))
         monkeypatch.setattr(module, "migrations", lambda dialect: choose(every(dialect)))
-        monkeypatch.setattr(epoch, "notice_another_origin", notice if has_state else know_no_origin)
+        monkeypatch.setattr(store, "notice_another_origin", notice if has_state else know_no_origin)
 
     return know

@@ -27,7 +27,7 @@ from interlock.rooms.jobs.model import (
 )
 from interlock.rooms.leases.model import LEASES, Lease, LeaseState, Mode
 from interlock.rooms.policy.action import RANKS, Action, Priority, TargetRef
-from interlock.store.migrations import migrations
+from interlock.store.catalogue import migrations
 from tests.harness.store_places import Place
 from tests.store.migrations.conftest import Knows
 from tests.store.migrations.schemas import columns

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from interlock.kernel.storage import SchemaTooNew, StoreDown
-from interlock.store.migrations import Migration, migrations
+from interlock.store.catalogue import Migration, migrations
 from interlock.store.postgres import store as postgres
 from tests.harness.store_places import Place, PostgresPlace, SqlitePlace, serving
 from tests.kernel.counter_room import COUNTERS, TENANT, Counter, Raise
@@ -20,7 +20,7 @@ from tests.store.migrations.schemas import dump
 
 OPEN = """
 import asyncio, sys
-from interlock.store.urls import store_for
+from interlock.store import store_for
 async def main():
     store = store_for(sys.argv[1])
     await store.open()

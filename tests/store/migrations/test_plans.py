@@ -12,8 +12,7 @@ from typing import Any
 import apsw
 import pytest
 
-from interlock.store.catalogue import all_names, named_sql
-from interlock.store.migrations import migrations
+from interlock.store.catalogue import all_names, migrations, named_sql
 from interlock.store.sqlite.driver import connect
 
 FEW, MANY = 500, 4000

@@ -14,8 +14,7 @@ import pytest
 
 import interlock
 from interlock.kernel.record import Pick
-from interlock.store.catalogue import ROOMS, all_names, kinds, named_sql
-from interlock.store.migrations import migrations
+from interlock.store.catalogue import ROOMS, all_names, kinds, migrations, named_sql
 from tests.harness.store_places import Place, PostgresPlace, SqlitePlace
 from tests.store.migrations.schemas import columns, unique_keys
 

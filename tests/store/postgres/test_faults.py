@@ -7,12 +7,11 @@ import time
 
 import pytest
 
-from interlock.kernel.command import Command
 from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import CommandFailed, OutcomeUnknown, StoreUnavailable
 from interlock.kernel.storage import StoreDown
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from tests.harness.postgres import PostgresServer
 from tests.harness.postgres_proxy import PostgresProxy
 from tests.harness.store_places import PostgresPlace, Server, serving

@@ -6,10 +6,9 @@ import asyncio
 
 import pytest
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Key, Reads
 from interlock.kernel.refusal import CommandFailed
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from tests.harness.store_places import PostgresPlace, serving
 from tests.kernel.counter_room import COUNTERS, TENANT, Counter, Point, Raise
 from tests.store.postgres.lock_holder import holding

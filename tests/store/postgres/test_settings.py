@@ -9,7 +9,7 @@ import pytest
 from interlock.kernel.kernel import KernelLimits
 from interlock.kernel.refusal import StoreUnavailable
 from interlock.kernel.storage import StoreDown
-from interlock.store.migrations import Migration, migrations
+from interlock.store.catalogue import Migration, migrations
 from tests.harness.postgres import PostgresServer
 from tests.harness.postgres_proxy import PostgresProxy
 from tests.harness.store_places import PostgresPlace, serving

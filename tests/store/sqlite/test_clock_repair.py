@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from interlock.cli.main import main
-from interlock.kernel.command import Command
 from interlock.kernel.ids import new_id
 from interlock.kernel.record import Reads
 from interlock.kernel.store_time import StoreTime
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.permits.verification import verify_permit
 from interlock.sdk.client import Interlock
 from interlock.store.clock import SteadyClock, utc_now

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime, timedelta
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.store.clock import utc_now
 from tests.harness.store_places import Server, SqlitePlace, serving
 from tests.kernel.counter_room import COUNTERS, TENANT, Counter, once

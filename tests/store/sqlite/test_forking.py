@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.store.sqlite import fork_guard, threads
+from interlock.store.sqlite import threads
 from tests.harness.store_places import Server, SqlitePlace, open_files_at, serving
 from tests.kernel.counter_room import TENANT, Raise
 
@@ -154,20 +154,20 @@ def test_the_log_is_copied_back_after_a_fork_as_before_it(
 async def test_a_fork_on_a_stores_own_loop_waits_for_nobody(
     sqlite_place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fork_guard, "_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(threads, "_STANDSTILL_SECONDS_MAX", 0.1)
     async with serving(sqlite_place.store()):
         child = os.fork()
         if child == 0:
             os._exit(0)
         os.waitpid(child, 0)
-        assert fork_guard._mine.standstills == []
+        assert threads._mine.standstills == []
 
 
 def test_a_child_that_forks_itself_waits_for_nobody_it_has_left_behind(tmp_path: Path) -> None:
     with serving_beside(SqlitePlace(tmp_path / "interlock.db")):
         child = os.fork()
         if child == 0:
-            os._exit(len(fork_guard._watched))
+            os._exit(len(threads._watched))
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 

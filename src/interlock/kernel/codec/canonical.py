@@ -16,7 +16,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-# What can be spelled: like `strict.JsonValue`, but a `dict[str, str]` or a tuple inside it fits too.
+# Values with a canonical form: like `strict.JsonValue`, but a `dict[str, str]` or a tuple inside it fits too.
 JsonLike: TypeAlias = (
     "bool | int | float | str | msgspec.Raw | Sequence[JsonLike] | Mapping[str, JsonLike] | None"
 )

@@ -19,7 +19,7 @@ from interlock.kernel.codec.strict import JsonValue
 
 TEXT_BYTES_MAX = 256 * 1024
 DEPTH_MAX = 32
-ERRORS_MAX = 100  # whoever has more of them mends these first
+ERRORS_MAX = 100  # with more than this, the author fixes these first
 
 Plain: TypeAlias = "str | int | float | bool | None"
 
@@ -88,7 +88,7 @@ Node: TypeAlias = Scalar | Sequence | Mapping
 
 
 class Source:
-    """A text, its tree, and what is wrong with the text itself."""
+    """A text, its tree, and the errors of the text itself."""
 
     def __init__(self, text: str) -> None:
         """Start with a text whose tree is still to be read; `root` and `faults` are filled by its reader."""

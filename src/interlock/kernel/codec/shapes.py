@@ -32,7 +32,7 @@ _EMPTY = re.compile(r"^Expected `(?:str|array|object)` of length >= 1$")
 def shape_faults(message: str, document: object, shape: type[Any]) -> tuple[Fault, ...]:
     """Read msgspec's first complaint, and add every unknown and missing field of the outermost object."""
     complaint = _read(message)
-    # No further than will be told: to look for a likely name takes long, and a body may have 80,000 unknown ones.
+    # Only as many as are reported: suggesting a name is slow, and a body may have 80,000 unknown ones.
     found = tuple(islice(_faults(complaint, document, shape, ()), FAULTS_MAX)) or (_fault(complaint, shape),)
     fields = cast("dict[str, object]", document) if isinstance(document, dict) else None
     others = () if fields is None else _field_faults(fields, shape)
@@ -89,7 +89,7 @@ def _entries(value: Any, steps: _Steps) -> dict[str, Any]:
 
 
 def _complaint_of(shape: type[Any], at: _Steps, value: object) -> _Complaint | None:
-    """What is wrong with `value` alone: nothing else stands beside it, and what is missing is told last."""
+    """The errors of `value` by itself; missing fields come last."""
     for step in reversed(at):
         value = [value] if isinstance(step, int) else {step: value}
     try:
@@ -157,7 +157,7 @@ def _choices_at(shape: type[Any], steps: _Steps) -> list[str]:
 
 
 def _spelling_at(shape: type[Any], steps: _Steps, *, is_key: bool) -> str | None:
-    """Say in words how the text at `steps` inside `shape` is spelled: nobody reads a pattern."""
+    """Say in words how the text at `steps` inside `shape` is written: a pattern is hard to read."""
     kinds = _types_at(shape, steps)
     if is_key:
         kinds = [kind.key_type for kind in kinds if isinstance(kind, inspect.DictType)]

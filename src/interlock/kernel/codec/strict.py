@@ -29,7 +29,7 @@ JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, J
 
 DEPTH_MAX = 64
 INTEGER_MAX = 2**53 - 1
-FAULTS_MAX = 20  # a refusal lists the first of them; nobody reads a thousand
+FAULTS_MAX = 20  # a refusal lists only the first ones
 
 
 class Fault(NamedTuple):

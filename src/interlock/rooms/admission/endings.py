@@ -7,11 +7,10 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.record import Key, Kind, Params, Pick, micros
+from interlock.kernel.record import Key, Params, Pick, micros
 from interlock.kernel.world import World
 from interlock.rooms.admission.gates import free_slot
-from interlock.rooms.admission.model import GATES, RUNS, Run, RunState, workflow_scope
-from interlock.rooms.admission.refusals import RunFenceStale, RunOver
+from interlock.rooms.admission.model import GATES, RUNS, Run, RunFenceStale, RunOver, RunState, workflow_scope
 from interlock.rooms.audit.model import Note, note
 from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Principal, Role
@@ -22,15 +21,10 @@ from interlock.rooms.identity.rules import check_roles
 class ExpiredRuns(Pick[Run], frozen=True, kw_only=True):
     """Runs of a tenant that stopped renewing, the longest gone first."""
 
+    kind = RUNS
+    query = "admission.expired_runs"
+
     tenant: str
-
-    @property
-    def kind(self) -> Kind[Run]:
-        return RUNS
-
-    @property
-    def query(self) -> str:
-        return "admission.expired_runs"
 
     def params(self, now: datetime) -> Params:
         return {"tenant": self.tenant, "now": micros(now)}
@@ -82,7 +76,7 @@ def end_run(world: World, run: Run, state: RunState, **outcome: Any) -> Run:
 
 
 def check_may_end(by: Principal, run: Run, fence: int | None) -> bool:
-    """Whether somebody speaks for a run as an operator; False for its starter, under its fence.
+    """Whether this principal acts as an operator; False for the run's starter, under its fence.
 
     The starter proves with the fence that it knows of no later one. An operator needs none: fences are shown to their
     holders alone.
@@ -94,12 +88,12 @@ def check_may_end(by: Principal, run: Run, fence: int | None) -> bool:
 
 
 def operated(run: Run) -> dict[str, str]:
-    """What the audit says besides where an operator spoke for somebody's run."""
+    """Extra audit details where an operator acted for another principal's run."""
     return {"started_by": run.started_by, "as": Role.OPERATE.value}
 
 
 def check_holds(world: World, run: Run, fence: int | None, verb: str) -> None:
-    """A fence of another run is stale, and so is the run's own once the slot is lost. An operator comes without one."""
+    """Raise if the fence is not the run's own, or the slot is lost. An operator has no fence."""
     state = run.state_at(world.now)
     if fence is not None and (fence != run.fence or state is RunState.LOST):
         raise RunFenceStale(run.id, state.value)
@@ -116,7 +110,8 @@ def gates_of_expired(world: World, tenant: str) -> tuple[Key, ...]:
     return tuple(GATES.key(tenant, workflow_scope(workflow)) for workflow in sorted(workflows))
 
 
-def audit(world: World, caller: Caller, action: str, subject: str, details: dict[str, Any]) -> None:
+def audit(world: World, caller: Caller, action: str, subject: str, **details: Any) -> None:
+    """Audit what a caller did to a limit, a workflow or a run; details that are empty are left out."""
     note(
         world,
         Note(

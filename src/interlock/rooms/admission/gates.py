@@ -33,7 +33,7 @@ _RETRY_SECONDS_MIN, _RETRY_SECONDS_MAX = 0.2, 60.0
 
 
 def gate_of(world: World, tenant: str, gate_id: str) -> Gate:
-    """The gate as it stands; one that nobody has passed yet is empty."""
+    """The gate as it is; one that no run has passed yet is empty."""
     return world.get(GATES, tenant, gate_id) or Gate(tenant=tenant, id=gate_id)
 
 
@@ -64,8 +64,8 @@ def free_slot(world: World, tenant: str, workflow: str, held_seconds: float) -> 
 def wake_next(world: World, tenant: str) -> None:
     """Wake only the callers that may be next: of each waiting workflow, as many as it has free slots.
 
-    Whether a workflow has room itself is theirs to find out; a place that nobody comes back for costs the ones
-    behind it until it lapses.
+    A woken caller checks itself whether its workflow has room. A place whose caller is gone delays the callers behind
+    it until it expires.
     """
     gate = gate_of(world, tenant, TENANT_SCOPE)
     room = (gate.most or 0) - gate.active
@@ -109,7 +109,7 @@ def leave_line(world: World, tenant: str, ticket_id: str, waiter_id: str) -> Non
 
 
 def ahead_of(line: tuple[Ticket, ...], ticket: str | None) -> tuple[Ticket, ...]:
-    """Everyone in line before this ticket; a newcomer has everyone before them."""
+    """The tickets in line before this one; all of them for a new ticket."""
     for place, each in enumerate(line):
         if each.id == ticket:
             return line[:place]
@@ -117,7 +117,7 @@ def ahead_of(line: tuple[Ticket, ...], ticket: str | None) -> tuple[Ticket, ...]
 
 
 def has_room(world: World, tenant: str, gate: Gate, ahead: tuple[Ticket, ...]) -> bool:
-    """Whether this gate has a slot that nobody ahead would take, had they been asked first."""
+    """Whether this gate has a slot that no caller ahead in line would take."""
     most = gate.most
     if most is None:
         return True
@@ -137,7 +137,7 @@ def has_room(world: World, tenant: str, gate: Gate, ahead: tuple[Ticket, ...]) -
 
 
 def retry_after(gate: Gate, ahead: int, spread_by: str) -> float:
-    """When a slot may be free: observed hold times and those ahead, spread so that callers do not return in step."""
+    """When a slot may be free, by observed hold times and the queue; spread, so that callers do not return together."""
     expected = (gate.hold_seconds or _HOLD_SECONDS_UNKNOWN) * (ahead + 1) / max(1, gate.most or 1)
     if gate.most == 0:
         # Nothing will come free; only an operator opens this gate again.

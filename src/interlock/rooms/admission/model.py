@@ -1,4 +1,4 @@
-"""Limits, gates and runs.
+"""Limits, gates and runs, and why a run is refused.
 
 All starts of a tenant (or of one workflow) go through one record, its gate: it counts the runs that hold a slot and
 keeps the queue of waiting callers. A run's slot is leased. A run that stopped renewing has lost its slot once the
@@ -14,6 +14,7 @@ from enum import StrEnum
 import msgspec
 
 from interlock.kernel.record import Kind, Record, micros
+from interlock.kernel.refusal import Fault, Next, Refusal
 
 TENANT_SCOPE = "tenant"
 RUNS_DEFAULT = 10
@@ -59,7 +60,7 @@ class Ticket(msgspec.Struct, frozen=True, array_like=True):
     waiters: tuple[Waiter, ...]
 
     def waits_at(self, now: datetime) -> bool:
-        """Whether somebody still comes back for it."""
+        """Whether a caller still comes back for it."""
         return self.waiters[-1].expires_at > now or any(each.expires_at > now for each in self.waiters)
 
 
@@ -101,7 +102,7 @@ class Run(Record, frozen=True, kw_only=True):
     ended_at: datetime | None = None
 
     def holds_at(self, now: datetime) -> bool:
-        """Whether it still has its slot by this clock."""
+        """Whether it still has its slot at this time."""
         return self.state is RunState.RUNNING and now < self.slot_expires_at
 
     def state_at(self, now: datetime) -> RunState:
@@ -191,3 +192,50 @@ def gate_id(scope: str) -> str:
 def place_topic(tenant: str, ticket: str) -> str:
     """The wake-up that the caller at this place in the queue waits for."""
     return f"admission:{tenant}:{ticket}"
+
+
+_WAIT_SECONDS = 30
+
+
+class GateFull(Refusal):
+    """There is no free slot. `waiting` callers are in line ahead of this one."""
+
+    def __init__(
+        self,
+        *,
+        scope: str,
+        workflow: str,
+        active: int,
+        limit: int,
+        waiting: int,
+        retry_after_seconds: float,
+        is_line_full: bool = False,
+    ) -> None:
+        ahead = f", {waiting} waiting" if waiting else ""
+        super().__init__(
+            f"{active} of {limit} runs of {scope} are active{ahead}; wait in line, or retry in "
+            f"{retry_after_seconds:.1f} s"
+        )
+        if not is_line_full:
+            self.next = Next("start_run", {"workflow": workflow, "wait_seconds": _WAIT_SECONDS})
+        self.scope, self.active, self.limit, self.waiting = scope, active, limit, waiting
+        self.retry_after_seconds = retry_after_seconds
+        self.is_line_full = is_line_full
+
+
+class GateUnavailable(Fault):
+    """The gate could not be evaluated. Nothing was created."""
+
+
+class RunFenceStale(Refusal):
+    def __init__(self, run_id: str, state: str) -> None:
+        super().__init__(
+            f"run {run_id} is {state}, and this fence does not hold it. Stop, and start a new run"
+        )
+        self.state = state
+
+
+class RunOver(Refusal):
+    def __init__(self, run_id: str, state: str, verb: str) -> None:
+        super().__init__(f"run {run_id} is {state}, so there is nothing to {verb}; start a new run")
+        self.state = state

@@ -50,7 +50,7 @@ async def list_runs(
 async def list_limits(
     store: Store, tenant: str, *, after: str | None, limit: int
 ) -> tuple[list[tuple[Limit, Gate | None]], str | None]:
-    """Limits that somebody set, by scope, each with its gate, and where to go on."""
+    """Limits that were set, by scope, each with its gate, and where to go on."""
     rows = await store.query(
         "admission.list_limits", {"tenant": tenant, "after": after or "", "limit": limit + 1}
     )
@@ -100,6 +100,6 @@ async def sheets_from(
 
 
 async def tenants_with_expired_runs(store: Store, now_micros: int, *, limit: int) -> list[str]:
-    """Where a sweep has slots to take back."""
+    """The tenants that have slots to take back."""
     rows = await store.query("admission.tenants_with_expired_runs", {"now": now_micros, "limit": limit})
     return [str(row[0]) for row in rows]

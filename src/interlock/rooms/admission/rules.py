@@ -7,14 +7,14 @@ still waits and whose workflow has a free slot; nobody overtakes.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 
-from interlock.kernel.command import Command
-from interlock.kernel.record import Reads
+from interlock.kernel.record import Params, Pick, Reads, micros
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.admission.endings import (
     audit,
     check_holds,
@@ -41,16 +41,18 @@ from interlock.rooms.admission.model import (
     GATES,
     LIMITS,
     RUNS,
+    TALLIES,
     TENANT_SCOPE,
     TRANSITIONS,
     Gate,
+    GateFull,
     Limit,
     Run,
     RunState,
+    Tally,
     gate_id,
     workflow_scope,
 )
-from interlock.rooms.admission.refusals import GateFull
 from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.refusals import NotFound
@@ -78,7 +80,7 @@ class SetLimit(Command[tuple[Limit, Gate]], frozen=True, kw_only=True):
         gate = gate_of(world, tenant, gate_id(self.scope))
         gate = world.put(GATES, msgspec.structs.replace(gate, limit=most))
         wake_next(world, tenant)
-        audit(world, self.caller, "limit_set", self.scope, {"max_concurrent_runs": most})
+        audit(world, self.caller, "limit_set", self.scope, max_concurrent_runs=most)
         limit = world.put(
             LIMITS,
             Limit(tenant=tenant, id=self.scope, max_concurrent_runs=most, set_by=by.id, set_at=world.now),
@@ -107,7 +109,7 @@ class ClearLimit(Command[bool], frozen=True, kw_only=True):
         gate = gate_of(world, tenant, gate_id(self.scope))
         world.put(GATES, msgspec.structs.replace(gate, limit=None))
         wake_next(world, tenant)
-        audit(world, self.caller, "limit_clear", self.scope, {})
+        audit(world, self.caller, "limit_clear", self.scope)
         return True
 
 
@@ -144,14 +146,14 @@ class StartRun(Command[Run], frozen=True, kw_only=True):
         reclaim(world, tenant)
         self._check_room(world)
         run = world.add(RUNS, self._run(world, take_slot(world, tenant, self.workflow, self.ticket)))
-        # Without the fence, which others could end the run with: the audit and the events are read by many.
+        # Without the fence: many can read the audit and the events, and could end the run with it.
         details = {"workflow": run.workflow}
-        audit(world, self.caller, "run_start", run.id, details)
+        audit(world, self.caller, "run_start", run.id, **details)
         announce(world, tenant, "run.started", run.id, details)
         return run
 
     def refused(self, world: World, refusal: Refusal) -> None:
-        """Keep what was taken back, and keep or take the caller's place in line."""
+        """Keep the slots that were taken back, and keep or take the caller's place in line."""
         if isinstance(refusal, GateFull):
             reclaim(world, self.caller.tenant)
             if self.ticket is not None:
@@ -223,7 +225,7 @@ class RenewRun(Command[Run], frozen=True, kw_only=True):
         is_operator = check_may_end(by, run, self.fence)
         check_holds(world, run, self.fence, "renew")
         if is_operator:
-            audit(world, self.caller, "run_renew", run.id, operated(run))
+            audit(world, self.caller, "run_renew", run.id, **operated(run))
         expires = world.now + timedelta(seconds=run.ttl_seconds)
         return world.put(RUNS, msgspec.structs.replace(run, slot_expires_at=expires))
 
@@ -260,11 +262,11 @@ class EndRun(Command[Run], frozen=True, kw_only=True):
         check_holds(world, run, self.fence, self.verb)
         ended = end_run(world, run, target, result=self.result, error=self.error)
         details = {"workflow": run.workflow, "error": self.error, **(operated(run) if is_operator else {})}
-        audit(world, self.caller, f"run_{self.verb}", run.id, details)
+        audit(world, self.caller, f"run_{self.verb}", run.id, **details)
         return ended
 
     def _authorised(self, world: World) -> tuple[Run, bool]:
-        """The run, and whether it is an operator who speaks for it."""
+        """The run, and whether the caller acts as an operator."""
         by = require(world, self.caller)
         run = find_run(world, self.caller.tenant, self.run_id)
         if run.workflow != self.workflow:
@@ -285,3 +287,60 @@ class ReclaimSlots(Command[int], frozen=True, kw_only=True):
 
     def decide(self, world: World) -> int:
         return reclaim(world, self.tenant)
+
+
+# How long a tally that was rolled up is kept: a server that was not told of its COMMIT may store it again.
+KEPT = timedelta(hours=1)
+
+
+class KeepTally(Command[Tally], frozen=True, kw_only=True):
+    """Store what one server counted within a few seconds, instead of what it stored for them before.
+
+    Every server stores its counts of how starts ended, so that each can report what all of them saw. A 503 means that
+    the store could not be asked, so each server counts in memory and stores its counts later, in tallies of a few
+    seconds each. After a minute they are rolled up into sheets (traffic.py), which are kept for a month.
+    """
+
+    tally: Tally
+
+    def reads(self) -> Reads:
+        return Reads(own=(TALLIES.key(self.tally.tenant, self.tally.id),))
+
+    def decide(self, world: World) -> Tally:
+        before = world.get(TALLIES, self.tally.tenant, self.tally.id)
+        if before is None:
+            return world.add(TALLIES, self.tally)
+        if before.rows == self.tally.rows:
+            return before
+        return world.put(TALLIES, msgspec.structs.replace(before, rows=self.tally.rows, rolled_at=None))
+
+
+class OldTallies(Pick[Tally], frozen=True, kw_only=True):
+    """Tallies that were rolled up long ago, in every tenant, the oldest first."""
+
+    kind = TALLIES
+    query = "admission.old_tallies"
+
+    def params(self, now: datetime) -> Params:
+        return {"before": micros(now - KEPT)}
+
+    def matches(self, record: Tally, now: datetime) -> bool:
+        return record.rolled_at is not None and record.rolled_at < now - KEPT
+
+    def sort_key(self, record: Tally) -> Any:
+        return (record.rolled_at, record.tenant, record.id)
+
+
+class ForgetTallies(Command[int], frozen=True, kw_only=True):
+    """Drop up to `most` tallies that were rolled up long ago; returns how many there were."""
+
+    most: int = 100
+
+    def reads(self) -> Reads:
+        return Reads(picks=(OldTallies(limit=self.most),))
+
+    def decide(self, world: World) -> int:
+        found = world.pick(OldTallies(limit=self.most))
+        for tally in found:
+            world.delete(TALLIES, tally)
+        return len(found)

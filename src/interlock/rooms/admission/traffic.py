@@ -15,9 +15,8 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.command import Command
-from interlock.kernel.record import Key, Kind, Params, Pick, Reads, micros
-from interlock.kernel.world import World
+from interlock.kernel.record import Key, Params, Pick, Reads, micros
+from interlock.kernel.world import Command, World
 from interlock.rooms.admission.model import TALLIES, TRAFFIC_SHEETS, Counts, Tallied, Tally, TrafficSheet
 
 NONE: Counts = (0, 0, 0, 0)
@@ -116,18 +115,13 @@ def slots_of(sheet: TrafficSheet, span: Span) -> Iterator[tuple[int, Counts]]:
 class PendingTallies(Pick[Tally], frozen=True, kw_only=True):
     """Tallies of a minute ago and before that no sheet has yet, in every tenant, the oldest first."""
 
-    @property
-    def kind(self) -> Kind[Tally]:
-        return TALLIES
+    kind = TALLIES
+    query = "admission.pending_tallies"
 
     @property
     def bytes_max(self) -> int:
         """A row of a tally is two sheets to write, and a batch should not have many thousands of them."""
         return _ROLLED_BYTES_MAX
-
-    @property
-    def query(self) -> str:
-        return "admission.pending_tallies"
 
     def params(self, now: datetime) -> Params:
         return {"before": micros(now - ROLLED_UP_AFTER)}
@@ -173,13 +167,8 @@ class RollUpTallies(Command[int], frozen=True, kw_only=True):
 class OldSheets(Pick[TrafficSheet], frozen=True, kw_only=True):
     """Sheets that no window reaches back to, in every tenant, the oldest first."""
 
-    @property
-    def kind(self) -> Kind[TrafficSheet]:
-        return TRAFFIC_SHEETS
-
-    @property
-    def query(self) -> str:
-        return "admission.old_traffic_sheets"
+    kind = TRAFFIC_SHEETS
+    query = "admission.old_traffic_sheets"
 
     def params(self, now: datetime) -> Params:
         return {"now": micros(now)}

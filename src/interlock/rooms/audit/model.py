@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Kind, Reads, Record, micros
 from interlock.kernel.store_state import StoreState
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 
 
 class AuditEntry(Record, frozen=True, kw_only=True):
@@ -96,7 +95,7 @@ _ID = "state"
 
 
 class NoteStoreState(Command[StoreState], frozen=True, kw_only=True):
-    """What the store says of itself, audited up to now. `actor` is who did it, if somebody did."""
+    """Audit the changes of the store's own state. `actor` is the operator who made them, if one did."""
 
     tenant: str
     actor: str = "system"

@@ -12,7 +12,7 @@ from interlock.rooms.audit.model import AUDIT, AuditEntry
 Numbered = tuple[int, AuditEntry]
 
 _NEWEST = 2**62
-# No index leads to what somebody did, or to every approval: it would cost every decision. So the log is looked
+# There is no index by actor or by action: it would cost every decision. So the log is looked
 # through in stretches of this many entries, which take some twenty milliseconds each.
 STRETCH = 20_000
 _STRETCHES_MAX = 10

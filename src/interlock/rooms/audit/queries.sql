@@ -21,7 +21,7 @@ WHERE tenant = :tenant AND seq < :before AND seq >= :since
 ORDER BY seq DESC LIMIT :limit;
 
 -- name: stretch_of_entries
--- How far so many audit entries of a tenant reach: the oldest one's number, and how many there are.
+-- How far a tenant's newest :limit entries reach: the oldest one's number, and how many there are.
 SELECT min(seq), count(*) FROM (
   SELECT seq FROM audit_entries WHERE tenant = :tenant AND seq < :before ORDER BY seq DESC LIMIT :limit
 ) AS stretch;

@@ -17,6 +17,7 @@ from enum import StrEnum
 import msgspec
 
 from interlock.kernel.record import Kind, Record, micros
+from interlock.kernel.refusal import Refusal
 
 AFFECTED_MAX = 50
 
@@ -50,7 +51,7 @@ class Resolution(StrEnum):
 
 
 class FollowUp(StrEnum):
-    """What carrying a resolution out means for the job, effect or lease it concerns."""
+    """How a resolution is carried out on the job, effect or lease that it concerns."""
 
     RETRY_JOB = "retry_job"
     ASK_AGAIN = "ask_again"
@@ -85,20 +86,20 @@ _ABOUT_OUTCOMES = (ConflictKind.LEASE_EXPIRED_WITH_RESULT_PENDING, ConflictKind.
 
 
 def follow_up_of(kind: ConflictKind, resolution: Resolution, affected: str, state: str) -> FollowUp | None:
-    """What a resolution sets in motion for a job, effect or lease in a state; None if it is only recorded."""
+    """How a resolution is carried out for a job, effect or lease in a state; None if it is only recorded."""
     if (kind, resolution) == (ConflictKind.STALE_FENCE, Resolution.DISCARD):
-        # What the late writer brought was refused when it came. The job or lease is its current owner's.
+        # The late write was refused when it came. The job or lease belongs to its current owner.
         return None
     if affected == "effect" and kind not in _ABOUT_OUTCOMES:
-        # It was refused before it began. That its outcome is unknown now is another story.
+        # It was refused before it began. That its outcome is unknown now has another cause.
         return None
     return CARRIED_OUT.get((resolution, affected, state))
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """What is safest now, and what would prevent it the next time.
+    """The safest next step, and what would prevent the conflict next time.
 
-    `resolution` is the one that says and does so; None if somebody must do more first than to say how it was settled.
+    `resolution` is the one that says and does so; None if a person must do more first than to say how it was settled.
     """
 
     next_step: str
@@ -181,7 +182,7 @@ def affecting(*, jobs: Sequence[str] = (), leases: Sequence[str] = ()) -> Affect
 
 
 class Conflict(Record, frozen=True, kw_only=True):
-    """One collision, open until somebody says how it was settled. `group` counts its repeats, if it has any."""
+    """One collision, open until a person says how it was settled. `group` counts its repeats, if it has any."""
 
     kind: ConflictKind
     state: ConflictState = ConflictState.OPEN
@@ -200,7 +201,7 @@ class Conflict(Record, frozen=True, kw_only=True):
     carried_out: tuple[FollowUp, ...] = ()
 
     def has_seen(self, begun_at: datetime) -> bool:
-        """Whether it is about what was begun then; an attempt after it is none of its business."""
+        """Whether it is about an attempt that began at that time; later attempts do not concern it."""
         return begun_at <= (self.last_seen_at or self.opened_at)
 
 
@@ -216,7 +217,7 @@ class Group(Record, frozen=True, kw_only=True):
 
 
 class Repeat(msgspec.Struct, frozen=True, kw_only=True):
-    """What makes two collisions the same one again."""
+    """The fields by which a collision counts as a repeat of an earlier one."""
 
     tenant: str
     kind: ConflictKind
@@ -237,10 +238,19 @@ CONFLICTS = Kind(
     values=lambda conflict: (conflict.state, conflict.kind, conflict.target),
 )
 GROUPS = Kind(
-    # Locks are taken by the kinds' names. A refusal counts itself into a group with all else in hand, so it is last.
+    # Locks are taken in the order of the kinds' names. A refusal locks its group after all others, so it is last.
     "unsettled_conflicts",
     Group,
     table="conflict_groups",
     columns=("conflict_id", "repeats", "last_seen_at"),
     values=lambda group: (group.conflict_id, group.count, micros(group.last_seen_at)),
 )
+
+
+class AlreadyResolved(Refusal):
+    def __init__(self, conflict_id: str, by: str, at: datetime | None, resolution: str) -> None:
+        super().__init__(
+            f"conflict {conflict_id} was resolved by {by} as '{resolution}'; nothing is left to do"
+        )
+        self.state = "resolved"
+        self.by, self.at = by, at

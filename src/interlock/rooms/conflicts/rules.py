@@ -10,10 +10,9 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.audit.model import Note, note
 from interlock.rooms.conflicts.model import (
     CONFLICTS,
@@ -21,6 +20,7 @@ from interlock.rooms.conflicts.model import (
     SAFEST,
     TRANSITIONS,
     Affected,
+    AlreadyResolved,
     Competing,
     Conflict,
     ConflictKind,
@@ -29,7 +29,6 @@ from interlock.rooms.conflicts.model import (
     Repeat,
     Resolution,
 )
-from interlock.rooms.conflicts.refusals import AlreadyResolved
 from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.refusals import NotFound
@@ -70,7 +69,7 @@ def record_conflict(
 
 
 def add_to_conflict(world: World, conflict: Conflict, side: Competing) -> Conflict:
-    """Put one more thing that happened into an open conflict, which must be owned."""
+    """Add one more side to an open conflict, which must be locked."""
     sides = _bounded((*conflict.competing, side))
     seen = msgspec.structs.replace(
         conflict, competing=sides, count=conflict.count + 1, last_seen_at=world.now
@@ -79,12 +78,12 @@ def add_to_conflict(world: World, conflict: Conflict, side: Competing) -> Confli
 
 
 def _bounded(sides: tuple[Competing, ...]) -> tuple[Competing, ...]:
-    """The sides of a conflict, as many as are kept: the first ones, and the last, which is what happened now."""
+    """The sides of a conflict that are kept: the first ones, and the last, which is the newest."""
     return sides if len(sides) <= _SIDES_MAX else (*sides[: _SIDES_MAX - 1], sides[-1])
 
 
 def repeat_reads(repeat: Repeat) -> Reads:
-    """What `record_repeat` and `conflict_of_repeat` need."""
+    """The reads of `record_repeat` and `conflict_of_repeat`."""
     return Reads(own=(GROUPS.key(repeat.tenant, repeat.group_id),))
 
 

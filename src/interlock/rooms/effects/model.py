@@ -2,7 +2,7 @@
 
 Interlock cannot make a remote system act once. It records the intent first, gives the caller a stable key and a fence
 that the remote system can check, and never guesses an outcome: an effect that neither committed nor failed in time is
-`AMBIGUOUS`, and is not attempted again until somebody reports what happened.
+`AMBIGUOUS`, and is not attempted again until a person or a `reconcile` reports what happened.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TRANSITIONS: Mapping[tuple[EffectState, str], EffectState] = {
 
 
 class Outcome(StrEnum):
-    """What somebody found out about an effect whose outcome was unknown."""
+    """What was found out about an effect whose outcome was unknown."""
 
     COMMITTED = "committed"
     NOT_COMMITTED = "not_committed"

@@ -71,7 +71,7 @@ _EVENTS = {
 
 
 def record_effect(world: World, effect: Effect, by: Caller | None, verb: str, **details: Any) -> None:
-    """Audit and announce what was done to an effect; `by` is None if time did it."""
+    """Audit and announce a change of an effect; `by` is None if time made it."""
     facts: dict[str, Any] = {"state": effect.state.value, "fence": effect.fence, **details}
     note(
         world,
@@ -110,7 +110,7 @@ _HOW_IT_ENDED = {LeaseState.RELEASED: "released the lease", LeaseState.HANDED_OF
 
 
 def applying_reads(effect: Effect) -> Reads:
-    """The lease that an effect holds in `applying`, and where it is recorded that the lease ran out."""
+    """The lease that an effect keeps in `applying`, and the record for the case that it ran out."""
     if effect.lease is None:
         return NOTHING
     own = Reads(own=(LEASES.key(effect.tenant, effect.lease.id),))

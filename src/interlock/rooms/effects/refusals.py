@@ -52,7 +52,7 @@ class EffectAmbiguous(Refusal):
 
 
 class EffectFenceStale(Refusal):
-    """This attempt is not the one that may settle the effect. `contradicts` if it says what was resolved is wrong."""
+    """This attempt is not the one that may settle the effect. `contradicts`: it reports another outcome."""
 
     def __init__(self, action_id: str, *, fence: int, state: str, contradicts: bool = False) -> None:
         super().__init__(
@@ -65,7 +65,7 @@ class EffectFenceStale(Refusal):
 
 
 class EffectNotActionable(Refusal):
-    """`by` and `at` say who settled it, if somebody did."""
+    """`by` and `at` say who settled it, if a person did."""
 
     def __init__(
         self, action_id: str, state: str, verb: str, *, by: str | None = None, at: datetime | None = None

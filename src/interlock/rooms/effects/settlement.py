@@ -1,4 +1,4 @@
-"""How effects end: committed, failed, ambiguous, or resolved by somebody who knows."""
+"""How effects end: committed, failed, ambiguous, or resolved by a person who knows."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from interlock.kernel.command import Command
-from interlock.kernel.record import NOTHING, Kind, Params, Pick, Reads, micros
+from interlock.kernel.record import NOTHING, Params, Pick, Reads, micros
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.effects.model import (
     EFFECTS,
     NULL,
@@ -72,7 +71,7 @@ class _SettleEffect(Command[Effect], frozen=True, kw_only=True):
         return self._settle(world, effect)
 
     def refused(self, world: World, refusal: Refusal) -> None:
-        """Somebody went on after the effect was settled without them: that is a collision."""
+        """The caller went on after the effect was settled without it: that is a collision."""
         if not isinstance(refusal, EffectFenceStale):
             return
         from interlock.rooms.conflicts.model import Affected, Competing
@@ -96,7 +95,7 @@ class _SettleEffect(Command[Effect], frozen=True, kw_only=True):
             )
 
     def _verdict(self, effect: Effect) -> Effect | Refusal | None:
-        """The effect if this was said before, a refusal if it cannot be said any more, else None."""
+        """The effect if the same was reported before, a refusal if it is too late, else None."""
         raise NotImplementedError
 
     def _settle(self, world: World, effect: Effect) -> Effect:
@@ -106,7 +105,7 @@ class _SettleEffect(Command[Effect], frozen=True, kw_only=True):
         raise NotImplementedError
 
     def _is_open(self, effect: Effect) -> bool:
-        """Whether this attempt may still say what became of it: in time, or late but before anybody else."""
+        """Whether this attempt may still report its outcome: in time, or late but before any other report."""
         undecided = effect.state is EffectState.AMBIGUOUS and effect.doubt is Doubt.TIME
         return self._is_own(effect) and (effect.state is EffectState.IN_PROGRESS or undecided)
 
@@ -169,7 +168,7 @@ class CommitEffect(_SettleEffect, frozen=True, kw_only=True):
 
 
 class FailEffect(_SettleEffect, frozen=True, kw_only=True):
-    """It surely did not happen (`safe_to_retry`), or nobody can tell: then it is ambiguous."""
+    """It certainly did not happen (`safe_to_retry`), or its outcome is unknown: then it is ambiguous."""
 
     error: msgspec.Raw = NULL
     safe_to_retry: bool
@@ -219,7 +218,7 @@ def _end_applying(world: World, effect: Effect) -> None:
 
 
 class ResolveEffect(Command[Effect], frozen=True, kw_only=True):
-    """Say what became of an effect whose outcome is unknown, with evidence.
+    """Report the outcome of an effect whose outcome is unknown, with evidence.
 
     A person who reviews or operates may, and a service that operates: a reconciler. An agent may not clear
     its own doubt.
@@ -263,7 +262,7 @@ def resolve_effect(
     evidence: msgspec.Raw,
     result: msgspec.Raw = NULL,
 ) -> Effect:
-    """Settle an ambiguous effect by what somebody found out."""
+    """Settle an ambiguous effect by what was found out."""
     happened = outcome is Outcome.COMMITTED
     settled = msgspec.structs.replace(
         effect,
@@ -280,7 +279,7 @@ def resolve_effect(
 
 
 def require_resolver(world: World, caller: Caller) -> Principal:
-    """The principal behind the caller, if it may say what became of an effect."""
+    """The principal behind the caller, if it may report the outcome of an effect."""
     by = require(world, caller)
     roles = set(by.roles)
     if by.kind is PrincipalKind.PERSON and roles & {Role.REVIEW, Role.OPERATE, Role.ADMIN}:
@@ -295,13 +294,8 @@ def require_resolver(world: World, caller: Caller) -> Principal:
 class OverdueEffects(Pick[Effect], frozen=True, kw_only=True):
     """Attempts whose time has run out, in every tenant, the longest overdue first."""
 
-    @property
-    def kind(self) -> Kind[Effect]:
-        return EFFECTS
-
-    @property
-    def query(self) -> str:
-        return "effects.overdue_effects"
+    kind = EFFECTS
+    query = "effects.overdue_effects"
 
     def params(self, now: datetime) -> Params:
         return {"now": micros(now)}

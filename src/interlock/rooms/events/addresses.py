@@ -27,7 +27,7 @@ URL_CHARACTERS_MAX = 2000
 
 # IPv4 inside IPv6: what matters is where the packets end up.
 _NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
-# All that is given out for everyone's use. The rest holds old forms of IPv4 inside IPv6 and of private networks.
+# The global unicast addresses. The rest has old forms of IPv4 inside IPv6 and private networks.
 _UNICAST = IPv6Network("2000::/3")
 _DOCUMENTATION = IPv6Network("3fff::/20")
 

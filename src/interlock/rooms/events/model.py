@@ -1,4 +1,4 @@
-"""Events, how rooms write them, and the webhooks and brokers that they are delivered to."""
+"""Events, how rooms write them, the webhooks and brokers that receive them, and their refusals."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Key, Kind, Reads, Record, micros
-from interlock.kernel.world import World
+from interlock.kernel.refusal import Refusal
+from interlock.kernel.world import Command, World
 from interlock.rooms.audit.model import without_fences
 
 
@@ -99,7 +99,7 @@ class DeliveryState(StrEnum):
 
 
 class Delivery(Record, frozen=True, kw_only=True):
-    """An event that a webhook has not taken yet. `body` is what is posted, kept for as long as this is."""
+    """An event that a webhook has not taken yet. `body` holds the bytes to post, kept with this record."""
 
     webhook: str
     event_id: str
@@ -143,7 +143,7 @@ DELIVERIES = Kind(
 )
 
 
-# Woken in every server by a commit with an event in it; whoever gives events their positions waits on it.
+# Woken in every server by a commit with an event in it; the feed, which gives events their positions, waits on it.
 EVENTS_TOPIC = "events"
 # Woken in a server once it has seen events with positions, of whichever tenant.
 POSITIONS_TOPIC = "positions"
@@ -169,8 +169,8 @@ def announce(world: World, tenant: str, event_type: str, subject: str, data: dic
     world.wake(EVENTS_TOPIC)
 
 
-class ForgetEvents(Command[int], frozen=True, kw_only=True):
-    """Drop events that every relay has passed; returns how many there still were."""
+class Forget(Command[int], frozen=True, kw_only=True):
+    """Delete these events or deliveries, which no relay needs any more; returns how many there still were."""
 
     keys: tuple[Key, ...]
 
@@ -178,7 +178,40 @@ class ForgetEvents(Command[int], frozen=True, kw_only=True):
         return Reads(own=self.keys)
 
     def decide(self, world: World) -> int:
-        found = [event for key in self.keys if (event := world.get(EVENTS, key.tenant, key.id)) is not None]
-        for event in found:
-            world.delete(EVENTS, event)
+        found = [(key, record) for key in self.keys if (record := world.get(*key)) is not None]
+        for key, record in found:
+            world.delete(key.kind, record)
         return len(found)
+
+
+class RelayHeld(Refusal):
+    """Another server delivers to this target."""
+
+    def __init__(self, relay: str, holder: str, until: datetime | None) -> None:
+        super().__init__(f"{relay} is delivered by {holder} until {until}; try again after that")
+
+
+class RelayLost(Refusal):
+    """The fence is not the current one: another server has taken over. Stop delivering."""
+
+    def __init__(self, relay: str) -> None:
+        super().__init__(f"another server delivers to {relay} now; stop, and take it again when it is free")
+
+
+class RelayGone(Refusal):
+    """The target was removed."""
+
+    def __init__(self, relay: str) -> None:
+        super().__init__(f"{relay} was removed; there is nothing to deliver to")
+
+
+class TooManyWebhooks(Refusal):
+    def __init__(self, most: int) -> None:
+        super().__init__(f"a tenant has at most {most} webhooks; remove one, or fan out behind one of them")
+
+
+class NotDead(Refusal):
+    """Only a dead letter can be sent again by hand."""
+
+    def __init__(self, event_id: str) -> None:
+        super().__init__(f"{event_id} is still being tried; it needs no help until it is a dead letter")

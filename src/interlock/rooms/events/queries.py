@@ -69,7 +69,7 @@ async def every_event_after(store: Store, after: int, *, limit: int) -> list[Pla
 
 
 async def news_after(store: Store, after: int, *, limit: int) -> News:
-    """What is new after a position, without the events themselves."""
+    """How many events come after a position and of which tenants, without the events themselves."""
     rows = await store.glance("events.news_after", {"after": after, "limit": limit})
     return News(
         count=sum(int(row[1]) for row in rows),
@@ -102,7 +102,7 @@ async def list_webhooks(store: Store, tenant: str, *, before: str | None, limit:
 
 
 async def free_relays(store: Store, now: datetime, *, limit: int) -> list[Relay]:
-    """Relays that nobody delivers for, the longest free first."""
+    """Relays that no server holds, the longest free first."""
     rows = await store.query("events.free_relays", {"now": micros(now), "limit": limit})
     return readable(RELAYS, (row[0] for row in rows))
 
@@ -135,6 +135,6 @@ async def count_deliveries(store: Store, tenant: str, webhook: str, state: Deliv
 
 
 async def old_deliveries(store: Store, *, before: datetime, limit: int) -> tuple[Key, ...]:
-    """Deliveries from before a time, whatever became of them."""
+    """Deliveries from before a time, in any state."""
     rows = await store.query("events.old_deliveries", {"before": micros(before), "limit": limit})
     return tuple(DELIVERIES.key(row[0], row[1]) for row in rows)

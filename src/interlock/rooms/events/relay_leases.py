@@ -10,9 +10,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Key, Reads
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.events.model import (
     DELIVERIES,
     DEPLOYMENT,
@@ -21,12 +20,14 @@ from interlock.rooms.events.model import (
     BrokerMark,
     Delivery,
     Relay,
+    RelayGone,
+    RelayHeld,
+    RelayLost,
 )
-from interlock.rooms.events.refusals import RelayGone, RelayHeld, RelayLost
 
 
 class TakeRelay(Command[Relay], frozen=True, kw_only=True):
-    """Become the one that delivers to a target, if nobody is."""
+    """Become the server that delivers to a target, if there is none."""
 
     tenant: str
     relay_id: str
@@ -96,7 +97,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SettleDeliveries(Fenced, frozen=True, kw_only=True):
-    """Keep what one round came to: how far it got, what was taken, what has to wait.
+    """Store the result of one round: the position, the deliveries that were taken, and those that wait.
 
     The position moves back only to send again what the destination lost. Without a `mark` the old one stays.
     """
@@ -123,21 +124,6 @@ class SettleDeliveries(Fenced, frozen=True, kw_only=True):
         return world.put(
             RELAYS, moved(relay, self.position, self.trouble, world.now, self.mark or relay.mark)
         )
-
-
-class ForgetDeliveries(Command[int], frozen=True, kw_only=True):
-    """Drop deliveries whose webhook is gone, or that are older than events are kept."""
-
-    keys: tuple[Key, ...]
-
-    def reads(self) -> Reads:
-        return Reads(own=self.keys)
-
-    def decide(self, world: World) -> int:
-        found = [each for key in self.keys if (each := world.get(DELIVERIES, key.tenant, key.id)) is not None]
-        for delivery in found:
-            world.delete(DELIVERIES, delivery)
-        return len(found)
 
 
 def moved(

@@ -1,8 +1,8 @@
 """The secrets that sign webhooks: how they are spelled, what they sign, and how they are kept.
 
 A server needs them as they are, so they cannot be kept as digests. With a secret of the deployment
-(`INTERLOCK_SECRET`) they are stored sealed, each for its own webhook: whoever reads the database learns nothing
-from it. Without one they are stored as they are, and whoever can read the database can forge requests.
+(`INTERLOCK_SECRET`) they are stored sealed, each for its own webhook, so reading the database reveals
+nothing. Without one they are stored as they are, and a reader of the database can forge requests.
 """
 
 from __future__ import annotations

@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.command import Command
-from interlock.kernel.record import Kind, Pick, Reads
+from interlock.kernel.record import Pick, Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.audit.model import Note, note
 from interlock.rooms.events.model import (
     DELIVERIES,
@@ -21,12 +20,13 @@ from interlock.rooms.events.model import (
     WEBHOOKS_MAX,
     Delivery,
     DeliveryState,
+    NotDead,
     Relay,
+    TooManyWebhooks,
     Webhook,
     delivery_id,
     relay_topic,
 )
-from interlock.rooms.events.refusals import NotDead, TooManyWebhooks
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.refusals import NotFound
 from interlock.rooms.identity.rules import caller_reads, record_people_only, require, require_administrator
@@ -37,15 +37,10 @@ OVERLAP = timedelta(hours=24)
 class TenantWebhooks(Pick[Webhook], frozen=True, kw_only=True):
     """A tenant's webhooks, to count them. Two adds at one moment may go one over: no harm."""
 
+    kind = WEBHOOKS
+    query = "events.tenant_webhooks"
+
     tenant: str
-
-    @property
-    def kind(self) -> Kind[Webhook]:
-        return WEBHOOKS
-
-    @property
-    def query(self) -> str:
-        return "events.tenant_webhooks"
 
     def params(self, now: datetime) -> Mapping[str, str]:
         return {"tenant": self.tenant}
@@ -130,7 +125,7 @@ class RotateSecret(Command[Webhook], frozen=True, kw_only=True):
 
 
 class RemoveWebhook(Command[Webhook], frozen=True, kw_only=True):
-    """Send no more. What was not delivered to it is dropped with it."""
+    """Send no more. Deliveries that still wait are dropped."""
 
     webhook_id: str
     by: Caller

@@ -12,10 +12,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import PICKED_MAX, Reads, micros
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import Deferred, NotLoaded, World
+from interlock.kernel.world import Command, Deferred, NotLoaded, World
 from interlock.rooms.grants.matches import START, LatestGrants, OpenGrants
 from interlock.rooms.grants.model import (
     GRANT_TERMS,
@@ -42,7 +41,7 @@ _LATEST_MAX = 3
 
 
 def latest_reads(tenant: str, task: str) -> Reads:
-    """The latest grants of a task, to see."""
+    """The latest grants of a task, without locks."""
     return Reads(picks=(_latest(tenant, task),))
 
 
@@ -67,7 +66,7 @@ def _fate(grant: Grant, now: datetime) -> str | None:
         case GrantState.REVOKED:
             return f"{grant.id} was revoked by {grant.revoked_by}"
         case GrantState.OPEN:
-            # Any other open one came while this claim was loading, and is for the next.
+            # Any other open grant was issued while this claim was loading, and is for the next claim.
             return f"{grant.id} is standing, for jobs that are submitted" if grant.standing else None
 
 
@@ -75,7 +74,7 @@ def _latest(tenant: str, task: str) -> LatestGrants:
     return LatestGrants(tenant=tenant, task=task, limit=_LATEST_MAX)
 
 
-# Most claims take the oldest grant, so a batch of many need not look at all of them again after each.
+# Most claims take the oldest grant, so a batch need not look at all grants again after each claim.
 _AT_ONCE = 2
 _FIRST_LOOK = 8
 _FURTHER_MAX = 128
@@ -96,7 +95,7 @@ class NotClaimed(msgspec.Struct, frozen=True, kw_only=True):
 class LookFurther(Refusal):
     """The oldest grants do not fit, and there may be more: make this claim instead, which goes on after them.
 
-    It comes so often at most, and then the answer is no: whoever repeats until it comes no more has an end.
+    It is raised a bounded number of times, then the claim is refused: repeating until it stops ends.
     """
 
     def __init__(self, claim: ClaimGrant) -> None:
@@ -138,7 +137,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         )
 
     def more(self, world: World) -> Reads:
-        """Whatever was found for the batch, and the keys that it is signed with; without any, what explains it."""
+        """All grants found for the batch, and their signers' keys; if there are none, the grants that explain why."""
         candidates = self._candidates(world, PICKED_MAX)
         if not candidates and self.grant_id is None and self.after == START:
             return latest_reads(self.caller.tenant, self.task)
@@ -177,7 +176,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
             return None
         if len(candidates) == self._most:
             return candidates[-1]
-        # Of what was seen, others may have spent all before it was owned, with more behind it.
+        # Other claims may have spent all found grants before they were locked, and there may be more behind them.
         return world.last_seen(self._pick(self._most))
 
     def _after(self, last: Grant, misfits: list[str]) -> ClaimGrant:
@@ -190,7 +189,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         )
 
     def _again(self, world: World, known: GrantUse, args: Any) -> GrantUse | NotClaimed:
-        """The use that this execution has, unless it is shown for something else than it was claimed for."""
+        """The use that this execution already has, unless it was claimed for something else."""
         if other := self._other_than(known, args):
             return self._refuse(world, [f"execution_id {self.execution_id} {other}"])
         if self.action_id in (None, known.action_id):
@@ -201,7 +200,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
         return world.put(GRANT_USES, self._for_effect(known))
 
     def _other_than(self, known: GrantUse, args: Any) -> str | None:
-        """What a use was claimed for instead of this."""
+        """How the first claim of this use differs from this one; None if it does not."""
         if known.args_digest != args_digest(args):
             return FOR_OTHER_ARGUMENTS
         if self.grant_id not in (None, known.grant_id):
@@ -257,7 +256,7 @@ class ClaimGrant(Command[GrantUse | NotClaimed], frozen=True, kw_only=True):
 
 
 class Claimed(Protocol):
-    """What is known of a use."""
+    """The part of a claimed use that `asks_for_more` compares."""
 
     @property
     def signed(self) -> bool: ...

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from interlock.kernel.codec.canonical import canonical
-from interlock.kernel.record import Kind, Params, Pick, micros
+from interlock.kernel.record import Params, Pick, micros
 from interlock.rooms.grants.model import (
     GRANTS,
     Grant,
@@ -51,7 +51,7 @@ def added(spent: Number, amount: Number) -> Number:
         return spent + amount
     total = _exactly(spent, amount)
     nearest = float(total)
-    # What a double cannot hold counts as a little more: never does a budget have room that it has not.
+    # A sum that a double cannot hold counts as slightly more: a budget never appears larger than it is.
     return nextafter(nearest, inf) if total > _as_written(nearest) else nearest
 
 
@@ -164,11 +164,14 @@ START = (0, "")
 class OpenGrants(Pick[Grant], frozen=True, kw_only=True):
     """The oldest grants of a task that were open at the load, after a given one; standing ones or the others.
 
-    `after` is the moment and the id of the last grant that was looked at before. It is to see, and those found
-    are owned by their keys in the second load: that waits for whoever holds one, where a pick to own would pass
-    over it, and a claimant would hear "none" while somebody else makes up their mind. One that was spent in between
-    no longer matches; that there may be more behind it, `World.last_seen` tells.
+    `after` is the time and the id of the last grant that was looked at before. Read without locking; the second load
+    locks the grants that were found. It waits for a grant that another claim holds, where a pick that locks would skip
+    it and answer "none". A grant that was spent in between no longer matches; `World.last_seen` says whether there may
+    be more behind it.
     """
+
+    kind = GRANTS
+    query = "grants.open_grants"
 
     own: bool = False
 
@@ -178,17 +181,9 @@ class OpenGrants(Pick[Grant], frozen=True, kw_only=True):
     after: tuple[int, str] = START
 
     @property
-    def kind(self) -> Kind[Grant]:
-        return GRANTS
-
-    @property
     def uses_up(self) -> int:
         """A claim spends one grant at most."""
         return 1
-
-    @property
-    def query(self) -> str:
-        return "grants.open_grants"
 
     def params(self, now: datetime) -> Params:
         return {
@@ -214,20 +209,15 @@ class OpenGrants(Pick[Grant], frozen=True, kw_only=True):
 
 
 class LatestGrants(Pick[Grant], frozen=True, kw_only=True):
-    """The newest grants of a task, whatever became of them. To see: they only explain."""
+    """The newest grants of a task in any state, read without locks: they only explain a refusal."""
+
+    kind = GRANTS
+    query = "grants.latest_grants"
 
     own: bool = False
 
     tenant: str
     task: str
-
-    @property
-    def kind(self) -> Kind[Grant]:
-        return GRANTS
-
-    @property
-    def query(self) -> str:
-        return "grants.latest_grants"
 
     def params(self, now: datetime) -> Params:
         return {"tenant": self.tenant, "task": self.task}
@@ -243,13 +233,8 @@ class LatestGrants(Pick[Grant], frozen=True, kw_only=True):
 class OverdueGrants(Pick[Grant], frozen=True, kw_only=True):
     """Grants whose time has run out, in every tenant, the longest overdue first."""
 
-    @property
-    def kind(self) -> Kind[Grant]:
-        return GRANTS
-
-    @property
-    def query(self) -> str:
-        return "grants.overdue_grants"
+    kind = GRANTS
+    query = "grants.overdue_grants"
 
     def params(self, now: datetime) -> Params:
         return {"now": micros(now)}

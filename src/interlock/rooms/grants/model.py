@@ -2,14 +2,16 @@
 
 A grant allows a task a limited number of times, until a deadline, within its pins. The sum of its uses never changes:
 issued = open + claimed + expired + revoked.
+
+Callers write pins as `{"path": value | {"exact": value} | {"max": n} | {"glob": "x*"}}`; `pins_of` reads them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -109,7 +111,7 @@ class Grant(Record, frozen=True, kw_only=True):
         )
 
     def tally(self, now: datetime) -> dict[str, int]:
-        """What became of the uses."""
+        """How many uses are open, claimed, expired and revoked."""
         left = self.uses - self.used
         state = self.state_at(now)
         kept = {GrantState.OPEN: "open", GrantState.EXPIRED: "expired", GrantState.REVOKED: "revoked"}
@@ -223,3 +225,69 @@ def pin_document(pin: Pin) -> dict[str, Any]:
     if pin.glob is not None:
         return {"path": pin.path, "glob": pin.glob}
     return {"path": pin.path, "exact": msgspec.json.decode(pin.exact)} if pin.is_exact else {"path": pin.path}
+
+
+NOT_A_PATH = "is not a path; write names joined by dots, such as invoice.amount_cents"
+_WAYS = frozenset({"exact", "max", "glob"})
+
+
+class BadPin(ValueError):
+    """A pin without one clear meaning."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(why)
+        self.path = path
+
+
+def pins_of(written: Mapping[str, Any]) -> tuple[Pin, ...]:
+    """Pins in the order of their paths. Raises `BadPin`."""
+    return tuple(_pin(path, written[path]) for path in sorted(written))
+
+
+def written_pins(pins: Sequence[Pin]) -> dict[str, Any]:
+    """Pins as callers write them; `pins_of` reads them back the same."""
+    return {pin.path: _written(pin) for pin in pins}
+
+
+def is_path(path: str) -> bool:
+    """Whether it names an argument: no part between its dots is empty."""
+    return all(path.split("."))
+
+
+def _pin(path: str, value: Any) -> Pin:
+    if not is_path(path):
+        raise BadPin(path, NOT_A_PATH)
+    if not isinstance(value, dict):
+        return Pin(path=path, exact=msgspec.Raw(canonical(value)))
+    narrowing = cast("dict[str, Any]", value)
+    if len(narrowing) != 1 or not narrowing.keys() <= _WAYS:
+        raise BadPin(path, 'must be a value, {"max": n}, {"glob": "x*"} or {"exact": value}')
+    ((way, bound),) = narrowing.items()
+    if way == "max":
+        return Pin(path=path, max=_number(path, bound))
+    if way == "glob":
+        return Pin(path=path, glob=_glob(path, bound))
+    return Pin(path=path, exact=msgspec.Raw(canonical(bound)))
+
+
+def _number(path: str, bound: Any) -> Number:
+    if isinstance(bound, bool) or not isinstance(bound, int | float):
+        raise BadPin(path, "max must be a number")
+    return bound
+
+
+def _glob(path: str, bound: Any) -> str:
+    if not isinstance(bound, str) or not bound or len(bound) > 255:
+        raise BadPin(path, "glob must be text of 1 to 255 characters")
+    return bound
+
+
+def _written(pin: Pin) -> Any:
+    if pin.max is not None:
+        return {"max": pin.max}
+    if pin.glob is not None:
+        return {"glob": pin.glob}
+    if not pin.is_exact:
+        return {}
+    exact: object = msgspec.json.decode(pin.exact)
+    return {"exact": cast("object", exact)} if isinstance(exact, dict) else exact

@@ -26,7 +26,7 @@ _LAST = 2**62  # more than any use's number, and after any moment
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the uses of some grants. `claimed` counts recorded uses, not what the grants say.
+    """The uses of some grants, by state. `claimed` counts recorded uses, not the grants' own counters.
 
     Conserved: issued = open + claimed + expired + revoked. `uneven` are grants for which that does not hold.
     """

@@ -45,7 +45,7 @@ class GrantExists(Refusal):
 
 
 class GrantOver(Refusal):
-    """A grant that is spent or expired stays so: revoking it would hide what became of it."""
+    """A grant that is spent or expired stays so: revoking it would hide its real end."""
 
     def __init__(self, grant_id: str, state: str) -> None:
         super().__init__(
@@ -63,7 +63,7 @@ class SignerTaken(Refusal):
 
 
 class NotAPublicKey(Refusal):
-    """What was given is no Ed25519 public key."""
+    """The input is not an Ed25519 public key."""
 
     def __init__(self, why: str) -> None:
         super().__init__(

@@ -6,10 +6,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.events.model import announce
 from interlock.rooms.grants.matches import OverdueGrants, misfit_of_signature, needs_signature
 from interlock.rooms.grants.model import (
@@ -120,7 +119,7 @@ class IssueGrant(Command[Grant], frozen=True, kw_only=True):
 
 
 class RevokeGrant(Command[Grant], frozen=True, kw_only=True):
-    """End what is left of a grant. Uses already claimed stay claimed, and visible."""
+    """Revoke the open uses of a grant. Claimed uses stay claimed, and visible."""
 
     caller: Caller
     grant_id: str

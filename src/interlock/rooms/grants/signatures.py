@@ -8,10 +8,9 @@ import hashlib
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.grants.model import GRANT_TERMS, SIGNERS, TERMS_ID, GrantTerms, Signer
 from interlock.rooms.grants.refusals import NotAPublicKey, SignerTaken
 from interlock.rooms.grants.uses import record
@@ -120,7 +119,7 @@ class AddSigner(Command[Signer], frozen=True, kw_only=True):
 
 
 class RevokeSigner(Command[Signer], frozen=True, kw_only=True):
-    """Stop trusting a key; what is left of grants signed with it can no longer be claimed."""
+    """Stop trusting a key; open uses of grants signed with it can no longer be claimed."""
 
     caller: Caller
     fingerprint: str

@@ -30,17 +30,17 @@ SWEEP = "interlock"
 
 
 def record(world: World, by: Caller, action: str, subject: str, **details: Any) -> None:
-    """Audit something that somebody did to a grant, a signer or the terms."""
+    """Audit a change of a grant, a signer or the terms."""
     _note(world, by, action, subject, "done", details)
 
 
 def record_refused(world: World, by: Caller, action: str, subject: str, why: str, **details: Any) -> None:
-    """Audit that somebody tried, and which check stopped them."""
+    """Audit an attempt, and which check stopped it."""
     _note(world, by, f"{action}_refused", subject, "refused", {"why": why, **details})
 
 
 def record_expiry(world: World, tenant: str, grant_id: str, left: int) -> None:
-    """Audit that time ended what was left of a grant."""
+    """Audit that the open uses of a grant expired."""
     note(
         world,
         Note(tenant=tenant, actor=SWEEP, action="grant_expire", subject=grant_id, details={"left": left}),
@@ -48,7 +48,7 @@ def record_expiry(world: World, tenant: str, grant_id: str, left: int) -> None:
 
 
 def grants_topic(tenant: str) -> str:
-    """What somebody who waits for a grant listens on."""
+    """The topic that wakes callers who wait for a grant."""
     return f"grants:{tenant}"
 
 
@@ -84,7 +84,7 @@ def broken_signature(world: World, grant: Grant, args: Any) -> str | None:
 
 
 def consume(world: World, by: Caller, grant: Grant, args: Any, execution_id: str) -> GrantUse:
-    """Take one use of a grant that fits, and return it to be stored. Needs the grant owned."""
+    """Take one use of a grant that fits, and return it to be stored. The grant must be locked."""
     used, fence = grant.used + 1, world.next_fence(grant.fence, grant.used)
     verb = "spend" if used == grant.uses else "claim"
     spent = dict(grant.spent)
@@ -115,14 +115,14 @@ def consume(world: World, by: Caller, grant: Grant, args: Any, execution_id: str
 
 
 def candidate_reads(candidates: tuple[Grant, ...]) -> Reads:
-    """These grants to own, and the keys that they are signed with to see."""
+    """These grants with locks, and their signers' keys without."""
     signers = {SIGNERS.key(grant.tenant, grant.signature.signer) for grant in candidates if grant.signature}
     own = tuple(GRANTS.key_of(grant) for grant in candidates)
     return Reads(own=own, see=tuple(sorted(signers, key=lambda key: key.rank)))
 
 
 def approver_reads(candidates: tuple[Grant, ...]) -> Reads:
-    """Who issued these grants, and whom they acted for then, to see."""
+    """The issuers of these grants, and the people they acted for then; read without locking."""
     people = {
         (grant.tenant, name) for grant in candidates for name in (grant.approver, grant.approver_person)
     }
@@ -132,12 +132,12 @@ def approver_reads(candidates: tuple[Grant, ...]) -> Reads:
 
 @lru_cache(maxsize=256)
 def use_id(task: str, principal: str, execution_id: str) -> str:
-    """Where the answer to an execution id is kept; nobody finds somebody else's."""
+    """Where the answer to an execution id is kept; a principal finds only its own."""
     return hashlib.sha256(f"{task}\0{principal}\0{execution_id}".encode()).hexdigest()
 
 
 def args_digest(args: Any) -> str:
-    """What a use was claimed for."""
+    """The digest of the arguments that a use was claimed for."""
     return digest("grant-args/v1", args)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.record import Key, Kind, Params, Pick, Reads
+from interlock.kernel.record import Key, Params, Pick, Reads
 from interlock.kernel.world import World
 from interlock.rooms.identity.model import (
     OWNER_LINKS,
@@ -35,18 +35,13 @@ _TREE_ID = "owners"
 class LinksBelow(Pick[OwnerLink], frozen=True, kw_only=True):
     """Everybody who acts for somebody, through however many others."""
 
+    kind = OWNER_LINKS
+    query = "identity.links_below"
+
     tenant: str
     owner: str
     limit: int = OWNED_MAX + 1
     own: bool = False
-
-    @property
-    def kind(self) -> Kind[OwnerLink]:
-        return OWNER_LINKS
-
-    @property
-    def query(self) -> str:
-        return "identity.links_below"
 
     def params(self, now: datetime) -> Params:
         return {"tenant": self.tenant, "owner": self.owner}

@@ -13,10 +13,9 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.command import Command
-from interlock.kernel.record import Kind, Params, Pick, Reads, micros
+from interlock.kernel.record import Params, Pick, Reads, micros
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.audit.model import Note, note
 from interlock.rooms.identity.model import (
     API_KEYS,
@@ -346,13 +345,8 @@ class MakeSignInLink(Command[SignInLink], frozen=True, kw_only=True):
 class OldSessions(Pick[Session], frozen=True, kw_only=True):
     """Sessions that expired so long ago that nobody lists them, in every tenant, the oldest first."""
 
-    @property
-    def kind(self) -> Kind[Session]:
-        return SESSIONS
-
-    @property
-    def query(self) -> str:
-        return "identity.old_sessions"
+    kind = SESSIONS
+    query = "identity.old_sessions"
 
     def params(self, now: datetime) -> Params:
         return {"before": micros(now - SESSIONS_KEPT)}
@@ -367,13 +361,8 @@ class OldSessions(Pick[Session], frozen=True, kw_only=True):
 class OldLinks(Pick[SignInLink], frozen=True, kw_only=True):
     """Sign-in links that expired some time ago, in every tenant, the oldest first."""
 
-    @property
-    def kind(self) -> Kind[SignInLink]:
-        return SIGN_IN_LINKS
-
-    @property
-    def query(self) -> str:
-        return "identity.old_links"
+    kind = SIGN_IN_LINKS
+    query = "identity.old_links"
 
     def params(self, now: datetime) -> Params:
         return {"before": micros(now - LINKS_KEPT)}

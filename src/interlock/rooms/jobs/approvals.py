@@ -14,10 +14,9 @@ from enum import StrEnum
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.identity.model import (
     PRINCIPALS,
     Caller,
@@ -67,7 +66,7 @@ from interlock.rooms.policy.rules import snapshot_in_force
 
 
 def check_time(job: Job, approval: Approval, now: datetime) -> None:
-    """What waits, for people or for a worker, must be in time, whether or not a sweep has run."""
+    """A job that waits, for people or for a worker, must be in time, whether or not a sweep has run."""
     late = job.state_at(now) is JobState.EXPIRED and job.is_over_at(now)
     if late and job.expires_at is not None:
         raise JobExpired(job.id, job.expires_at, now)
@@ -76,13 +75,13 @@ def check_time(job: Job, approval: Approval, now: datetime) -> None:
 
 
 def check_seen(job: Job, seen_hash: str | None) -> None:
-    """What the reviewer saw, if they say so, must be what is stored: another version is another question."""
+    """The hash that the reviewer sends, if any, must be the stored one: another version is another question."""
     if seen_hash is not None and seen_hash != job.job_hash:
         raise HashMismatch(job.id, job.state.value, job.job_hash, changes_since(job, seen_hash))
 
 
 def check_said(job: Job, approval: Approval, seen_hash: str | None) -> None:
-    """As `check_seen`; and once it was edited, or where the rule says so, they must say which version they saw."""
+    """As `check_seen`; the hash is required once the job was edited, or if the rule requires it."""
     check_seen(job, seen_hash)
     if seen_hash is not None:
         return
@@ -93,7 +92,7 @@ def check_said(job: Job, approval: Approval, seen_hash: str | None) -> None:
 
 
 def check_binding(world: World, job: Job, approval: Approval, seen_hash: str | None) -> None:
-    """What is approved must be what was stored, what was seen, for what is there now, and still be asked about."""
+    """Raise unless the job is intact and the version that was seen, its target unmoved, and the policy still asks."""
     if not is_whole(job, approval):
         raise JobChanged(job.id, job.state.value, approval.job_hash, job.action.hash(job.tenant))
     check_said(job, approval, seen_hash)
@@ -104,7 +103,7 @@ def check_binding(world: World, job: Job, approval: Approval, seen_hash: str | N
 
 
 def is_whole(job: Job, approval: Approval) -> bool:
-    """Whether what is stored is what was hashed, and what people were asked about."""
+    """Whether the stored job has its own hash, and its approval request has the same."""
     return job.is_intact and approval.job_hash == job.job_hash
 
 
@@ -127,7 +126,7 @@ def _asks_the_same(world: World, job: Job, approval: Approval) -> bool:
 
 
 def eligibility_reads(job: Job) -> Reads:
-    """The principals whom `check_eligible` and `people_who_agree` look at, besides the caller."""
+    """The principals that `check_eligible` and `people_who_agree` need, in addition to the caller."""
     votes = job.approval.votes if job.approval else ()
     others = {job.submitted_by, *job.submitter_people}
     others.update(name for vote in votes for name in (vote.principal, vote.person))
@@ -179,7 +178,7 @@ def check_eligible(world: World, job: Job, approval: Approval, reviewer: Princip
 
 
 def people_who_agree(world: World, job: Job, approval: Approval) -> tuple[frozenset[str], ...]:
-    """The distinct people who voted yes and may still decide, each as all the names that are theirs, folded."""
+    """The distinct people who approved and may still decide, each as the set of all their names, folded."""
     return _distinct([names for _, names in _agreeing(world, job, approval)])
 
 
@@ -215,7 +214,7 @@ def _agreeing(world: World, job: Job, approval: Approval) -> Iterator[tuple[Vote
 
 
 def _names(world: World, voter: Principal, vote: Vote) -> frozenset[str]:
-    """A voter's names, with those of whom they acted for when they voted."""
+    """A voter's names, and those of the person they acted for when they voted."""
     then = None if vote.person in voter.people else world.get(PRINCIPALS, voter.tenant, vote.person)
     return all_folded((*voter.people, vote.person, *(then.people if then else ())))
 

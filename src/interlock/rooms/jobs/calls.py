@@ -2,7 +2,7 @@
 
 A gated call is a job that only its submitter runs. Claiming the job begins an effect in the same decision, and ending
 the job ends the effect. If the caller fails in between, the record says that the call may have done something, and
-nobody runs it again until somebody reports what happened. A call that its caller declared repeatable has no effect:
+it is not run again until an operator reports what happened. A call that its caller declared repeatable has no effect:
 it may run again.
 """
 
@@ -41,13 +41,13 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class NotRun(msgspec.Struct, frozen=True):
-    """The function surely did nothing."""
+    """The function certainly did nothing."""
 
     error: Any = None
 
 
 class InDoubt(msgspec.Struct, frozen=True):
-    """The function raised, so nobody can tell what it did."""
+    """The function raised, so it is unknown what it did."""
 
     error: Any = None
 
@@ -61,7 +61,7 @@ def call_reads(job: Job | None) -> Reads:
 
 
 def check_not_begun(world: World, job: Job) -> None:
-    """Raise while somebody carries the call out, or nobody knows what became of it."""
+    """Raise while a worker carries the call out, or while its outcome is unknown."""
     lease = job.lease
     if lease and job.lease_until and world.now < lease.expires_at:
         left = (lease.expires_at - world.now).total_seconds()
@@ -70,7 +70,7 @@ def check_not_begun(world: World, job: Job) -> None:
 
 
 def check_no_doubt(world: World, job: Job) -> None:
-    """Raise if nobody knows what became of the call."""
+    """Raise if the outcome of the call is unknown."""
     effect = _effect_of(world, job)
     if effect is not None and effect.state_at(world.now) is EffectState.AMBIGUOUS:
         raise EffectAmbiguous(
@@ -156,7 +156,7 @@ def doubt_lost_call(world: World, job: Job) -> None:
 
 
 def doubt_settled_call(world: World, by: Caller, job_id: str, fence: int) -> None:
-    """Stop a further attempt if the last one says that it happened after somebody said that it did not."""
+    """Stop a further attempt if the last worker reports success after an operator said that it did not happen."""
     job = world.get(JOBS, by.tenant, job_id)
     effect = _effect_of(world, job) if job else None
     if job is None or effect is None or job.state is not JobState.PENDING:

@@ -12,11 +12,10 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.computation import Computation, NotComputed
-from interlock.kernel.record import PICKED_MAX, Kind, Params, Pick, Reads, micros
+from interlock.kernel.record import PICKED_MAX, Params, Pick, Reads, micros
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.effects.refusals import EffectAmbiguous
 from interlock.rooms.identity.model import PRINCIPALS, Caller, Principal, Role
 from interlock.rooms.identity.refusals import Forbidden
@@ -58,6 +57,9 @@ _COMPUTED_AT_ONCE = 4
 class RunnableJobs(Pick[Job], frozen=True, kw_only=True):
     """The jobs of one topic that may be claimed now, as far as time goes, the next to run first."""
 
+    kind = JOBS
+    query = "jobs.runnable_jobs"
+
     tenant: str
     topic: str
 
@@ -65,14 +67,6 @@ class RunnableJobs(Pick[Job], frozen=True, kw_only=True):
     def bytes_max(self) -> int:
         """Payloads may be a megabyte each, and a batch of claims asks for a thousand of them."""
         return _CLAIMED_BYTES_MAX
-
-    @property
-    def kind(self) -> Kind[Job]:
-        return JOBS
-
-    @property
-    def query(self) -> str:
-        return "jobs.runnable_jobs"
 
     def params(self, now: datetime) -> Params:
         return {"tenant": self.tenant, "topic": self.topic, "now": micros(now)}
@@ -97,14 +91,14 @@ def turn_of(job: Job) -> tuple[int, int, str]:
 
 
 class Claimed(msgspec.Struct, frozen=True):
-    """A job just handed out, and how long it could have been."""
+    """A job just handed out, and for how long it had been claimable."""
 
     job: Job
     waited_seconds: float
 
 
 class NothingToClaim(Refusal):
-    """No job of these topics may run now. `blocked` were in the way and have been moved out of it."""
+    """No job of these topics may run now. `blocked` jobs came first, cannot run, and were moved back."""
 
     def __init__(self, blocked: tuple[tuple[Job, Blocked], ...] = ()) -> None:
         super().__init__("nothing to do on these topics now; ask again with wait_seconds")
@@ -127,7 +121,7 @@ class ClaimJobs(Command[tuple[Claimed, ...]], frozen=True, kw_only=True):
         )
 
     def more(self, world: World) -> Reads:
-        """Submitters and targets of everything found: what others leave of it may be this command's in the end."""
+        """Submitters and targets of all jobs found: this command may get any that the others leave."""
         found = [job for pick in self._picks(PICKED_MAX) for job in world.pick(pick)]
         # A hundred jobs have few submitters: each is named once, not once a job.
         submitters = dict.fromkeys(job.submitted_by for job in found)
@@ -148,7 +142,7 @@ class ClaimJobs(Command[tuple[Claimed, ...]], frozen=True, kw_only=True):
                 now_stands = standing(world, job)
             except NotComputed as missing:
                 if claimed:
-                    break  # What comes before it may be handed out meanwhile.
+                    break  # The jobs before it may be handed out meanwhile.
                 unknown += missing.computations
                 continue
             if unknown:
@@ -230,7 +224,7 @@ class ClaimJob(Command[Claimed], frozen=True, kw_only=True):
 def hand_out(
     world: World, job: Job, by: Caller, seconds: float, backoff: Backoff, *, repeatable: bool = False
 ) -> Claimed:
-    """Give a job that may run to a caller; if somebody lost it, that is settled first."""
+    """Give a job that may run to a caller; if its last worker lost it, that is settled first."""
     waiting = lose(world, job) if job.state is JobState.RUNNING else job
     since = waiting.runnable_at or world.now
     claimed = take(world, waiting, by.principal, seconds, backoff, repeatable=repeatable)
@@ -259,14 +253,14 @@ def _check_may_claim(principal: Principal, job: Job) -> None:
 
 
 def _check_grace(world: World, job: Job) -> None:
-    """Raise while the decision that released it may be taken back, whoever comes and whatever else holds."""
+    """Raise while the decision that released it may be taken back, for every caller."""
     grace_until = job.approval.grace_until if job.approval else None
     if grace_until is not None and job.is_in_grace_at(world.now):
         raise InGrace(job.id, grace_until, (grace_until - world.now).total_seconds())
 
 
 def _is_claimable(job: Job) -> bool:
-    """Whether it waits to be taken, as far as its state goes; the lease of one that runs has run out."""
+    """Whether its state allows a claim: it waits, or it runs and its lease has run out."""
     if not job.is_call:
         return job.runnable_at is not None
     retry_at = job.lease.retry_at if job.lease and job.state is JobState.RUNNING else None

@@ -7,10 +7,9 @@ from typing import Any
 import msgspec
 
 from interlock.kernel.codec.canonical import canonical
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import caller_reads
 from interlock.rooms.jobs.calls import (
@@ -77,7 +76,7 @@ class CompleteJob(HolderCommand, frozen=True, kw_only=True):
 class FailJob(HolderCommand, frozen=True, kw_only=True):
     """The work did not succeed. A retryable failure is tried again while attempts last.
 
-    Of a gated call, retryable means that it surely did nothing; its caller decides when to try again.
+    Of a gated call, retryable means that it certainly did nothing; its caller decides when to try again.
     """
 
     backoff: Backoff
@@ -112,7 +111,7 @@ class FailJob(HolderCommand, frozen=True, kw_only=True):
 
 
 class RetryJob(Command[Job], frozen=True, kw_only=True):
-    """Put a dead letter back, with all its attempts before it again. Of several callers one wins."""
+    """Put a dead letter back into the queue, with all its attempts again. Of several callers one wins."""
 
     caller: Caller
     job_id: str
@@ -131,7 +130,7 @@ class RetryJob(Command[Job], frozen=True, kw_only=True):
         if after is None:
             raise NotActionable(job.id, job.state.value, "retry", by=job.retried_by, at=job.retried_at)
         if job.is_over_at(world.now):
-            # Put back it would expire at once, and be a dead letter no more.
+            # In the queue it would expire at once, and would no longer be a dead letter.
             raise PermissionMissing(job.id, job.state.value, "its time to begin has passed")
         waiting = msgspec.structs.replace(
             job, state=after, attempt=0, not_before=world.now, finished_at=None, updated_at=world.now,
@@ -148,7 +147,7 @@ class RetryJob(Command[Job], frozen=True, kw_only=True):
 
 
 def cancel(world: World, job: Job, by: Caller | None, reason: str) -> Job:
-    """Take a job back that is not done. A worker that holds it is told at its next call, and nobody gets it again."""
+    """Cancel a job that is not done. A worker that holds it learns it at its next call; no worker gets it again."""
     approval = job.approval
     if approval and approval.state is ApprovalState.PENDING:
         approval = msgspec.structs.replace(approval, state=approval.after("withdraw"))
@@ -167,5 +166,5 @@ def cancel(world: World, job: Job, by: Caller | None, reason: str) -> Job:
 
 
 def _is_same(kept: Any, said: Any) -> bool:
-    """Whether two values are one in JSON: to Python `true` equals 1, and nobody should take one for the other."""
+    """Whether two values are the same JSON: in Python, `true` equals 1."""
     return kept == said and canonical(kept) == canonical(said)

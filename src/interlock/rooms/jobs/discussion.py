@@ -1,6 +1,6 @@
 """What people and the submitter say of a request: comments, and questions back. Neither changes its state.
 
-A question is open until its submitter comments or somebody edits the request, whichever comes first.
+A question is open until its submitter comments or the request is edited, whichever comes first.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from itertools import pairwise
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.identity.model import Caller, Principal, PrincipalKind, Role, all_folded
 from interlock.rooms.identity.refusals import NotFound, PeopleOnly
 from interlock.rooms.identity.rules import caller_reads, check_roles, identify
@@ -42,7 +41,7 @@ _EVENTS = {CommentKind.COMMENT: "approval.commented", CommentKind.ASK: "approval
 
 
 class Remark(msgspec.Struct, frozen=True):
-    """A comment, and whether it is a question that nobody has answered."""
+    """A comment, and whether it is a question without an answer."""
 
     comment: Comment
     is_open: bool
@@ -56,7 +55,7 @@ class Commented(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def remarks(job: Job, discussion: Discussion | None) -> tuple[Remark, ...]:
-    """Everything that was said of a job's requests, the oldest first."""
+    """All comments on a job's requests, the oldest first."""
     said = discussion.comments if discussion else ()
     payloads = (*(bytes(old.action.payload) for old in job.revisions), bytes(job.action.payload))
     changes = zip(job.revisions, pairwise(payloads), strict=True)
@@ -71,7 +70,7 @@ def remarks(job: Job, discussion: Discussion | None) -> tuple[Remark, ...]:
 
 
 class AddComment(Command[Commented], frozen=True, kw_only=True):
-    """Say something about a request, or ask its submitter something."""
+    """Comment on a request, or ask its submitter a question."""
 
     caller: Caller
     job_id: str
@@ -93,7 +92,7 @@ class AddComment(Command[Commented], frozen=True, kw_only=True):
             raise CommentsFull(job.id, job.state.value, COMMENTS_MAX)
         comment = self._comment(world, by, job)
         world.put(DISCUSSIONS, msgspec.structs.replace(said, comments=(*said.comments, comment)))
-        # The audit proves what was said without keeping it where nothing is ever erased.
+        # The audit keeps a digest: it proves the text without storing it where nothing is ever erased.
         digest = f"sha256:{hashlib.sha256(self.text.encode()).hexdigest()}"
         told = {"comment_id": comment.id, "text_hash": digest, "via": self.caller.via}
         record_change(world, job, self.caller, self.kind.value, **told)
@@ -105,7 +104,7 @@ class AddComment(Command[Commented], frozen=True, kw_only=True):
             record_refusal(world, self.caller, self.kind.value, self.job_id, refusal)
 
     def _check_may(self, world: World, by: Principal, job: Job) -> None:
-        """People who have to do with requests comment; of all others the submitter alone. Reviewers ask."""
+        """People with a role in approvals may comment, and so may the submitter. Only reviewers may ask."""
         if self.kind is CommentKind.ASK:
             require_person(world, self.caller)
         elif by.id != job.submitted_by and by.kind is not PrincipalKind.PERSON:

@@ -25,13 +25,13 @@ def target_reads(job: Job) -> Reads:
 
 
 def drift_reads(job: Job) -> Reads:
-    """As `target_reads`, and where it is recorded that people decided on an old version."""
+    """As `target_reads`, and the record of decisions on an old version."""
     target = target_reads(job)
     return target | repeat_reads(_on_old_version(job)) if target else NOTHING
 
 
 def race_reads(job: Job) -> Reads:
-    """Where it is recorded that reviewers decided against each other; needed once it is decided."""
+    """The record of reviewers who decided against each other; needed once the request is decided."""
     decided = job.approval is not None and job.approval.decided_at is not None
     return repeat_reads(_race(job)) if decided else NOTHING
 
@@ -69,7 +69,7 @@ def rebased(world: World, action: Action, tenant: str) -> Action:
 
 
 def record_collision(world: World, by: Caller, job: Job, refusal: Refusal) -> None:
-    """Keep the collision behind a refused decision for review, once a job."""
+    """Keep the collision behind a refused decision for review, once per job."""
     if isinstance(refusal, TargetChanged):
         _record_drift(world, by, job, refusal)
     if isinstance(refusal, AlreadyApproved | AlreadyRejected):

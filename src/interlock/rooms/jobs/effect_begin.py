@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.effects.model import (
     EFFECTS,
     NULL,
@@ -82,7 +81,7 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
         return caller_reads(self.caller) | own | self._conditions() | claim
 
     def more(self, world: World) -> Reads:
-        """What a refusal would be recorded in, the target that the job names, and the grants that may fit."""
+        """The records that a refusal is written to, the target that the job names, and the grants that may fit."""
         doubts = self._doubts(world)
         return doubts | self.grant.more(world) if self.grant else doubts
 
@@ -118,7 +117,7 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
             return NOTHING
         from interlock.rooms.jobs.effect_grounds import conditions_reads
 
-        # Grants are owned in the second load, and targets after them: the caller's, and the one that the job names.
+        # The second load locks grants, then targets: the caller's, and the one that the job names.
         target = None if self.grant or self.job_id else self.target
         return conditions_reads(self.caller.tenant, self.job_id, self.lease, target)
 
@@ -130,7 +129,7 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
         return doubts_reads(world, self.caller, self.job_id, self.permit, self.lease, self.target)
 
     def _checked(self, world: World) -> tuple[Job | None, EffectTarget | None, HeldLease | None]:
-        """What the effect is bound to, each as it must be for the effect to begin."""
+        """The job, lease and target that the effect depends on, each checked."""
         if self._names_nothing:
             return None, None, None
         from interlock.rooms.jobs.effect_grounds import check_job, check_lease, check_target
@@ -185,7 +184,7 @@ class BeginEffect(Command[Begun], frozen=True, kw_only=True):
 
 
 def _claim_reads(claim: ClaimGrant) -> Reads:
-    """What a claim reads, grants only to see: they are owned in the second load, named or found alike."""
+    """The reads of a claim, grants without locks: the second load locks them, named or found alike."""
     first = claim.reads()
     named = tuple(key for key in first.own if key.kind is GRANTS)
     own = tuple(key for key in first.own if key.kind is not GRANTS)

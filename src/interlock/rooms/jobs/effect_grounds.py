@@ -57,7 +57,7 @@ class HeldLease(msgspec.Struct, frozen=True):
 def conditions_reads(
     tenant: str, job_id: str | None, lease: LeaseRef | None, target: EffectTarget | None
 ) -> Reads:
-    """What is owned first; `target` is None if it is not yet to be owned."""
+    """The reads of the first load; `target` is None if it is locked later."""
     reads = NOTHING
     if job_id is not None:
         reads |= Reads(own=(JOBS.key(tenant, job_id),))
@@ -76,7 +76,7 @@ def doubts_reads(
     lease: LeaseRef | None,
     target: EffectTarget | None,
 ) -> Reads:
-    """The groups that a refusal will be counted into, as far as one can be foreseen, and a target not yet owned."""
+    """The groups that count a refusal, as far as one can be foreseen, and a target that is not locked yet."""
     reads = NOTHING
     job = world.get(JOBS, caller.tenant, job_id) if job_id else None
     if job is not None and not _is_held(world, caller, job, permit):
@@ -118,8 +118,8 @@ def check_lease(
 ) -> HeldLease | None:
     """The caller's lease, if its fence is current, its session is the one that comes, and nobody undercut it.
 
-    After somebody else changed the resource, only an effect that names a version of what the lease covers may go
-    on; which one is current was checked. One that names what was changed shows that its holder has read it.
+    After another actor changed the resource, only an effect that names a version of what the lease covers may go on;
+    the check of targets compares that version. By naming it, the holder shows that they read the change.
     """
     if ref is None:
         return None
@@ -230,7 +230,7 @@ def _is_held(world: World, caller: Caller, job: Job, permit: PermitClaims | None
 
 
 def _moved_it_alone(world: World, caller: Caller, job: Job, bound: EffectTarget) -> bool:
-    """Whether everything that happened to a job's target since was done by its executor."""
+    """Whether all changes of a job's target since then were made by its executor."""
     found = world.get(TARGETS, caller.tenant, bound.key)
     actors = {caller.principal, job.lease.worker if job.lease else caller.principal}
     for touch in found.touches if found else ():

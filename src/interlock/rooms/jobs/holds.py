@@ -12,10 +12,9 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.rules import caller_reads, require
 from interlock.rooms.jobs.calls import NotRun, call_reads, end_call, renew_call
@@ -35,13 +34,13 @@ _DOUBLINGS_MAX = 40
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a job rests after a failed attempt: doubled each time, up to `most_seconds`, with jitter."""
+    """The delay after a failed attempt: doubled each time, up to `most_seconds`, with jitter."""
 
     base_seconds: float = 1.0
     most_seconds: float = 300.0
 
     def after(self, job: Job) -> timedelta:
-        """The rest after the present attempt. The jitter comes from the job, so that rules stay pure."""
+        """The delay after the current attempt. The jitter comes from the job, so that rules stay pure."""
         full = min(self.most_seconds, self.base_seconds * 2 ** min(max(job.attempt, 1) - 1, _DOUBLINGS_MAX))
         seed = hashlib.sha256(f"{job.id}/{job.fence}/{job.attempt}".encode()).digest()
         share = int.from_bytes(seed[:4]) / 2**32
@@ -120,7 +119,7 @@ def give_up(world: World, job: Job, by: Caller | None, action: str, end: LeaseEn
 
 
 def end_lease(job: Job, end: LeaseEnd) -> JobLease | None:
-    """The job's lease, marked with how it ended; a repeat of what ended it is then told from a latecomer."""
+    """The job's lease, marked with how it ended: so a repeat of the ending call differs from a late one."""
     return msgspec.structs.replace(job.lease, ended=end) if job.lease else None
 
 
@@ -163,11 +162,11 @@ class HolderCommand(Command[Job], frozen=True, kw_only=True):
         raise NotImplementedError
 
     def ends(self) -> tuple[LeaseEnd, ...]:
-        """How a lease ends that this very command ended before: repeating it is harmless."""
+        """How this command ends a lease: repeating it is then harmless."""
         return ()
 
     def repeats(self, job: Job) -> bool:
-        """Whether this says of a job that it ended what was said then; something else would be lost unseen."""
+        """Whether a repeat reports the same as the first call; another report must not be dropped silently."""
         return True
 
     def verb(self) -> str:
@@ -248,7 +247,7 @@ def _lease(
 
 
 def _retry_at(job: Job, expires_at: datetime, backoff: Backoff, *, repeatable: bool) -> datetime | None:
-    """When it may be tried again should the lease run out. What a caller ran may have happened: then never."""
+    """When it may be tried again if the lease runs out; never for a gated call, which may have happened."""
     if job.is_call:
         return expires_at if repeatable else None
     return None if job.attempt >= job.max_attempts else expires_at + backoff.after(job)

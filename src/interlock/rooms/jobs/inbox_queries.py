@@ -19,11 +19,10 @@ from interlock.kernel.record import Params, merge_reads, micros
 from interlock.kernel.storage import Row, Store
 from interlock.kernel.world import World
 from interlock.rooms.identity.model import Principal
-from interlock.rooms.jobs.approval_queries import votes_needed
 from interlock.rooms.jobs.approvals import WhyNot, eligibility_reads, is_reviewer, why_not
 from interlock.rooms.jobs.discussion import remarks
 from interlock.rooms.jobs.model import DISCUSSIONS, JOBS, Approval, Job, JobState
-from interlock.rooms.jobs.target_queries import count_waiting_on
+from interlock.rooms.jobs.queries import count_waiting_on, votes_needed
 from interlock.rooms.jobs.urgency import patterns_of
 from interlock.rooms.policy.matching import topic_test
 

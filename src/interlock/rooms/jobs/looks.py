@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.identity.model import Caller, PrincipalKind, Role
 from interlock.rooms.identity.refusals import NotFound, PeopleOnly
 from interlock.rooms.identity.rules import caller_reads, require

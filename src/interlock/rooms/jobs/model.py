@@ -82,8 +82,8 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One request for people's decision. `round` counts how often it was asked anew.
 
-    `ends_by` is the end of the job itself, where an escalation could otherwise outlast it. Until `grace_until`
-    whoever voted may take the decision back.
+    `ends_by` is the end of the job itself, where an escalation could otherwise outlast it. Until `grace_until`,
+    voters may take the decision back.
     """
 
     state: ApprovalState = ApprovalState.PENDING
@@ -232,7 +232,7 @@ class Executor(StrEnum):
     CALLER = "caller"
 
 
-# A released job that nobody claims for this long is offered again, then at growing intervals.
+# A released job that no worker claims for this long is offered again, then at growing intervals.
 UNCLAIMED_AFTER = timedelta(minutes=1)
 UNCLAIMED_DOUBLINGS_MAX = 6
 
@@ -247,7 +247,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the policy said: the rule that matched (None: the default) and its decision.
+    """The policy's answer: the rule that matched (None: the default) and its decision.
 
     Under `mode: observe` the job is released whatever the policy says, and `observed` is what it said. With
     `failure`, the rule's expression could not be answered, which denies.
@@ -270,7 +270,7 @@ class GrantRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Revision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the job was before somebody edited or refreshed it."""
+    """The job as it was before an edit or a refresh."""
 
     action: Action
     job_hash: str
@@ -324,7 +324,7 @@ class Job(Record, frozen=True, kw_only=True):
 
     @property
     def is_intact(self) -> bool:
-        """Whether what is stored is still what was hashed."""
+        """Whether the stored action still has the hash that was computed when it was written."""
         return self.action.hash(self.tenant) == self.job_hash
 
     @property
@@ -352,7 +352,7 @@ class Job(Record, frozen=True, kw_only=True):
         return self.expires_at is not None and now >= self.expires_at
 
     def state_at(self, now: datetime) -> JobState:
-        """The state by the clock: one that nobody decided or began in time is expired even if no sweep has run."""
+        """The state by the clock: a job not decided or begun in time is expired even if no sweep has run."""
         if self.state not in (JobState.APPROVAL, JobState.PENDING):
             return self.state
         asked = self.approval if self.state is JobState.APPROVAL else None
@@ -360,7 +360,7 @@ class Job(Record, frozen=True, kw_only=True):
         return JobState.EXPIRED if undecided or self.is_over_at(now) else self.state
 
     def is_in_grace_at(self, now: datetime) -> bool:
-        """Whether people released it, and may still take that back: until then nobody may carry it out."""
+        """Whether people released it and may still take that back: until then no worker may take it."""
         approval = self.approval if self.state is JobState.PENDING else None
         return approval is not None and approval.is_in_grace_at(now)
 
@@ -384,7 +384,7 @@ class Job(Record, frozen=True, kw_only=True):
 
     @property
     def released_at(self) -> datetime:
-        """When it could first run: when people said yes or, if nobody was asked, when it was submitted."""
+        """When it could first run: when it was approved or, without an approval, when it was submitted."""
         decided = self.approval.decided_at if self.approval else None
         return decided or self.submitted_at
 
@@ -406,7 +406,7 @@ class Job(Record, frozen=True, kw_only=True):
 
     @property
     def offer_again_at(self) -> datetime | None:
-        """When it should be offered again because nobody took it."""
+        """When it should be offered again because no worker took it."""
         if self.state is not JobState.PENDING or self.is_question or self.is_call:
             return None
         since = self.offered_at or self.not_before or self.released_at
@@ -449,14 +449,14 @@ COMMENT_BYTES_MAX = 4096
 
 
 class CommentKind(StrEnum):
-    """A remark, or a question back to whoever submitted the request."""
+    """A remark, or a question to the submitter of the request."""
 
     COMMENT = "comment"
     ASK = "ask"
 
 
 class Comment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What somebody said of a request. `answers`: they were its submitter, so it answers what was asked before."""
+    """A comment on a request. `answers`: it is the submitter's, so it answers the questions before it."""
 
     id: str
     kind: CommentKind
@@ -468,7 +468,7 @@ class Comment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Discussion(Record, frozen=True, kw_only=True):
-    """All that was said of one job's requests, the oldest first. Its id is the job's.
+    """All comments on one job's requests, the oldest first. Its id is the job's.
 
     It is a record of its own, so that a job that is voted on, claimed or renewed does not carry it along.
     """
@@ -484,12 +484,12 @@ ADVANCE_TOPIC = "workflow-runs"
 
 
 def job_topic(tenant: str, job_id: str) -> str:
-    """What somebody who waits for one job listens on."""
+    """The topic that wakes callers who wait for one job."""
     return f"job:{tenant}:{job_id}"
 
 
 def claims_topic(tenant: str, topic: str) -> str:
-    """What a worker that waits for jobs of a topic is called by: its tenant's group, and the topic, without a colon."""
+    """The name under which workers wait for jobs of a topic: the tenant's group, and the topic without a colon."""
     return f"{claims_group(tenant)}:{topic}"
 
 

@@ -68,7 +68,7 @@ class Overdue(msgspec.Struct, frozen=True):
 
 
 class Drifted(msgspec.Struct, frozen=True, kw_only=True):
-    """Its target moved since it was drafted. If the policy asks people, they decide again, on what is there now."""
+    """Its target moved since it was drafted. If the policy asks people, they decide again, on the new version."""
 
     target: Target
     evaluation: Evaluation | None = None
@@ -80,7 +80,7 @@ Standing: TypeAlias = Granted | Blocked
 
 
 def standing(world: World, job: Job) -> Standing:
-    """Where a job that waits for a worker stands now. Needs the policy's head, the submitter and the target loaded."""
+    """Whether a waiting job may run now, or why not. The policy's head, the submitter and the target must be loaded."""
     if job.expires_at is not None and world.now >= job.expires_at:
         return Overdue()
     if not job.is_intact:
@@ -103,7 +103,7 @@ def standing(world: World, job: Job) -> Standing:
 
 
 def move_away(world: World, job: Job, blocked: Blocked, by: Caller) -> Job:
-    """Put a job that may not run where it belongs, and say why in the audit."""
+    """Move a job that may not run into the right state, and audit why."""
     match blocked:
         case Withdrawn():
             return _deny(world, job, blocked, by)
@@ -146,7 +146,7 @@ def _weigh(job: Job, evaluation: Evaluation, snapshot: str) -> Standing:
 
 
 def _is_granted(job: Job, approval: Approval, asked: Requirement) -> bool:
-    """Whether people said yes to exactly this, under requirements no weaker than those in force."""
+    """Whether people approved exactly this job, under requirements no weaker than those in force."""
     return (
         approval.state is ApprovalState.APPROVED
         and approval.job_hash == job.job_hash
@@ -156,7 +156,7 @@ def _is_granted(job: Job, approval: Approval, asked: Requirement) -> bool:
 
 
 def _covers(given: Requirement, asked: Requirement) -> bool:
-    """Whether what was asked for then is no weaker than what is asked for now."""
+    """Whether the old requirement is at least as strict as the current one."""
     return (
         given.quorum >= asked.quorum
         and (asked.self_approval or not given.self_approval)
@@ -165,7 +165,7 @@ def _covers(given: Requirement, asked: Requirement) -> bool:
 
 
 def _is_permitted(job: Job, used: GrantRef, asked: Requirement) -> bool:
-    """Whether a standing grant was consumed for exactly this, under requirements no weaker than those in force."""
+    """Whether a standing grant was used for exactly this job, under requirements no weaker than those in force."""
     return used.job_hash == job.job_hash and _covers(used.requirement, asked)
 
 
@@ -213,7 +213,7 @@ def _ask(world: World, job: Job, unasked: Unasked, by: Caller) -> Job:
 
 
 def _send_back(world: World, job: Job, drifted: Drifted, by: Caller) -> Job:
-    """People decide again where the policy asks them; else it is denied, to be drafted for the new version."""
+    """Ask people again if the policy does; otherwise deny it, so that it is drafted anew for the new version."""
     record_drift(world, job, drifted.target)
     if drifted.evaluation is not None:
         return _ask(world, job, Unasked(evaluation=drifted.evaluation, snapshot=drifted.snapshot), by)
@@ -221,7 +221,7 @@ def _send_back(world: World, job: Job, drifted: Drifted, by: Caller) -> Job:
 
 
 def _hold_up(world: World, job: Job, unclear: Unclear, by: Caller) -> Job:
-    """Let it rest a while. The audit hears of a reason once, not every time somebody asks."""
+    """Delay it. A reason is audited once, not with every claim."""
     resting = msgspec.structs.replace(
         job, not_before=world.now + timedelta(seconds=UNCLEAR_SECONDS), held_up=unclear.why
     )

@@ -32,7 +32,7 @@ from interlock.rooms.policy.rules import bucket_key, judge, may_throttle, policy
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a job stands after the policy was asked."""
+    """The state of a job after the policy was asked."""
 
     state: JobState
     verdict: Verdict
@@ -42,7 +42,7 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked of the policy: an action by an actor."""
+    """The question to the policy: may this actor do this action?"""
 
     tenant: str
     action: Action
@@ -95,7 +95,7 @@ def place(
 def ask_anew(
     world: World, approval: Approval, verdict: Verdict, *, tenant: str, job_hash: str, round_number: int
 ) -> Placed:
-    """The same question to the same people until the same time, where a workflow asked and not the policy."""
+    """A new round of a workflow's question: same people, same deadline; the policy is not asked."""
     snapshot = policy_in_force(world, tenant).snapshot
     again = msgspec.structs.replace(
         approval,
@@ -136,7 +136,7 @@ def requirement_of(asked: ApprovalRequirement | None) -> Requirement:
 
 
 def _ask(world: World, proposal: Proposal, *, observing: bool) -> Evaluation | Verdict:
-    """What the policy says. One that only observes stops nothing by taking too long, which is what it is seen to do."""
+    """The policy's answer. Under `mode: observe`, a policy that takes too long is recorded and stops nothing."""
     try:
         return judge(world, proposal.tenant, proposal.action, proposal.actor, proposal.priority)
     except PolicyUnavailable as failed:
@@ -147,7 +147,7 @@ def _ask(world: World, proposal: Proposal, *, observing: bool) -> Evaluation | V
 
 
 def _settle_throttle(world: World, tenant: str, evaluation: Evaluation, *, observing: bool) -> Decision:
-    """What a throttle comes to: its `then` while tokens last, a throttle when they are gone."""
+    """The result of a throttle: its `then` while there are tokens, else a refusal."""
     if evaluation.decision is not Decision.THROTTLE:
         return evaluation.decision
     empty_for = take_token(world, tenant, evaluation)
@@ -187,7 +187,7 @@ def request_people(
     )
 
 
-# One for each of many repositories is usual, and what fits may be the youngest.
+# One grant for each of many repositories is usual, and the newest may be the one that fits.
 _CANDIDATES_MAX = 64
 _BROKEN_MAX = 5
 
@@ -198,7 +198,7 @@ def standing_reads(tenant: str, topic: str) -> Reads:
 
 
 def standing_more(world: World, tenant: str, topic: str) -> Reads:
-    """What was found, and who issued and signed it. Where there is no standing grant, nothing."""
+    """The grants that were found, and who issued and signed them. Nothing if there is no standing grant."""
     found = world.pick(_pick(tenant, topic, PICKED_MAX))
     if not found:
         return Reads()
@@ -243,12 +243,12 @@ def _may_say_yes(world: World, grant: Grant, asked: Requirement, actor: Principa
         and approver.kind is PrincipalKind.PERSON
         and Role.REVIEW in approver.roles
         and (not asked.groups or bool(set(asked.groups) & set(approver.groups)))
-        and (asked.self_approval or _is_somebody_else(grant, approver, actor))
+        and (asked.self_approval or _is_another_person(grant, approver, actor))
     )
 
 
-def _is_somebody_else(grant: Grant, approver: Principal, actor: Principal) -> bool:
-    """Whether the approver is not the one who asks, by any of their names. Whoever changed hands since may be."""
+def _is_another_person(grant: Grant, approver: Principal, actor: Principal) -> bool:
+    """Whether approver and actor are different people, by all of their names. After a change of owner, it is not."""
     if approver.person not in (approver.id, grant.approver_person):
         return False
     return all_folded(approver.people).isdisjoint(all_folded(actor.people))

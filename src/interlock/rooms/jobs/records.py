@@ -20,12 +20,12 @@ from interlock.rooms.policy.refusals import PolicyThrottled, PolicyUnavailable
 
 SWEEP = "interlock"
 
-# What is audited when a decision is refused: that somebody tried matters, whatever stopped them.
+# Refusals of decisions that are audited: an attempt matters, whatever stopped it.
 DECISION_REFUSALS = (DecisionRefused, PeopleOnly, Forbidden, PolicyThrottled, PolicyUnavailable, Unreadable)
 
 
 def find_job(world: World, tenant: str, job_id: str) -> Job:
-    """The job, or `NotFound`: another tenant's job is as absent as one that never was."""
+    """The job, or `NotFound`, also for a job of another tenant."""
     job = world.get(JOBS, tenant, job_id)
     if job is None:
         raise NotFound("job", job_id)
@@ -58,21 +58,7 @@ def record_change(world: World, job: Job, by: Caller | None, action: str, **deta
 def record_refusal(world: World, by: Caller, action: str, job_id: str, refusal: Refusal) -> None:
     """Audit that a decision was refused, and why, as fully as one that was made."""
     job = refused_job(world, by.tenant, job_id, refusal)
-    note(
-        world,
-        Note(
-            tenant=by.tenant,
-            actor=by.principal,
-            action=f"{action}_refused",
-            subject=job_id,
-            outcome=type(refusal).__name__,
-            subject_version=job.version if job else None,
-            rule=job.verdict.rule if job else None,
-            hash=job.job_hash if job else None,
-            request_id=by.request_id,
-            details={"detail": refusal.detail},
-        ),
-    )
+    _note_refused(world, by, action, job_id, job, type(refusal).__name__, detail=refusal.detail)
 
 
 def announce_job(world: World, job: Job, event_type: str, **data: Any) -> None:
@@ -107,7 +93,7 @@ def find_own_job(world: World, caller: Caller, job_id: str) -> Job:
 
 
 def stale_fence_reads(world: World, by: Caller, job_id: str, fence: int) -> Reads:
-    """What a stale fence is recorded in, if this one looks stale; a holder in good standing pays nothing."""
+    """The records for a stale fence, if this one looks stale; a current holder loads nothing more."""
     job = world.get(JOBS, by.tenant, job_id)
     if job is None:
         return NOTHING
@@ -117,26 +103,9 @@ def stale_fence_reads(world: World, by: Caller, job_id: str, fence: int) -> Read
 
 
 def record_stale_fence(world: World, by: Caller, verb: str, stale: FenceStale) -> None:
-    """Audit that somebody came with a fence that no longer holds, and keep the collision for review.
-
-    Nothing of what it wanted is kept.
-    """
+    """Audit a call whose fence no longer holds, and keep the collision for review. The call changes nothing else."""
     job = world.get(JOBS, by.tenant, stale.job_id)
-    note(
-        world,
-        Note(
-            tenant=by.tenant,
-            actor=by.principal,
-            action=f"{verb}_refused",
-            subject=stale.job_id,
-            outcome="FenceStale",
-            subject_version=job.version if job else None,
-            rule=job.verdict.rule if job else None,
-            hash=job.job_hash if job else None,
-            request_id=by.request_id,
-            details={"state": stale.state, "holder": stale.holder},
-        ),
-    )
+    _note_refused(world, by, verb, stale.job_id, job, "FenceStale", state=stale.state, holder=stale.holder)
     if job is None:
         return
     late = Competing(
@@ -144,6 +113,24 @@ def record_stale_fence(world: World, by: Caller, verb: str, stale: FenceStale) -
     )
     stands = Competing(actor=_owner(job), at=job.updated_at, what=job.state.value)
     stale.conflict_id = record_repeat(world, _repeat(by, job), (stands, late), Affected(job=job.id))
+
+
+def _note_refused(
+    world: World, by: Caller, action: str, job_id: str, job: Job | None, outcome: str, **details: Any
+) -> None:
+    refused = Note(
+        tenant=by.tenant,
+        actor=by.principal,
+        action=f"{action}_refused",
+        subject=job_id,
+        outcome=outcome,
+        subject_version=job.version if job else None,
+        rule=job.verdict.rule if job else None,
+        hash=job.job_hash if job else None,
+        request_id=by.request_id,
+        details=details,
+    )
+    note(world, refused)
 
 
 def _owner(job: Job) -> str:

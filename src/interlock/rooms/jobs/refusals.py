@@ -25,7 +25,7 @@ class FenceStale(Refusal):
 
 
 class HeldElsewhere(Refusal):
-    """Somebody holds this job right now."""
+    """Another worker holds this job right now."""
 
     def __init__(self, job_id: str, holder: str, expires_at: datetime) -> None:
         super().__init__(
@@ -37,7 +37,7 @@ class HeldElsewhere(Refusal):
 
 
 class InGrace(Refusal):
-    """People released the job and may still take that back, so nobody may carry it out yet."""
+    """People released the job and may still take that back, so no worker may take it yet."""
 
     def __init__(self, job_id: str, grace_until: datetime, retry_after_seconds: float) -> None:
         super().__init__(
@@ -50,7 +50,7 @@ class InGrace(Refusal):
 
 
 class CallersOnly(Refusal):
-    """The job belongs to a gated call: only whoever submitted it carries it out."""
+    """The job belongs to a gated call: only its submitter carries it out."""
 
     def __init__(self, job_id: str, submitter: str) -> None:
         super().__init__(
@@ -61,7 +61,7 @@ class CallersOnly(Refusal):
 
 
 class PermissionWithdrawn(Refusal):
-    """What was allowed is not any more; the job is now `DENIED`."""
+    """The policy no longer allows the job; it is now `DENIED`."""
 
     def __init__(self, job_id: str, rule: str | None, why: str) -> None:
         super().__init__(f"{job_id} may no longer run: {why}; submit a new job if it is still wanted")
@@ -70,7 +70,7 @@ class PermissionWithdrawn(Refusal):
 
 
 class PermissionMissing(Refusal):
-    """The job may not run as it stands; `state` is where it went."""
+    """The job may not run now; `state` is its new state."""
 
     def __init__(self, job_id: str, state: str, why: str) -> None:
         super().__init__(f"{job_id} may not run now: {why}; read what it waits for")
@@ -79,7 +79,7 @@ class PermissionMissing(Refusal):
 
 
 class PermissionUnclear(Refusal):
-    """Whether the job may run could not be found out, so it does not."""
+    """The policy could not be evaluated, so the job does not run."""
 
     def __init__(self, job_id: str, why: str, retry_after_seconds: float) -> None:
         super().__init__(
@@ -131,7 +131,7 @@ class JobChanged(DecisionRefused):
 
 
 class HashMismatch(DecisionRefused):
-    """`changed` names what is another in the request by now than in the version that was seen, or in any before."""
+    """`changed` names the parts of the request that differ from the version that was seen, or from an older one."""
 
     def __init__(
         self, job_id: str, state: str, stored: str, changed: tuple[str, ...] = (), *, is_missing: bool = False
@@ -162,7 +162,7 @@ class TargetChanged(DecisionRefused):
 
 
 class ApprovalExpired(DecisionRefused):
-    """Nobody decided in time. It can be asked again, but for a workflow's question, which ended its step."""
+    """It was not decided in time. It can be asked again, except a workflow's question, which ended its step."""
 
     state = "EXPIRED"
 
@@ -189,7 +189,7 @@ class JobExpired(DecisionRefused):
 
 
 class NotActionable(DecisionRefused):
-    """`by` and `at` say who did it before, if somebody did."""
+    """`by` and `at` say who decided it before, if a person did."""
 
     def __init__(
         self, job_id: str, state: str, verb: str, *, by: str | None = None, at: datetime | None = None
@@ -201,7 +201,7 @@ class NotActionable(DecisionRefused):
 
 
 class NotWithdrawable(DecisionRefused):
-    """The yes was given and can no longer be taken back; `why` says since when."""
+    """The approval can no longer be taken back; `why` says since when."""
 
     def __init__(self, job_id: str, state: str, why: str) -> None:
         super().__init__(f"{job_id} is {state}: {why}; cancel the job to stop it")
@@ -210,7 +210,7 @@ class NotWithdrawable(DecisionRefused):
 
 
 class NoVote(DecisionRefused):
-    """The request still waits, and the caller has not said yes to it."""
+    """The request still waits, and the caller has not approved it."""
 
     state = "APPROVAL"
 
@@ -220,7 +220,7 @@ class NoVote(DecisionRefused):
 
 
 class NotAVoter(DecisionRefused):
-    """Only whoever said yes takes a yes back."""
+    """Only its voter takes an approval back."""
 
     def __init__(self, job_id: str, voters: tuple[str, ...]) -> None:
         super().__init__(
@@ -231,7 +231,7 @@ class NotAVoter(DecisionRefused):
 
 
 class CommentsFull(DecisionRefused):
-    """So much was said of it that no more is kept."""
+    """The request has as many comments as are kept."""
 
     def __init__(self, job_id: str, state: str, most: int) -> None:
         super().__init__(
@@ -241,7 +241,7 @@ class CommentsFull(DecisionRefused):
 
 
 class SubmitterUnknown(DecisionRefused):
-    """The policy judges an action by who asks for it, and that principal was forgotten."""
+    """The policy needs the submitter to judge an action, and that principal was deleted."""
 
     def __init__(self, job_id: str, state: str, submitter: str) -> None:
         super().__init__(
@@ -252,7 +252,7 @@ class SubmitterUnknown(DecisionRefused):
 
 
 class EditedTooOften(DecisionRefused):
-    """Every version is kept for whoever decides, and there is no room for another."""
+    """Every version is kept for the reviewer, and there is no room for another."""
 
     def __init__(self, job_id: str, state: str) -> None:
         super().__init__(
@@ -264,7 +264,7 @@ class EditedTooOften(DecisionRefused):
 
 
 class AskedByWorkflow(DecisionRefused):
-    """What a workflow asks people about is what its run has come to, whatever somebody would have it show."""
+    """A workflow's question shows the state of its run, so its text cannot be edited."""
 
     def __init__(self, job_id: str, state: str, run_id: str) -> None:
         super().__init__(

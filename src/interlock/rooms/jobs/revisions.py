@@ -8,10 +8,9 @@ from typing import cast
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.identity.model import PRINCIPALS, Caller, Principal, PrincipalKind, Role
 from interlock.rooms.identity.refusals import Forbidden, PeopleOnly
 from interlock.rooms.identity.rules import caller_reads, check_is_person, identify
@@ -91,12 +90,12 @@ def _differing(before: Action, after: Action) -> list[str]:
 
 
 def _differing_members(before: object, after: object) -> list[str]:
-    """The payload's members that differ, or the payload where it is no object."""
+    """The members of the payload that differ, or the payload itself if it is not an object."""
     if not isinstance(before, dict) or not isinstance(after, dict):
         return ["payload"]
     old, new = cast("dict[str, object]", before), cast("dict[str, object]", after)
     names = sorted({*old, *new})
-    # 1, 1.0 and true are equal here, but not as a request spells them.
+    # 1, 1.0 and true are equal in Python, but not in JSON.
     return [
         f"payload.{name[:_NAME_MAX]}"
         for name in names
@@ -110,7 +109,7 @@ def _is_too_much(revisions: Sequence[Revision]) -> bool:
 
 
 def _edited(revisions: Sequence[Revision], action: Action) -> list[bool]:
-    """Of each revision, whether another payload came after it."""
+    """For each revision, whether the payload was changed after it."""
     actions = (*(each.action for each in revisions), action)
     return [bytes(before.payload) != bytes(after.payload) for before, after in pairwise(actions)]
 
@@ -152,12 +151,12 @@ class _AskAgain(Command[Job], frozen=True, kw_only=True):
             record_refusal(world, self.caller, self._verb(), self.job_id, refusal)
 
     def admitted(self, world: World) -> tuple[Principal, Job]:
-        """Who asks, and the job, if it can be asked about again: it waits for people, or did so in vain."""
+        """The caller and the job, if its request waits for people or has expired, so that it can be asked again."""
         by = identify(world, self.caller)
         job = find_job(world, self.caller.tenant, self.job_id)
         self._check_may(by, job)
         state = job.state_at(world.now)
-        # A question that nobody answered in time has ended the step that asked it.
+        # A question without an answer in time has ended the step that asked it.
         if state is not JobState.APPROVAL and (job.is_question or state is not JobState.EXPIRED):
             raise NotActionable(job.id, state.value, self._verb())
         if job.expires_at is not None and job.is_over_at(world.now):

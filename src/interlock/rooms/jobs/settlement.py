@@ -1,4 +1,4 @@
-"""Settling doubts: a call whose outcome somebody reports, and a conflict that somebody resolves."""
+"""Settling doubts: an operator reports the outcome of a call, or resolves a conflict."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 
 from interlock.kernel.codec.canonical import canonical
-from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.conflicts.model import Conflict, FollowUp, Resolution, follow_up_of
 from interlock.rooms.effects.model import EFFECTS, NULL, Effect, EffectState, Outcome, id_of_call, job_of_call
 from interlock.rooms.effects.records import find_effect
@@ -53,7 +52,7 @@ class ResolveDoubt(Command[Effect], frozen=True, kw_only=True):
 
 
 class ReconcileCall(Command[Job], frozen=True, kw_only=True):
-    """Say what the remote side told the caller about its own call. Repeating it changes nothing."""
+    """Report what the remote side says about the caller's own call. Repeating it changes nothing."""
 
     caller: Caller
     job_id: str
@@ -118,7 +117,7 @@ _Step = tuple[FollowUp, Command[Any]]
 
 
 class Concerned(msgspec.Struct, frozen=True, kw_only=True):
-    """The records that a conflict affects, as they were read; what is gone is not among them."""
+    """The records that a conflict affects, as they were read; deleted ones are left out."""
 
     jobs: tuple[Job, ...] = ()
     effect: Effect | None = None
@@ -126,7 +125,7 @@ class Concerned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settlement(msgspec.Struct, frozen=True, kw_only=True):
-    """How somebody says that a conflict was settled. `note` is the reason or evidence that each step records."""
+    """How a conflict was settled, and who says so. `note` is the reason or evidence that each step records."""
 
     by: Caller
     resolution: Resolution
@@ -134,7 +133,7 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def steps_of(conflict: Conflict, said: Settlement, concerned: Concerned, now: datetime) -> tuple[_Step, ...]:
-    """What the settlement sets in motion for records as they stand at `now`; each command checks that again."""
+    """The commands that carry the settlement out, for the records at `now`; each command checks them again."""
     effect = concerned.effect
     steps = (
         *(_about_job(conflict, said, job, now) for job in concerned.jobs),

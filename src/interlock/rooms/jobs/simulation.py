@@ -135,7 +135,7 @@ async def simulate(
 ) -> Simulated:
     """Which of these jobs the candidate would have treated differently from what was decided then.
 
-    All of them, `last` at most, are answered within so much processor time, or none: `SimulationTooLong`. `apart`
+    All of them, `last` at most, are compared within this much processor time, or none (`SimulationTooLong`). `apart`
     compares some of them elsewhere; without it others are served after each job.
     """
     left, examined = seconds, 0
@@ -155,7 +155,7 @@ async def simulate(
 
 
 class Held(msgspec.Struct, frozen=True):
-    """Some jobs that a candidate is held against, and who submitted them, as far as they are known."""
+    """Some jobs to compare a candidate with, and their submitters, as far as they are known."""
 
     jobs: tuple[Job, ...]
     actors: dict[str, Principal | None]
@@ -166,7 +166,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """What the candidate would have changed for the first of them, and how long that took. Time up: not for all."""
+    """The candidate's changes for the first of the jobs, and how long that took; not for all if the time was up."""
 
     changes: list[Change]
     examined: int
@@ -179,7 +179,7 @@ Apart = Callable[[Held, float], Awaitable[Compared]]
 def compare(
     candidate: PolicyDocument, held: Held, seconds: float, clock: Callable[[], float] = process_time
 ) -> Compared:
-    """Hold a candidate against these jobs for so long."""
+    """Compare a candidate with these jobs, for at most this long."""
     began, examined = clock(), 0
     changes: list[Change] = []
     active = _candidate(candidate)
@@ -194,7 +194,7 @@ def compare(
 
 
 async def _held(jobs: AsyncIterable[Job], store: Store, *, most: int) -> AsyncGenerator[Held]:
-    """As many at a time as are soon compared: between them it is another tenant's turn."""
+    """The jobs in small portions: between two portions, other tenants have their turn."""
     known: dict[str, Principal | None] = {}
     waiting: list[Job] = []
     weight = 0
@@ -215,7 +215,7 @@ def _with_actors(jobs: list[Job], known: dict[str, Principal | None]) -> Held:
 
 
 def _change(active: ActivePolicy, job: Job, actor: Principal | None) -> Change | None:
-    """What the candidate would change for a job. What a workflow asks people is no matter of the policy."""
+    """The candidate's change for a job. A workflow's question does not depend on the policy."""
     if job.is_question:
         return None
     said, after = _said(active, job, actor)
@@ -229,7 +229,7 @@ def _change(active: ActivePolicy, job: Job, actor: Principal | None) -> Change |
 
 def _differences(job: Job, before: Said, after: Said, said: Evaluation | None) -> Iterator[str]:
     if said and said.decision is Decision.THROTTLE and before == Said(decision="throttle", rule=said.rule):
-        return  # Observed when its bucket was empty, and how full that is says nothing about the job.
+        return  # It was observed with an empty bucket, which says nothing about the job.
     if before.decision != after.decision:
         yield "decision"
     elif after.failure is not None and after != before:
@@ -242,7 +242,7 @@ def _differences(job: Job, before: Said, after: Said, said: Evaluation | None) -
 
 
 def _other_requirements(job: Job, asks: ApprovalRequirement) -> Iterator[str]:
-    """What is asked of people now and was not then, as far as it is known what was."""
+    """The requirements that are new, as far as the old ones are known."""
     kept = job.approval or job.grant_use
     if kept is None:
         return
@@ -271,5 +271,5 @@ def _said(active: ActivePolicy, job: Job, actor: Principal | None) -> tuple[Eval
 
 
 def _candidate(document: PolicyDocument) -> ActivePolicy:
-    # Not kept, as a policy in force is: a thousand expressions hold tens of megabytes.
+    # Not cached, unlike a policy in force: a thousand expressions take tens of megabytes.
     return ActivePolicy(snapshot_id(document), compile_policy(document), observing=False)

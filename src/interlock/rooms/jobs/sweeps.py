@@ -8,9 +8,8 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.command import Command
-from interlock.kernel.record import Kind, Params, Pick, Reads, micros
-from interlock.kernel.world import World
+from interlock.kernel.record import Params, Pick, Reads, micros
+from interlock.kernel.world import Command, World
 from interlock.rooms.jobs.holds import is_lost, lose
 from interlock.rooms.jobs.model import (
     JOBS,
@@ -27,13 +26,8 @@ from interlock.rooms.jobs.records import announce_job, record_change
 class LostJobs(Pick[Job], frozen=True, kw_only=True):
     """The jobs whose leases ran out longest ago."""
 
-    @property
-    def kind(self) -> Kind[Job]:
-        return JOBS
-
-    @property
-    def query(self) -> str:
-        return "jobs.lost_jobs"
+    kind = JOBS
+    query = "jobs.lost_jobs"
 
     def params(self, now: datetime) -> Params:
         return {"now": micros(now)}
@@ -48,13 +42,8 @@ class LostJobs(Pick[Job], frozen=True, kw_only=True):
 class UnclaimedJobs(Pick[Job], frozen=True, kw_only=True):
     """The released jobs that should have been offered again longest ago."""
 
-    @property
-    def kind(self) -> Kind[Job]:
-        return JOBS
-
-    @property
-    def query(self) -> str:
-        return "jobs.unclaimed_jobs"
+    kind = JOBS
+    query = "jobs.unclaimed_jobs"
 
     def params(self, now: datetime) -> Params:
         return {"now": micros(now)}
@@ -89,7 +78,7 @@ class SweepLostLeases(Command[Swept], frozen=True, kw_only=True):
 
 
 class OfferUnclaimed(Command[Swept], frozen=True, kw_only=True):
-    """Wake workers again for up to `most` released jobs that nobody claimed; the first time is audited."""
+    """Wake workers again for up to `most` released jobs that no worker claimed; the first time is audited."""
 
     most: int = 100
 
@@ -114,13 +103,8 @@ def _offer(world: World, job: Job) -> float:
 class DueJobs(Pick[Job], frozen=True, kw_only=True):
     """The jobs longest overdue for expiry or escalation."""
 
-    @property
-    def kind(self) -> Kind[Job]:
-        return JOBS
-
-    @property
-    def query(self) -> str:
-        return "jobs.due_jobs"
+    kind = JOBS
+    query = "jobs.due_jobs"
 
     def params(self, now: datetime) -> Mapping[str, int]:
         return {"now": micros(now)}

@@ -1,6 +1,6 @@
-"""Touching a target: records that it changed, whoever changed it.
+"""Touching a target: records that it changed, and who changed it.
 
-A touch is never refused because it is unwelcome: the change has already happened. It tells everybody whose work it
+A touch is never refused because it is unwelcome: the change has already happened. It tells all whose work it
 affects: the holder of a lease (`conflict_detected`, at the next renewal), and submitters of jobs that wait for the
 old version. One conflict names them all; further touches by the same actor go into the same conflict while it is
 open.
@@ -13,9 +13,8 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.command import Command
-from interlock.kernel.record import NOTHING, Key, Kind, Params, Pick, Reads
-from interlock.kernel.world import Deferred, World
+from interlock.kernel.record import NOTHING, Key, Params, Pick, Reads
+from interlock.kernel.world import Command, Deferred, World
 from interlock.rooms.audit.model import Note, note
 from interlock.rooms.conflicts.model import (
     AFFECTED_MAX,
@@ -52,7 +51,7 @@ def leases_held_by_others(world: World, tenant: str, key: str, toucher: str) -> 
 
 
 class Collision(msgspec.Struct, frozen=True, kw_only=True):
-    """A touch and everybody whose work it undercuts; with nobody, it is none."""
+    """A touch and all whose work it affects; if it affects nobody, there is no collision."""
 
     tenant: str
     key: str
@@ -74,7 +73,7 @@ class Collision(msgspec.Struct, frozen=True, kw_only=True):
         return conflict
 
     def _known(self, world: World, last: Touch | None) -> Conflict | None:
-        """The open conflict of the touch before, if it names everybody that this one concerns."""
+        """The open conflict of the touch before, if it names all that this one affects."""
         if last is None or last.conflict_id is None or last.actor != self.toucher.id:
             return None
         conflict = world.get(CONFLICTS, self.tenant, last.conflict_id)
@@ -140,20 +139,15 @@ WAITING = (JobState.APPROVAL, JobState.PENDING)
 
 
 class JobsWaitingOn(Pick[Job], frozen=True, kw_only=True):
-    """Jobs that have not run yet and are bound to another version of this target, oldest first. Only looked at."""
+    """Jobs that have not run yet and are bound to another version of this target, oldest first; read without locks."""
+
+    kind = JOBS
+    query = "targets.jobs_waiting_on"
 
     tenant: str
     target: str
     current: str
     own: bool = False
-
-    @property
-    def kind(self) -> Kind[Job]:
-        return JOBS
-
-    @property
-    def query(self) -> str:
-        return "targets.jobs_waiting_on"
 
     def params(self, now: datetime) -> Params:
         return {"tenant": self.tenant, "target": self.target, "current": self.current}
@@ -178,7 +172,7 @@ TOUCHERS = (Role.SUBMIT, Role.WORK, Role.REVIEW, Role.OPERATE, Role.ADMIN)
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody did to a target."""
+    """One change of a target."""
 
     key: str
     version: str
@@ -195,7 +189,7 @@ class TouchTarget(Command[Target], frozen=True, kw_only=True):
     def reads(self) -> Reads:
         tenant, key = self.caller.tenant, self.change.key
         nodes = tuple(NODES.key(tenant, path) for path in (*ancestors_of(key), key))
-        # Nodes are owned, so that nobody takes a lease between the look and the touch. The target is only looked
+        # Nodes are locked, so that no caller takes a lease between the look and the touch. The target is only looked
         # at here, and owned after the leases: an effect that begins takes them in the same order.
         target = (TARGETS.key(tenant, key),)
         return caller_reads(self.caller) | Reads(own=nodes, see=target, picks=(self._waiting(),))
@@ -283,7 +277,7 @@ class TouchTarget(Command[Target], frozen=True, kw_only=True):
         announce(world, target.tenant, "target.touched", target.id, {"by": touch.actor, **details})
 
     def _waiting_jobs(self, world: World) -> list[Job]:
-        """By the clock: what expired no longer waits, whether or not a sweep has run."""
+        """The waiting jobs by the clock: an expired one no longer waits, whether or not a sweep has run."""
         return [job for job in world.pick(self._waiting()) if job.state_at(world.now) in WAITING]
 
     def _waiting(self) -> JobsWaitingOn:
@@ -322,7 +316,7 @@ def _last_conflict(target: Target | None) -> str | None:
 
 
 def _parties(conflict: Conflict | None, version: str) -> dict[str, tuple[str, ...]]:
-    """Who is named in a conflict, and which versions but the new one they worked on."""
+    """The parties of a conflict, and the older versions that they worked on."""
     sides = conflict.competing if conflict else ()
     return {
         "named": tuple(sorted({side.actor for side in sides})),
@@ -331,7 +325,7 @@ def _parties(conflict: Conflict | None, version: str) -> dict[str, tuple[str, ..
 
 
 def _overwritten(before: Target | None, change: Change, toucher: str) -> Touch | None:
-    """The last touch by somebody else, if this change was made without having seen it."""
+    """The last touch by another actor, if this change was made without having seen it."""
     if before is None or not before.has_moved_from(change.based_on):
         return None
     last = before.touches[0]

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.identity.model import Caller, Principal, all_folded
 from interlock.rooms.identity.rules import caller_reads
 from interlock.rooms.jobs.approvals import (
@@ -33,7 +32,7 @@ from interlock.rooms.jobs.refusals import NotActionable, NotAVoter, NotWithdrawa
 
 
 class WithdrawVote(Command[Decided], frozen=True, kw_only=True):
-    """Take one's own yes back. If it had decided, the job waits for people again, with the votes that remain."""
+    """Take one's own approval back. If it had decided, the job waits for people again, with the remaining votes."""
 
     caller: Caller
     job_id: str
@@ -85,7 +84,7 @@ def has_voted(approval: Approval, voter: Principal) -> bool:
 
 
 def votes_without(job: Job, approval: Approval, voter: Principal) -> tuple[Vote, ...]:
-    """The votes of the others; raise if there is none of this person."""
+    """The votes of the others; raise if this person has no vote."""
     others = _of_others(approval, voter)
     if has_voted(approval, voter):
         return others

@@ -14,11 +14,10 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Key, Reads, micros
 from interlock.kernel.refusal import Refusal
 from interlock.kernel.store_state import clock_fence
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.rules import caller_reads, require
@@ -144,7 +143,7 @@ class AcquireLease(Command[Acquired], frozen=True, kw_only=True):
         raise LeaseHeld(self.resource, holder, _until(lease.expires_at, world.now), why)
 
     def _check_line(self, world: World) -> None:
-        """Nobody overtakes: those before in line whom this lease would shut out go first."""
+        """Callers do not overtake: those before in line that this lease would exclude go first."""
         line = node_at(world, self.caller.tenant, self._paths[0]).waiting_at(world.now)
         first = who_goes_before(line, self._claim)
         if first is None:
@@ -263,7 +262,7 @@ def _check_resource(resource: str) -> None:
 
 
 def _seen(place: Place) -> HolderSeen:
-    """Whoever goes first, as shown to those after them; they have yet to take it."""
+    """The caller that goes first, as shown to those after it; it has yet to take the lease."""
     return HolderSeen(
         principal=place.principal,
         purpose=place.purpose,

@@ -20,7 +20,7 @@ _SWEEP = "interlock"
 def record(
     world: World, by: Caller | None, action: str, lease: Lease, *, outcome: str = "done", **details: Any
 ) -> None:
-    """Audit what somebody did with a lease, or time did (`by` is None), or what was refused."""
+    """Audit a change of a lease by a caller or by time (`by` is None), or a refusal."""
     note(
         world,
         Note(
@@ -69,7 +69,7 @@ def stale_lease_reads(
 
 
 def stale_reads(world: World, caller: Caller, lease_id: str, resource: str) -> Reads:
-    """What `record_stale_lease` counts into, and who holds the resource instead."""
+    """The group in which `record_stale_lease` counts, and the current holder of the resource."""
     newest = _newest_id(world, caller.tenant, resource)
     see = (LEASES.key(caller.tenant, newest),) if newest not in (None, lease_id) else ()
     return repeat_reads(_stale(caller, resource)) | Reads(see=see)
@@ -92,9 +92,9 @@ def _newest_id(world: World, tenant: str, resource: str) -> str | None:
 
 
 def _newest_holder(world: World, lease: Lease) -> Lease | None:
-    """Whoever took the lease's resource last and holds it by the clock; the lease itself while it does.
+    """The live lease that took this lease's resource last; the lease itself while it is live.
 
-    One who took it after the first load is not known here, and not named.
+    A lease that was taken after the first load is not known here, and not named.
     """
     newest = _newest_id(world, lease.tenant, lease.resource)
     if newest is None or not world.knows(LEASES.key(lease.tenant, newest)):
@@ -106,7 +106,7 @@ def _newest_holder(world: World, lease: Lease) -> Lease | None:
 def record_stale_lease(
     world: World, caller: Caller, lease_id: str, resource: str, stale: LeaseFenceStale
 ) -> None:
-    """Audit that a fence was used after it had lost its meaning, and keep the collision for review."""
+    """Audit the use of a fence that is no longer current, and keep the collision for review."""
     lease = find_lease(world, caller.tenant, lease_id, resource)
     record(world, caller, "refused", lease, outcome=type(stale).__name__)
     late = Competing(actor=caller.principal, at=world.now, what="came with a fence that does not hold it")
@@ -116,7 +116,7 @@ def record_stale_lease(
 
 
 def _as_it_stands(world: World, lease: Lease) -> Competing:
-    """Who holds the resource, and since when; if nobody does, how the lease ended, and when."""
+    """Who holds the resource and since when; without a holder, how and when the lease ended."""
     holder = _newest_holder(world, lease)
     if holder is not None:
         return Competing(actor=holder.owner, at=holder.since, what=holder.state.value)

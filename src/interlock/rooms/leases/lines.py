@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from interlock.kernel.record import Kind, Params, Pick, micros
+from interlock.kernel.record import Params, Pick, micros
 from interlock.rooms.leases.model import LEASES, Lease, Mode, Place, path_of
 
 # Wake-ups are hints: those further back look again by themselves.
@@ -17,7 +17,7 @@ _LOOKED_AT = 128
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody wants, and their place in line if they have one."""
+    """What a caller wants, and its place in line if it has one."""
 
     principal: str
     resource: str
@@ -57,7 +57,7 @@ def who_goes_before(line: Sequence[Place], claim: Claim) -> Place | None:
 
 
 def next_in_line(line: Sequence[Place], ended: str) -> list[str]:
-    """The tickets that may try now that a resource has come free: nobody in the line goes before them."""
+    """The tickets that may try now that a resource is free: no caller in the line goes before them."""
     found: list[str] = []
     for place in islice(line, _LOOKED_AT):
         if place.kept or not overlaps(place.resource, ended):
@@ -71,7 +71,7 @@ def next_in_line(line: Sequence[Place], ended: str) -> list[str]:
 
 
 def ticket_topic(ticket: str) -> str:
-    """What the holder of a place in line listens on."""
+    """The topic that wakes the holder of a place in line."""
     return f"lease:{ticket}"
 
 
@@ -82,11 +82,13 @@ _GRACE = timedelta(seconds=1)
 
 
 class LeasesUnder(Pick[Lease], frozen=True, kw_only=True):
-    """Leases under a path that exclude one of this mode and that nobody has ended yet; the longest to go first.
+    """Leases under a path that exclude one of this mode and are not ended yet; the longest time left comes first.
 
-    It only looks: a pick that locks skips what somebody else has locked, and a lease that is being renewed
-    would not be seen. So live ones come first, and overdue ones are owned by the second reads before they end.
+    Read without locking: a pick that locks skips rows that another transaction has locked, so it would miss a lease
+    that is being renewed. Live ones come first; the second load locks overdue ones before they are ended.
     """
+
+    kind = LEASES
 
     tenant: str
     path: str
@@ -94,11 +96,7 @@ class LeasesUnder(Pick[Lease], frozen=True, kw_only=True):
     own: bool = False
 
     @property
-    def kind(self) -> Kind[Lease]:
-        return LEASES
-
-    @property
-    def query(self) -> str:
+    def query(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - two queries, by the mode
         if self.wanted is Mode.EXCLUSIVE:
             return "leases.leases_under"
         return "leases.exclusive_leases_under"
@@ -121,13 +119,8 @@ class LeasesUnder(Pick[Lease], frozen=True, kw_only=True):
 class OverdueLeases(Pick[Lease], frozen=True, kw_only=True):
     """Leases whose time has run out a while ago, in every tenant, the longest overdue first."""
 
-    @property
-    def kind(self) -> Kind[Lease]:
-        return LEASES
-
-    @property
-    def query(self) -> str:
-        return "leases.overdue_leases"
+    kind = LEASES
+    query = "leases.overdue_leases"
 
     def params(self, now: datetime) -> Params:
         return {"now": micros(now - _GRACE)}

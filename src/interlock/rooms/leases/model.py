@@ -18,9 +18,8 @@ from enum import StrEnum
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Kind, Reads, Record, micros
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.audit.model import Note, note
 from interlock.rooms.identity.model import Caller, Role
 from interlock.rooms.identity.rules import caller_reads, require
@@ -83,7 +82,7 @@ TRANSITIONS: Mapping[tuple[LeaseState, str], LeaseState] = {
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far the owner got: what a successor needs to go on."""
+    """The owner's progress: what a successor needs to go on."""
 
     number: int
     at: datetime
@@ -144,7 +143,7 @@ class Lease(Record, frozen=True, kw_only=True):
         return self.state in _HOLDING
 
     def is_in_conflict_at(self, now: datetime, conflict_id: str) -> bool:
-        """Whether this is the conflict that its owner was told of last, or will be on coming back."""
+        """Whether this is the conflict that its owner learned last, or will learn at its next call."""
         return self.conflict_id == conflict_id and self.is_live_at(now)
 
     def covers(self, key: str) -> bool:
@@ -164,7 +163,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 class Place(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A place in the line. It holds only while its waiter keeps coming back.
 
-    After a hand-off to somebody, `kept` holds a place for that principal at the front; it has no ticket.
+    After a hand-off to a principal, `kept` holds a place for that principal at the front; it has no ticket.
     """
 
     principal: str
@@ -190,7 +189,7 @@ class Node(Record, frozen=True, kw_only=True):
 
 
 class LeaseTerms(Record, frozen=True, kw_only=True):
-    """What a tenant asks of lease holders. `progress_after` renewals without progress end the patience."""
+    """A tenant's rules for lease holders. After `progress_after` renewals without progress, none is granted."""
 
     ttl_seconds_max: int = 3600
     suspend_seconds_max: int = 86_400
@@ -249,7 +248,7 @@ def conflicts(held: Holder, wanted: Mode) -> bool:
 
 
 class SetLeaseTerms(Command[LeaseTerms], frozen=True, kw_only=True):
-    """Change what a tenant asks of lease holders."""
+    """Change a tenant's rules for lease holders."""
 
     caller: Caller
     ttl_seconds_max: int

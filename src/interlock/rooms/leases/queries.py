@@ -59,6 +59,6 @@ async def list_checkpoints(store: Store, tenant: str, lease_id: str, *, limit: i
 
 
 async def list_lines(store: Store, tenant: str, *, limit: int) -> list[Node]:
-    """Paths that somebody waits for, by name."""
+    """Paths with callers in line, by name."""
     params = {"tenant": tenant, "after": "", "limit": limit}
     return readable(NODES, (row[0] for row in await store.query("leases.list_nodes_with_line", params)))

@@ -12,7 +12,7 @@ _WAIT_SECONDS = 30
 
 
 class HolderSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds it, or goes first, as shown to others. Whoever has yet to take it has no `lease_id`."""
+    """Who holds it, or goes first, as shown to others. A caller that has yet to take it has no `lease_id`."""
 
     principal: str
     purpose: str
@@ -23,7 +23,7 @@ class HolderSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseHeld(Refusal):
-    """Somebody else holds it, is in line before you, or it is kept for somebody."""
+    """Another holder has it, another caller is in line before you, or it is kept for a principal."""
 
     def __init__(
         self, resource: str, holder: HolderSeen | None, retry_after_seconds: float, why: str

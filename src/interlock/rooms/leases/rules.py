@@ -11,10 +11,9 @@ from typing import TypeVar
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.identity.model import Caller
 from interlock.rooms.identity.rules import caller_reads, require
 from interlock.rooms.leases.fences import (
@@ -71,7 +70,7 @@ class OwnLease(Command[T], frozen=True, kw_only=True):
         )
 
     def refused(self, world: World, refusal: Refusal) -> None:
-        """A stale fence leaves a record: somebody went on working after losing the lease."""
+        """A stale fence leaves a record: a holder went on working after losing the lease."""
         if isinstance(refusal, LeaseFenceStale):
             record_stale_lease(world, self.caller, self.lease_id, self.resource, refusal)
 
@@ -88,9 +87,9 @@ class OwnLease(Command[T], frozen=True, kw_only=True):
 
 
 class RenewLease(OwnLease[Lease], frozen=True, kw_only=True):
-    """Keep the resource for another period. A conflict found meanwhile is told here.
+    """Keep the resource for another period. The answer shows a conflict that was found meanwhile.
 
-    Saying again what was said before is no progress.
+    Repeating the same progress is no progress.
     """
 
     progress: msgspec.Raw = NULL
@@ -122,12 +121,12 @@ class RenewLease(OwnLease[Lease], frozen=True, kw_only=True):
 
 
 class SuspendLease(OwnLease[Lease], frozen=True, kw_only=True):
-    """Wait for a person without renewing, in all up to the tenant's maximum. Waiting is not progress."""
+    """Wait for a person without renewing, in total up to the tenant's maximum. Waiting is not progress."""
 
     reason: str
 
     def decide(self, world: World) -> Lease:
-        # Somebody may have touched the resource meanwhile; the wait before that counts too.
+        # The resource may have been touched meanwhile; the wait before that counts too.
         lease = _awake(self.current(world), world.now)
         state = _next_state(lease, "suspend")
         left = self.terms(world).suspend_seconds_max - lease.suspended_seconds
@@ -201,7 +200,7 @@ def _next_state(lease: Lease, verb: str) -> LeaseState:
 
 
 def _still_waiting(lease: Lease, until: datetime) -> Lease:
-    """A holder that keeps renewing while it waits is told that it holds on; it gains no time by it."""
+    """A holder that renews while it waits for review keeps the lease; it gains no time by it."""
     if lease.expires_at < until:
         raise LeaseNotActionable(
             lease.id, "at the end of the time it may wait", "renew; resume or release it"
@@ -210,7 +209,7 @@ def _still_waiting(lease: Lease, until: datetime) -> Lease:
 
 
 def going_on(lease: Lease, now: datetime) -> Lease:
-    """A lease whose owner acts again: if it was suspended, it no longer lasts as long as a suspension may."""
+    """A lease whose owner acts again: if it was suspended, it gets its ordinary length back."""
     if lease.suspended_at is None:
         return lease
     until = now + timedelta(seconds=lease.ttl_seconds)

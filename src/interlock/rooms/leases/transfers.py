@@ -7,9 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Key, Reads
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import PRINCIPALS
 from interlock.rooms.identity.refusals import NotFound
@@ -36,7 +35,7 @@ CHECKPOINT_BYTES_MAX = 64 * 1024
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True):
-    """What an owner writes down: what is done, what is half done, and what a successor should know."""
+    """The owner's report: finished work, unfinished work, and what a successor should know."""
 
     done: msgspec.Raw
     partial: msgspec.Raw = NULL
@@ -51,7 +50,7 @@ class Content(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SaveCheckpoint(OwnLease[Lease], frozen=True, kw_only=True):
-    """Record how far the work has come; a successor receives the last one whole. Counts as progress."""
+    """Record the progress of the work; a successor receives the last record. Counts as progress."""
 
     content: Content
 
@@ -70,12 +69,12 @@ class SaveCheckpoint(OwnLease[Lease], frozen=True, kw_only=True):
 
 
 def last_slot(tenant: str, lease_id: str) -> Key:
-    """Where the checkpoint of a hand-off goes, which is known before the lease is."""
+    """The slot for the checkpoint of a hand-off, which is known before the lease is loaded."""
     return CHECKPOINTS.key(tenant, f"{lease_id}.last")
 
 
 def save(world: World, lease: Lease, content: Content, by: str, slot: Key) -> Checkpoint:
-    """Keep one more checkpoint of a lease in a slot, which must be owned."""
+    """Keep one more checkpoint of a lease in a slot, which must be locked."""
     if content.size > CHECKPOINT_BYTES_MAX:
         raise CheckpointTooLarge(content.size, CHECKPOINT_BYTES_MAX)
     saved = Checkpoint(
@@ -109,7 +108,7 @@ KEPT_SECONDS = 60
 
 
 class _EndLease(OwnLease[T], frozen=True, kw_only=True):
-    """Nodes are owned first and the lease after them, as by everybody who waits for it."""
+    """Locks the nodes first and the lease after them, in the same order as callers that wait for it."""
 
     def reads(self) -> Reads:
         tenant = self.caller.tenant
@@ -117,13 +116,13 @@ class _EndLease(OwnLease[T], frozen=True, kw_only=True):
         return caller_reads(self.caller) | lease | ending_reads(tenant, self.resource)
 
     def more(self, world: World) -> Reads:
-        # What was seen may have changed before it is owned, so a stale fence cannot be foreseen here.
+        # The lease may have changed before it was locked, so a stale fence cannot be foreseen here.
         lease = Reads(own=(LEASES.key(self.caller.tenant, self.lease_id),))
         return lease | stale_reads(world, self.caller, self.lease_id, self.resource)
 
 
 class ReleaseLease(_EndLease[Lease], frozen=True, kw_only=True):
-    """Give the resource back. Repeating it changes nothing, nor does it after one's own hand-off."""
+    """Give the resource back. Repeating it, or releasing after one's own hand-off, changes nothing."""
 
     def decide(self, world: World) -> Lease:
         require(world, self.caller)

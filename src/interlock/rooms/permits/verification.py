@@ -1,4 +1,4 @@
-"""Checking a permit offline. Nothing here talks to a server or shares state with one.
+"""The format of a permit, and checking one offline. Nothing here talks to a server or shares state with one.
 
     keys = requests.get("https://interlock.example.com/api/v1/keys").json()     # now and then
     permit = verify_permit(token, keys, tenant="default", topic="finance.payment.execute")
@@ -6,25 +6,22 @@
 
 A permit proves who held the job when it was issued. It cannot tell that the holder has lost it since, so a
 tool that must act once also remembers the highest fence it has seen for a job (`fence_at_least`).
+
+A permit is a compact JWS with one fixed algorithm and strict claims: the header
+`{"alg":"EdDSA","kid":…,"typ":"interlock-permit+jwt"}`, and the claims `aud` (the topic), `exp`, `fence`, `iat`,
+`job_hash`, `job_id` and `tenant`. Both are canonical JSON, so that a permit has exactly one encoding.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import time
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
 import msgspec
-
-from interlock.rooms.permits.tokens import (
-    ALGORITHM,
-    TOKEN_CHARACTERS_MAX,
-    TYPE,
-    Header,
-    Permit,
-    b64decode,
-    spelled,
-)
 
 CLOCK_SKEW_SECONDS = 5
 _RAW_KEY_BYTES = 32
@@ -56,7 +53,7 @@ def verify_permit(
     fence_at_least: int | None = None,
     leeway_seconds: float = CLOCK_SKEW_SECONDS,
 ) -> Permit:
-    """The permit, if it is genuine, in time and about what is expected; `PermitInvalid` otherwise.
+    """The permit, if it is genuine, in time and matches the arguments; `PermitInvalid` otherwise.
 
     `keys` is what a client's `permit_keys` returns, the document of `GET /api/v1/keys`, or the list in it. `now` is
     Unix time, by default the system's. Whatever of `tenant`, `topic`, `job_id`, `job_hash` is given must match exactly.
@@ -139,3 +136,59 @@ def _bytes(text: str) -> bytes:
         return b64decode(text)
     except ValueError as error:
         raise PermitInvalid("malformed", "the permit is not base64url") from error
+
+
+ALGORITHM = "EdDSA"
+TYPE = "interlock-permit+jwt"
+TOKEN_CHARACTERS_MAX = 4096
+
+
+class Permit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a permit says: this job, in exactly this form, is held under this fence until `exp`.
+
+    Times are Unix seconds.
+    """
+
+    aud: str
+    exp: int
+    fence: int
+    iat: int
+    job_hash: str
+    job_id: str
+    tenant: str
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    alg: str
+    kid: str
+    typ: str
+
+
+def signing_input(permit: Permit, kid: str) -> bytes:
+    """Header and claims as they are signed."""
+    return f"{_header(kid)}.{b64encode(spelled(permit))}".encode()
+
+
+@lru_cache(maxsize=16)
+def _header(kid: str) -> str:
+    return b64encode(spelled(Header(alg=ALGORITHM, kid=kid, typ=TYPE)))
+
+
+def spelled(part: msgspec.Struct) -> bytes:
+    """The one spelling of a header or of claims: sorted keys, no space."""
+    return msgspec.json.encode(part, order="sorted")
+
+
+def b64encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def b64decode(text: str) -> bytes:
+    """Decode base64url without padding; anything else, another spelling of the same bytes too, is refused."""
+    try:
+        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError("not base64url") from error
+    if b64encode(data) != text:
+        raise ValueError("not canonical base64url")
+    return data

@@ -52,7 +52,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What would run: everything that the hash binds, and whom to ask. The payload is canonical JSON, as bytes."""
+    """A proposed action: all that the hash binds, and which groups to ask. The payload is canonical JSON, as bytes."""
 
     topic: str
     payload: msgspec.Raw

@@ -31,7 +31,7 @@ from interlock.rooms.policy.evaluation import (
     evaluate,
 )
 from interlock.rooms.policy.language import Decision
-from interlock.rooms.policy.parser import QUORUM_MAX, Syntax
+from interlock.rooms.policy.parser import QUORUM_MAX
 from interlock.rooms.policy.reader import Reading, read_source
 
 CASES_MAX = 2000
@@ -80,9 +80,9 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     evaluation: Evaluation | None = None
 
 
-def parse_cases(text: str | bytes, *, syntax: Syntax = "auto") -> tuple[Case, ...]:
+def parse_cases(text: str | bytes) -> tuple[Case, ...]:
     """Read a file of cases, a list or a mapping with `cases`; raise `SourceInvalid` with every error."""
-    source = read_source(decoded(text), is_json=None if syntax == "auto" else syntax == "json")
+    source = read_source(decoded(text), is_json=None)
     reading = Reading(source)
     if isinstance(source.root, Listed):
         cases = _read_cases(reading, source.root, "cases")
@@ -94,16 +94,14 @@ def parse_cases(text: str | bytes, *, syntax: Syntax = "auto") -> tuple[Case, ..
     return cases
 
 
-def run_cases(
-    policy: CompiledPolicy, cases: Sequence[Case], *, budget: Budget | None = None
-) -> tuple[CaseResult, ...]:
+def run_cases(policy: CompiledPolicy, cases: Sequence[Case]) -> tuple[CaseResult, ...]:
     """Ask the policy about each case."""
-    return tuple(_run(policy, case, budget or Budget()) for case in cases)
+    return tuple(_run(policy, case) for case in cases)
 
 
-def _run(policy: CompiledPolicy, case: Case, budget: Budget) -> CaseResult:
+def _run(policy: CompiledPolicy, case: Case) -> CaseResult:
     try:
-        evaluation = evaluate(policy, case.given, budget=budget, explain=True)
+        evaluation = evaluate(policy, case.given, budget=Budget(), explain=True)
     except ExpressionFailed as failed:
         return CaseResult(case=case, outcome="error", differences=(str(failed),))
     differences = tuple(_differences(case.expect, evaluation))

@@ -118,7 +118,7 @@ _PATTERN_RUN = 5
 
 
 class Known(NamedTuple):
-    """What is known of a value before it is computed: its extent, and the value itself where it is given."""
+    """The known facts of a value before it is computed: its extent, and the value itself if it is a constant."""
 
     extent: Extent
     value: object = ...  # the ellipsis stands for "not known"; None is a value

@@ -47,7 +47,7 @@ _BESIDE_BYTES = 4096
 
 
 class SnapshotAltered(ValueError):
-    """What is stored under a snapshot's id is not what was stored there; nothing may be decided by it."""
+    """The policy stored under a snapshot's id was altered; nothing may be decided by it."""
 
 
 class CompiledRule:
@@ -99,7 +99,7 @@ class CompiledPolicy:
         return self.seconds_at_most(topic, 0) > 0
 
     def seconds_at_most(self, topic: str, payload_bytes: int) -> float:
-        """How long the expressions for this topic can take on a payload of so many bytes, beside beginning each."""
+        """How long the expressions for this topic can take on a payload of this size, without starting them."""
         bits = payload_bytes.bit_length()
         known = self._prices.get((topic, bits))
         if known is None:
@@ -255,7 +255,7 @@ def possible_charges(policy: CompiledPolicy, request: PolicyInput) -> tuple[Char
 
 
 def past_throttle(evaluation: Evaluation) -> Evaluation:
-    """What is decided once a token was taken: `then`. Whatever has no bucket stays as it is."""
+    """The decision once a token was taken: `then`. Without a bucket, it stays as it is."""
     if evaluation.then is None:
         return evaluation
     return msgspec.structs.replace(evaluation, decision=evaluation.then, then=None, throttle=None)

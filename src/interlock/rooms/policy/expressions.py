@@ -23,11 +23,22 @@ from typing import Any, NamedTuple, Protocol, cast
 from cel_expr_python import cel  # pyright: ignore[reportMissingTypeStubs]
 
 from interlock.kernel.codec.strict import JsonValue
-from interlock.rooms.policy.actors import compared_with_null, with_actors_named
 from interlock.rooms.policy.cost import Known, literal_patterns, seconds_at_most, unpriced
 from interlock.rooms.policy.facts import Extent, TooDear, Unanswered, checked, extent_of
 from interlock.rooms.policy.presence import culprit, unguarded
-from interlock.rooms.policy.syntax import Tree, names_in, read_tree
+from interlock.rooms.policy.syntax import (
+    Call,
+    Collection,
+    Constant,
+    Expression,
+    Field,
+    Loop,
+    Name,
+    Tree,
+    names_in,
+    nodes_of,
+    read_tree,
+)
 
 EXPRESSION_MAX = 4096
 EVALUATION_SECONDS = 5.0
@@ -40,7 +51,7 @@ _KNOWN_PRICES_MAX = 512
 
 
 class Problem(NamedTuple):
-    """What is wrong with an expression, at which character of it (from 0)."""
+    """An error in an expression, and at which character (from 0)."""
 
     message: str
     offset: int
@@ -100,7 +111,7 @@ class Program:
         self._prices: dict[tuple[int, int, int], float] = {}
 
     def seconds_at_most(self, facts: Facts, *, left: float) -> float:
-        """How long the answer can take. Priced closely only if the rough price is more than what is left."""
+        """How long the answer can take. The exact price is computed only if the rough one exceeds the budget left."""
         rough = self.roughly(facts.extent)
         if rough <= left:
             return rough
@@ -266,3 +277,93 @@ def _explained(report: str) -> str:
         if sign in report:
             return explanation.format(detail.removeprefix(sign).removeprefix(" found : "))
     return detail
+
+
+_ACTOR = "actor"
+_NAME = ".id"
+_INDEX, _MEMBER = "_[_]", "@in"
+_EQUALITIES = ("_==_", "_!=_")
+_INSTEAD = {"owner": 'compare it with "", which it is for whoever has none'}
+_NOT = "leave this out"
+
+
+def with_actors_named(text: str, tree: Tree) -> str:
+    """The expression with `actor` spelled `actor.id` where it is not used as a map.
+
+    `actor` is a map (`id`, `kind`, `groups`, `owner`), so `actor == "bot"` would be false for every actor, and in a
+    rule that denies, nobody would notice.
+    """
+    for offset in sorted({tree.offsets[node.id] for node in _bare(tree.root)}, reverse=True):
+        end = text.index(_ACTOR, offset) + len(_ACTOR)
+        text = text[:end] + _NAME + text[end:]
+    return text
+
+
+def compared_with_null(tree: Tree) -> list[tuple[int, str]]:
+    """Where a part of the actor is compared with null, and what to write instead: no part is ever null."""
+    found: list[tuple[int, str]] = []
+    shadowed = _in_loops_over_actors(tree)
+    for call in nodes_of(tree.root):
+        if not isinstance(call, Call) or call.function not in _EQUALITIES or call.id in shadowed:
+            continue
+        left, right = call.arguments
+        for compared, null in ((left, right), (right, left)):
+            name = _of_actor(compared)
+            if name is not None and isinstance(null, Constant) and null.is_null:
+                found.append(
+                    (tree.offsets.get(call.id, 0), f"actor.{name} is never null; {_INSTEAD.get(name, _NOT)}")
+                )
+    return found
+
+
+def _in_loops_over_actors(tree: Tree) -> set[int]:
+    """The nodes inside loops whose own variable is called `actor`."""
+    loops = [node for node in nodes_of(tree.root) if isinstance(node, Loop) and _ACTOR in node.variables]
+    parts = [part for loop in loops for part in (loop.condition, loop.step, loop.result)]
+    return {node.id for part in parts for node in nodes_of(part)}
+
+
+def _of_actor(expression: Expression) -> str | None:
+    """The field of `actor` that this is, if it is one."""
+    match expression:
+        case Name(name="actor"):
+            return "id"
+        case Field(operand=Name(name="actor"), name=field):
+            return field
+        case Call(function="_[_]", arguments=(Name(name="actor"), Constant(text=bytes(key)))):
+            return key.decode()
+        case _:
+            return None
+
+
+def _bare(expression: Expression) -> Iterator[Name]:
+    match expression:
+        case Name():
+            if expression.name == _ACTOR:
+                yield expression
+        case Constant():
+            return
+        case Field():
+            yield from _below(expression.operand)
+        case Call():
+            mapped = {_INDEX: 0, _MEMBER: 1}.get(expression.function)
+            for place, each in enumerate(expression.arguments):
+                yield from _below(each) if place == mapped else _bare(each)
+        case Collection():
+            for each in expression.members:
+                yield from _bare(each)
+        case Loop():
+            yield from _in_loop(expression)
+
+
+def _below(expression: Expression) -> Iterator[Name]:
+    """The names that stand by themselves inside an expression that is used as a map."""
+    return iter(()) if isinstance(expression, Name) else _bare(expression)
+
+
+def _in_loop(loop: Loop) -> Iterator[Name]:
+    yield from _below(loop.over)
+    if _ACTOR in loop.variables:
+        return  # another `actor`: the loop's own
+    for part in (loop.start, loop.condition, loop.step, loop.result):
+        yield from _bare(part)

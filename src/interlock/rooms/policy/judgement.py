@@ -24,7 +24,7 @@ from interlock.rooms.policy.language import Actor, PolicyInput
 SHORT_BYTES = 4096
 # To read and measure a payload of this size takes under a millisecond.
 QUICK_PAYLOAD_BYTES = 8192
-# Prices are the most that it could take on a slow machine: what is priced at this takes a few milliseconds.
+# Prices are upper bounds on a slow machine: a computation with this price takes a few milliseconds.
 QUICK_SECONDS = 0.025
 
 TOO_LONG = (

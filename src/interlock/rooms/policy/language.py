@@ -63,7 +63,7 @@ def finest(rate: Rate) -> Rate:
 
 
 DAY_SECONDS = 86_400
-UNAVAILABLE = "unavailable"  # what is said of a job where no decision could be found
+UNAVAILABLE = "unavailable"  # the decision shown for a job that could not be evaluated
 
 
 class Mode(StrEnum):

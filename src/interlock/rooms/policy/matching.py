@@ -70,7 +70,7 @@ def text_test(pattern: str) -> Test:
 
 
 def topic_problem(pattern: str) -> str | None:
-    """What is wrong with a topic pattern, if anything."""
+    """The error in a topic pattern, or None."""
     if not pattern:
         return "an empty topic matches nothing; write a topic, or '**' for every one"
     for part in pattern.split("."):
@@ -82,7 +82,7 @@ def topic_problem(pattern: str) -> str | None:
 
 
 def text_problem(pattern: str) -> str | None:
-    """What is wrong with a pattern for another field, if anything."""
+    """The error in a pattern for another field, or None."""
     return f"{pattern!r}: '**' is for topics; '*' matches any text here" if "**" in pattern else None
 
 

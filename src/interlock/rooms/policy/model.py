@@ -1,4 +1,4 @@
-"""The stored records of policies: snapshots (kept for ever), which one is in force, and buckets of throttles."""
+"""The stored records of policies: snapshots, which are never deleted, the one in force, and buckets of throttles."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class _Walk:
         for variable in loop.variables:
             above = (*kept.get(over[1][0], (over[1][0],)), *over[1][1:]) if over else ("payload",)
             self._origins[variable] = (*above, _ITEM)
-        # A loop's variable is another field than whatever bears its name outside.
+        # A loop's variable is not the field of the same name outside the loop.
         known = frozenset(path for path in present if path[0] not in loop.variables)
         for part in (loop.condition, loop.step, loop.result):
             yield from self._walk(part, known)
@@ -157,7 +157,7 @@ def _chain(node: Expression) -> tuple[Name, Path] | None:
 
 
 def _with_knowledge(call: Call, present: Present) -> Iterator[tuple[Expression, Present]]:
-    """Each argument with what is known to be there while it counts."""
+    """Each argument, with the fields that are known to exist when it is evaluated."""
     arguments = call.arguments
     if call.function == _CHOICE and len(arguments) == 3:
         condition, then, otherwise = arguments
@@ -174,7 +174,7 @@ def _with_knowledge(call: Call, present: Present) -> Iterator[tuple[Expression, 
 
 
 def _present_if(node: Expression, *, holds: bool) -> Present:
-    """What is certainly there if this is true, or if it is false."""
+    """The fields that certainly exist if this is true, or if it is false."""
     match node:
         case Field(is_test=True) if holds:
             chain = _chain(node)
@@ -211,7 +211,7 @@ def _test_of(path: Path) -> str:
 
 
 def _spelled(path: Path) -> str:
-    """A path as an expression spells it; whatever is not plain in a name is escaped."""
+    """A path as an expression writes it; names with special characters are escaped."""
     shown = path[0]
     for key in path[1:]:
         shown += key if key == _ITEM else f".{key}" if _WORD.fullmatch(key) else f"[{json.dumps(key)}]"
@@ -243,7 +243,7 @@ def _missing(detail: str, tree: Tree, accesses: list[_Access], facts: Mapping[st
 def _not_an_object(
     _: str, tree: Tree, accesses: list[_Access], facts: Mapping[str, object]
 ) -> Stumble | None:
-    # has() reads what is above the field it tests.
+    # has() reads the parent of the field it tests.
     tests = (_chain(node) for node in nodes_of(tree.root) if isinstance(node, Field) and node.is_test)
     paths = [access.origin for access in accesses] + [chain[1] for chain in tests if chain]
     for path in paths:
@@ -313,7 +313,7 @@ _FINDERS: tuple[
 
 
 def _values_at(facts: Mapping[str, object], path: Path) -> list[object]:
-    """What is there, in every item of the lists on the way."""
+    """The values at a path, in every item of the lists on the way."""
     values: list[object] = [facts]
     for key in path:
         below: list[object] = []

@@ -28,7 +28,7 @@ TEXT_MAX = 200
 VALUES_MAX = 100
 
 T = TypeVar("T")
-Check = Callable[[str], str | None]  # what is wrong with a text, or None
+Check = Callable[[str], str | None]  # the error in a text, or None
 # Characters that cannot be seen can make two policies look alike; a null byte would cut an expression short.
 _UNSEEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff\ud800-\udfff]"
@@ -52,7 +52,7 @@ def _read_yaml(text: str) -> Source:
 
 
 class Reading:
-    """Reads one source and gathers what is wrong with it."""
+    """Reads one source and collects its errors."""
 
     def __init__(self, source: Source) -> None:
         """Begin with the faults of the text itself."""
@@ -61,12 +61,12 @@ class Reading:
         self.warnings: list[LocatedFault] = []
 
     def refuse(self, at: Node | int, path: str, message: str) -> None:
-        """Note what is wrong with a node, or at a character."""
+        """Note an error at a node, or at a character."""
         offset = at if isinstance(at, int) else at.start
         self.errors.append(self.source.error(offset, path, message))
 
     def warn(self, offset: int, path: str, message: str) -> None:
-        """Note what is allowed at a character but may not be meant."""
+        """Warn of something that is allowed but probably a mistake."""
         self.warnings.append(self.source.error(offset, path, message))
 
     def fields(
@@ -169,7 +169,7 @@ class Reading:
         return self.parsed(node, path, lambda text: _bounded(text, seconds_of(text), low, high))
 
     def parsed(self, node: Node, path: str, parse: Callable[[str], T]) -> T | None:
-        """What `parse` makes of a text; its `ValueError` says what is wrong with it."""
+        """The value that `parse` returns for a text; its `ValueError` is noted as an error."""
         text = self.text(node, path)
         if text is None:
             return None
@@ -181,7 +181,7 @@ class Reading:
 
 
 def join(path: str, name: str) -> str:
-    """The path of a field of what is at `path`."""
+    """The path of a field of the node at `path`."""
     return f"{path}.{name}" if path else name
 
 

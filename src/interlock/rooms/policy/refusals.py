@@ -29,7 +29,7 @@ class PolicyMoved(Refusal):
 
 
 class SnapshotUnusable(Refusal):
-    """What is kept under a snapshot's id is not what was in force then, so it is not put in force again."""
+    """The policy stored under a snapshot's id was altered, so it is not put in force again."""
 
     def __init__(self, snapshot: str) -> None:
         super().__init__(
@@ -39,7 +39,7 @@ class SnapshotUnusable(Refusal):
 
 
 class SimulationTooLong(Refusal):
-    """A candidate took too long to be held against so many jobs, so nothing is said of any of them."""
+    """Comparing a candidate with this many jobs took too long, so no result is shown for any of them."""
 
     def __init__(self, examined: int, asked: int, seconds: float) -> None:
         super().__init__(

@@ -6,16 +6,15 @@ The policy in force is read in the transaction that decides. Without one, everyt
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from interlock.kernel.codec.located import SourceInvalid
-from interlock.kernel.command import Command
 from interlock.kernel.computation import Compute, compute_here
-from interlock.kernel.record import Key, Kind, Params, Pick, Reads, micros
+from interlock.kernel.record import Key, Params, Pick, Reads, micros
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.audit.model import Note, note
 from interlock.rooms.events.model import announce
 from interlock.rooms.identity.model import Caller, Principal
@@ -32,7 +31,14 @@ from interlock.rooms.policy.evaluation import (
 )
 from interlock.rooms.policy.expressions import ExpressionFailed
 from interlock.rooms.policy.judgement import Compiling, Judging, bare_input
-from interlock.rooms.policy.language import Mode, PolicyDocument, canonical_policy, snapshot_id
+from interlock.rooms.policy.language import (
+    DAY_SECONDS,
+    Mode,
+    PolicyDocument,
+    Throttle,
+    canonical_policy,
+    snapshot_id,
+)
 from interlock.rooms.policy.model import (
     BUCKETS,
     HEAD_ID,
@@ -42,7 +48,6 @@ from interlock.rooms.policy.model import (
     PolicyHead,
     PolicySnapshot,
 )
-from interlock.rooms.policy.rate_limits import BucketLevel, Empty, full_at, take
 from interlock.rooms.policy.refusals import PolicyMoved, PolicyUnavailable, SnapshotUnusable
 
 OPERATOR = "operator"
@@ -61,7 +66,7 @@ class ActivePolicy(msgspec.Struct, frozen=True):
 
 
 def policy_in_force(world: World, tenant: str) -> ActivePolicy:
-    """What is in force now; a tenant without a policy denies everything."""
+    """The policy in force; a tenant without a policy denies everything."""
     return active_policy(world.get(HEADS, tenant, HEAD_ID), world.compute)
 
 
@@ -83,7 +88,7 @@ def active_policy(head: PolicyHead | None, compute: Compute = compute_here) -> A
 
 
 def judge(world: World, tenant: str, action: Action, actor: Principal, priority: Priority) -> Evaluation:
-    """What the policy in force says of this action, and whom its submitter asks besides.
+    """The decision of the policy in force on this action, and the groups that its submitter asks as well.
 
     Fails closed with `PolicyUnavailable`.
     """
@@ -228,7 +233,7 @@ def _activate(
     world: World, tenant: str, snapshot: str, document: str, author: str, by: Caller | None, action: str
 ) -> PolicyHead:
     before = world.get(HEADS, tenant, HEAD_ID)
-    # By its text too: to activate a policy again is how one mends what was altered in the store.
+    # Compare the text too: activating a policy again repairs one that was altered in the store.
     if before is not None and (before.snapshot, before.document) == (snapshot, document):
         return before
     previous = before.snapshot if before else None
@@ -263,13 +268,8 @@ _LOOK_AGAIN = timedelta(hours=1)
 class FullBuckets(Pick[PolicyBucket], frozen=True, kw_only=True):
     """Buckets that should be full by now, in every tenant, the longest full first."""
 
-    @property
-    def kind(self) -> Kind[PolicyBucket]:
-        return BUCKETS
-
-    @property
-    def query(self) -> str:
-        return "policy.full_buckets"
+    kind = BUCKETS
+    query = "policy.full_buckets"
 
     def params(self, now: datetime) -> Params:
         return {"now": micros(now)}
@@ -314,3 +314,68 @@ def _full_at(world: World, bucket: PolicyBucket) -> datetime:
     throttle = next((rule.throttle for rule in rules if rule.id == rule_id), None)
     level = BucketLevel(parts=bucket.parts, as_of=bucket.as_of)
     return full_at(level, throttle) if throttle else bucket.full_at
+
+
+# Token buckets with exact arithmetic. Tokens are counted in parts, 86,400,000,000 to a token: the number of
+# microseconds in a day. So every rate per second, minute, hour or day adds a whole number of parts in each microsecond,
+# and nothing is rounded. In any span of time, at most `burst` plus the rate times that span can be taken.
+TOKEN = DAY_SECONDS * 1_000_000
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class BucketLevel(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a bucket held, and when."""
+
+    parts: int
+    as_of: datetime
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """One token was taken; `level` is the rest. From `full_at` on, the bucket is as good as new."""
+
+    level: BucketLevel
+    full_at: datetime
+
+
+class Empty(msgspec.Struct, frozen=True, kw_only=True):
+    """There is not yet a whole token; there will be one after this time. The level is unchanged."""
+
+    retry_after: timedelta
+
+
+Take: TypeAlias = Taken | Empty
+
+
+def take(bucket: BucketLevel | None, throttle: Throttle, now: datetime) -> Take:
+    """Take a token. None is a bucket that was never used, which is full.
+
+    A clock that goes back adds nothing, and what it repeats is not added twice. If the throttle changed
+    since, the bucket keeps what it holds, up to the new burst, and fills at the new rate from its last use.
+    """
+    held = _level(bucket, throttle, now)
+    speed = _parts_per_microsecond(throttle)
+    if held.parts < TOKEN:
+        return Empty(retry_after=-(-(TOKEN - held.parts) // speed) * _MICROSECOND + (held.as_of - now))
+    left = BucketLevel(parts=held.parts - TOKEN, as_of=held.as_of)
+    return Taken(level=left, full_at=full_at(left, throttle))
+
+
+def full_at(bucket: BucketLevel, throttle: Throttle) -> datetime:
+    """When the bucket is full again if no token is taken: from then on it is as good as new."""
+    missing = max(0, throttle.burst * TOKEN - bucket.parts)
+    return bucket.as_of + -(-missing // _parts_per_microsecond(throttle)) * _MICROSECOND
+
+
+def _level(bucket: BucketLevel | None, throttle: Throttle, now: datetime) -> BucketLevel:
+    """What the bucket holds now, or held when its clock last moved."""
+    full = throttle.burst * TOKEN
+    if bucket is None:
+        return BucketLevel(parts=full, as_of=now)
+    elapsed = max(now - bucket.as_of, timedelta()) // _MICROSECOND
+    parts = min(bucket.parts + elapsed * _parts_per_microsecond(throttle), full)
+    return BucketLevel(parts=parts, as_of=max(now, bucket.as_of))
+
+
+def _parts_per_microsecond(throttle: Throttle) -> int:
+    return throttle.rate.count * (DAY_SECONDS // throttle.rate.period_seconds)

@@ -91,7 +91,7 @@ def nodes_of(expression: Expression) -> Iterator[Expression]:
 
 
 def names_in(expression: Expression) -> frozenset[str]:
-    """Every name in an expression, whatever it names."""
+    """Every name in an expression."""
     return frozenset(node.name for node in nodes_of(expression) if isinstance(node, Name))
 
 

@@ -18,7 +18,7 @@ TOUCHES_KEPT = 20
 class Touch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One change, made through Interlock or outside it.
 
-    `previous_version` is what was known here before it, `based_on` the version that its author had started from.
+    `previous_version` is the version known before it, `based_on` the version that its author started from.
     `named` are the actors of the conflict that it led to, `undercut` the versions that they worked on.
     """
 
@@ -40,7 +40,7 @@ class Touch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Target(Record, frozen=True, kw_only=True):
-    """What is known of a target: its version now, and the last changes, newest first."""
+    """A target: its current version, and the last changes, newest first."""
 
     current: str
     touched_at: datetime

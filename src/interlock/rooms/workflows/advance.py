@@ -10,9 +10,8 @@ from datetime import timedelta
 import msgspec
 
 from interlock.kernel.codec.canonical import canonical
-from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
 from interlock.rooms.admission.endings import end_run, lose_run
 from interlock.rooms.admission.model import GATES, RUNS, TENANT_SCOPE, Run, RunState, workflow_scope
 from interlock.rooms.audit.model import Note, note
@@ -57,7 +56,7 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
         return Reads(own=own, see=see)
 
     def more(self, world: World) -> Reads:
-        """The jobs of its steps, and what placing those that are ready may draw on."""
+        """The jobs of its steps, and the records that placing the ready ones needs."""
         found = self._under_way(world)
         if found is None:
             return NOTHING
@@ -66,7 +65,7 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
         actor = world.get(PRINCIPALS, self.tenant, self.started_by)
         for step in progress.definition:
             if step.kind is StepKind.WORKER and actor is not None:
-                # What the steps before it gave is not loaded yet, and no bucket's name depends on it.
+                # The results of the earlier steps are not loaded yet; no bucket's name depends on them.
                 bare = _proposal(run, step, actor, progress, world=None)
                 reads |= Reads(own=bucket_keys(world, self.tenant, bare.action, actor, bare.priority))
         return reads
@@ -106,7 +105,7 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
         return msgspec.structs.replace(progress, steps=tuple(steps[step.id] for step in progress.steps))
 
     def _job(self, world: World, run: Run, progress: Progress, step: Step, actor: Principal) -> Job | str:
-        """The step's job, placed by the policy like any other; or why the policy has it wait."""
+        """The step's job, placed by the policy like any other; or why it must wait."""
         proposal = _proposal(run, step, actor, progress, world=world)
         job_hash = proposal.action.hash(self.tenant)
         if step.kind is StepKind.APPROVAL:
@@ -159,7 +158,7 @@ class AdvanceRun(Command[Run | None], frozen=True, kw_only=True):
         return run
 
     def _stop(self, world: World, run: Run, progress: Progress) -> Run:
-        """Stop what is left of a run that was cancelled or lost. Nobody kept a lost one's slot: it stays lost."""
+        """Stop the open steps of a run that was cancelled or lost. The slot of a lost run is gone, so it stays lost."""
         world.put(PROGRESS, stopped(world, progress))
         return lose_run(world, run) if run.state is RunState.RUNNING else run
 

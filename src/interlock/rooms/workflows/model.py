@@ -1,4 +1,4 @@
-"""Definitions of workflows, and the progress of each run.
+"""Definitions of workflows, the progress of each run, and the refusals of both.
 
 A run keeps the definition that it started with: changing a workflow affects later runs only.
 """
@@ -12,6 +12,7 @@ from enum import StrEnum
 import msgspec
 
 from interlock.kernel.record import Kind, Record
+from interlock.kernel.refusal import Next, Refusal
 
 STEPS_MAX = 50
 # How long the slot of a run with steps lasts; whichever server looks at the run renews it.
@@ -65,7 +66,7 @@ class Workflow(Record, frozen=True, kw_only=True):
 
 
 class StepRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far one step of a run has come."""
+    """The progress of one step of a run."""
 
     id: str
     state: StepState = StepState.WAITING
@@ -78,7 +79,7 @@ class StepRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Progress(Record, frozen=True, kw_only=True):
     """A run's steps, and the definition they follow. The id is the run's.
 
-    `continued_as` is the rerun that went on with what people had said yes to.
+    `continued_as` is the rerun that took over its approvals.
     """
 
     workflow: str
@@ -104,3 +105,32 @@ PROGRESS = Kind(
 def approval_topic(workflow: str, step_id: str) -> str:
     """The topic of an approval step's job, which no worker claims: it is done once it is decided."""
     return f"workflow.approval.{workflow}.{step_id}"
+
+
+class BadSteps(Refusal):
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the steps make no workflow: {why}")
+
+
+class StepNotRerunnable(Refusal):
+    def __init__(self, run_id: str, state: str, why: str) -> None:
+        super().__init__(f"run {run_id} cannot be run again from there: {why}")
+        self.state = state
+
+
+class RunUnderWay(Refusal):
+    def __init__(self, run_id: str, state: str) -> None:
+        super().__init__(
+            f"run {run_id} is {state} and not over; cancel it, or wait for its end, then delete it"
+        )
+        self.next = Next("cancel_run", {"run_id": run_id})
+        self.state = state
+
+
+class StepsNotDone(Refusal):
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"run {run_id} has steps and succeeds when they have; wait for them, or cancel or fail the run"
+        )
+        self.next = Next("get_run", {"run_id": run_id})
+        self.state = "running"

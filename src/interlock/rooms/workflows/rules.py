@@ -1,4 +1,9 @@
-"""Define and delete workflows; start, end and delete their runs."""
+"""Define and delete workflows; start, end, rerun and delete their runs.
+
+A rerun starts a finished run again from one of its steps: earlier results are kept, later ones are dropped. An
+approval is kept like any result, within its old limits: for the caller who asked then, for work that is not done yet,
+and for one run.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +12,15 @@ from datetime import timedelta
 
 import msgspec
 
-from interlock.kernel.command import Command
 from interlock.kernel.record import NOTHING, Reads
 from interlock.kernel.refusal import Refusal
-from interlock.kernel.world import World
+from interlock.kernel.world import Command, World
+from interlock.rooms.admission.endings import audit
 from interlock.rooms.admission.model import RUNS, Run, RunState
 from interlock.rooms.admission.rules import EndRun, StartRun
-from interlock.rooms.audit.model import Note, note
-from interlock.rooms.identity.model import Caller, Principal, Role
+from interlock.rooms.identity.model import Caller, Principal, Role, all_folded
 from interlock.rooms.identity.refusals import NotFound
-from interlock.rooms.identity.rules import caller_reads, require
+from interlock.rooms.identity.rules import caller_reads, identify, require
 from interlock.rooms.jobs.completion import cancel
 from interlock.rooms.jobs.model import ADVANCE_TOPIC, JOBS, ApprovalState, Job, JobState
 from interlock.rooms.jobs.model import TRANSITIONS as JOB_TRANSITIONS
@@ -27,14 +31,17 @@ from interlock.rooms.workflows.model import (
     STEPS_MAX,
     TRANSITIONS,
     WORKFLOWS,
+    BadSteps,
     Progress,
+    RunUnderWay,
     Step,
     StepKind,
+    StepNotRerunnable,
     StepRun,
+    StepsNotDone,
     StepState,
     Workflow,
 )
-from interlock.rooms.workflows.refusals import BadSteps, RunUnderWay, StepsNotDone
 
 
 def check_steps(steps: Sequence[Step]) -> None:
@@ -94,7 +101,7 @@ def job_reads(progress: Progress) -> Reads:
 
 
 def may_take_back(by: Principal, run: Run) -> bool:
-    """Whether somebody may speak for a run's jobs: they are its starter's, and an operator's."""
+    """Whether this principal may act for a run's jobs: its starter and operators may."""
     return by.id == run.started_by or bool({Role.OPERATE, Role.ADMIN} & set(by.roles))
 
 
@@ -106,7 +113,7 @@ def as_left(world: World, progress: Progress) -> Progress:
 
 
 def stopped(world: World, progress: Progress) -> Progress:
-    """A run's steps when nothing more is to be done: what was under way is withdrawn, what waited is skipped."""
+    """A run's steps when the run ends: running steps are withdrawn, waiting ones are skipped."""
     steps = tuple(_stopped(world, progress.tenant, step) for step in progress.steps)
     return msgspec.structs.replace(progress, steps=steps, is_over=True)
 
@@ -147,7 +154,7 @@ def _stopped(world: World, tenant: str, step: StepRun) -> StepRun:
 
 
 def _is_agreed(job: Job) -> bool:
-    """Whether people said yes to the question: that nobody is asked any more is not enough."""
+    """Whether people approved: that there is no open request is not enough."""
     approval = job.approval
     return job.state is JobState.PENDING and approval is not None and approval.state is ApprovalState.APPROVED
 
@@ -164,7 +171,7 @@ SLOT_SECONDS = int(SLOT.total_seconds())
 
 
 class DefineWorkflow(Command[Workflow], frozen=True, kw_only=True):
-    """Say which steps runs of a workflow take from now on."""
+    """Set the steps of a workflow's runs from now on."""
 
     caller: Caller
     workflow: str
@@ -176,7 +183,7 @@ class DefineWorkflow(Command[Workflow], frozen=True, kw_only=True):
     def decide(self, world: World) -> Workflow:
         by = require(world, self.caller, Role.OPERATE, Role.ADMIN)
         check_steps(self.steps)
-        _audit(world, self.caller, "workflow_define", self.workflow)
+        audit(world, self.caller, "workflow_define", self.workflow)
         definition = Workflow(
             tenant=self.caller.tenant,
             id=self.workflow,
@@ -201,13 +208,13 @@ class DeleteWorkflow(Command[Workflow], frozen=True, kw_only=True):
         known = world.get(WORKFLOWS, self.caller.tenant, self.workflow)
         if known is None:
             raise NotFound("workflow", self.workflow)
-        _audit(world, self.caller, "workflow_delete", self.workflow)
+        audit(world, self.caller, "workflow_delete", self.workflow)
         world.delete(WORKFLOWS, known)
         return known
 
 
 class DeleteRun(Command[Run], frozen=True, kw_only=True):
-    """Forget a run that is over, and how its steps went. Its jobs and what the audit says of it stay."""
+    """Delete a run that is over, with its steps. Its jobs and its audit entries stay."""
 
     caller: Caller
     run_id: str
@@ -226,7 +233,7 @@ class DeleteRun(Command[Run], frozen=True, kw_only=True):
         # A run that is only past its time still counts at the gate: a sweep settles it first.
         if run.state is RunState.RUNNING or (progress and not progress.is_over):
             raise RunUnderWay(run.id, run.state_at(world.now).value)
-        _audit(world, self.caller, "run_delete", run.id)
+        audit(world, self.caller, "run_delete", run.id)
         world.delete(RUNS, run)
         if progress:
             world.delete(PROGRESS, progress)
@@ -249,7 +256,7 @@ class StartWorkflowRun(Command[Run], frozen=True, kw_only=True):
         known = world.get(WORKFLOWS, self.start.caller.tenant, self.start.workflow)
         if known is None or not known.steps:
             return self.start.decide(world)
-        # Its caller does not renew it, so it is not the caller's time that its slot lasts.
+        # Its caller does not renew it, so the slot lasts longer than the caller's TTL.
         run = msgspec.structs.replace(self.start, ttl_seconds=SLOT_SECONDS).decide(world)
         steps = tuple(StepRun(id=step.id) for step in known.steps)
         progress = Progress(
@@ -264,9 +271,9 @@ class StartWorkflowRun(Command[Run], frozen=True, kw_only=True):
 
 
 class EndWorkflowRun(Command[Run], frozen=True, kw_only=True):
-    """End a run, and in the same decision what is left of its steps. One with steps is completed by them alone.
+    """End a run and, in the same decision, its open steps. A run with steps is completed by its steps only.
 
-    Its jobs are its starter's, and so is the run: `EndRun` refuses everybody but the starter and an operator.
+    Its jobs and the run belong to its starter: `EndRun` refuses all but the starter and operators.
     """
 
     end: EndRun
@@ -293,14 +300,106 @@ class EndWorkflowRun(Command[Run], frozen=True, kw_only=True):
         return None if progress is None or progress.is_over else progress
 
 
-def _audit(world: World, caller: Caller, action: str, subject: str) -> None:
-    note(
-        world,
-        Note(
-            tenant=caller.tenant,
-            actor=caller.principal,
-            action=action,
-            subject=subject,
-            request_id=caller.request_id,
-        ),
-    )
+_DONE_OR_BACK = {JobState.SUCCEEDED, JobState.APPROVAL, JobState.PENDING, JobState.RUNNING}
+
+
+class RerunFrom(Command[Run], frozen=True, kw_only=True):
+    """A new run, admitted like any other, that takes over what the old one had done before this step."""
+
+    start: StartRun
+    old_run_id: str
+    step: str
+
+    def reads(self) -> Reads:
+        tenant = self.start.caller.tenant
+        return self.start.reads() | Reads(
+            own=(PROGRESS.key(tenant, self.old_run_id),), see=(RUNS.key(tenant, self.old_run_id),)
+        )
+
+    def more(self, world: World) -> Reads:
+        old = world.get(PROGRESS, self.start.caller.tenant, self.old_run_id)
+        return self.start.more(world) | (job_reads(old) if old else NOTHING)
+
+    def decide(self, world: World) -> Run:
+        old = world.get(PROGRESS, self.start.caller.tenant, self.old_run_id)
+        ran = world.get(RUNS, self.start.caller.tenant, self.old_run_id)
+        if old is None or ran is None or old.workflow != self.start.workflow:
+            raise NotFound("run with steps", self.old_run_id)
+        again = self._again(old, ran.state_at(world.now).value)
+        kept = [step for step in _questions(old) if step.id not in again]
+        self._check_may_keep(world, old, ran, kept)
+        run = self.start.decide(world)
+        steps = tuple(StepRun(id=step.id) if step.id in again else step for step in old.steps)
+        progress = Progress(
+            tenant=run.tenant, id=run.id, workflow=run.workflow, definition=old.definition, steps=steps
+        )
+        world.add(PROGRESS, progress)
+        if kept:
+            self._move_on(world, old, again, run.id)
+        world.wake(ADVANCE_TOPIC)
+        return run
+
+    def refused(self, world: World, refusal: Refusal) -> None:
+        self.start.refused(world, refusal)
+
+    def _again(self, old: Progress, state: str) -> set[str]:
+        if not old.is_over:
+            raise StepNotRerunnable(self.old_run_id, state, "it is still under way; cancel it first")
+        if old.step(self.step) is None:
+            raise StepNotRerunnable(self.old_run_id, state, f"it has no step {self.step}")
+        again = after(old.definition, self.step)
+        undone = [
+            step.id for step in old.steps if step.id not in again and step.state is not StepState.SUCCEEDED
+        ]
+        if undone:
+            raise StepNotRerunnable(
+                self.old_run_id, state, f"{', '.join(undone)} did not succeed; start there"
+            )
+        return again
+
+    def _check_may_keep(self, world: World, old: Progress, ran: Run, kept: list[StepRun]) -> None:
+        """Raise unless the approval of every question that is not asked again holds for this run too."""
+        by = identify(world, self.start.caller)
+        for question in kept:
+            why = ""
+            done = self._done_since(world, old, question)
+            if not may_take_back(by, ran):
+                why = f"people said yes at {question.id} to {ran.started_by}"
+            elif all_folded(by.people) & _who_agreed(world, old.tenant, question):
+                why = f"{by.id} cannot start what {by.person} said yes to at {question.id}"
+            elif done:
+                why = f"people said yes at {question.id} to doing {', '.join(done)} once"
+            elif old.continued_as:
+                why = f"the yes at {question.id} went on to run {old.continued_as}"
+            if why:
+                state = ran.state_at(world.now).value
+                raise StepNotRerunnable(self.old_run_id, state, f"{why}; start at {question.id}")
+
+    def _done_since(self, world: World, old: Progress, question: StepRun) -> list[str]:
+        """The steps that this approval was already used for, also by a retried dead letter: they would run twice."""
+        hinges = after(old.definition, question.id) & after(old.definition, self.step)
+        return [step.id for step in old.steps if step.id in hinges and _is_done(world, old.tenant, step)]
+
+    def _move_on(self, world: World, old: Progress, again: set[str], run_id: str) -> None:
+        """Give the approval to the new run only: dead letters of the old run cannot be retried as well."""
+        world.put(PROGRESS, msgspec.structs.replace(old, continued_as=run_id))
+        for step in old.steps:
+            job = world.get(JOBS, old.tenant, step.job_id) if step.id in again and step.job_id else None
+            if job is not None and job.state is JobState.FAILED:
+                cancel(world, job, None, f"its step goes on in run {run_id}")
+
+
+def _questions(progress: Progress) -> list[StepRun]:
+    kinds = {step.id: step.kind for step in progress.definition}
+    return [step for step in progress.steps if kinds[step.id] is StepKind.APPROVAL]
+
+
+def _is_done(world: World, tenant: str, step: StepRun) -> bool:
+    job = world.get(JOBS, tenant, step.job_id) if step.job_id else None
+    return step.state is StepState.SUCCEEDED or (job is not None and job.state in _DONE_OR_BACK)
+
+
+def _who_agreed(world: World, tenant: str, question: StepRun) -> frozenset[str]:
+    job = world.get(JOBS, tenant, question.job_id) if question.job_id else None
+    votes = job.approval.votes if job and job.approval else ()
+    return all_folded(name for vote in votes for name in (vote.principal, vote.person))

@@ -43,7 +43,7 @@ _NEVER_SECONDS = 86_400.0
 
 
 class _Held(Exception):
-    """Somebody held a lock for longer than a batch waits for it; the transaction must be rolled back."""
+    """Another transaction held a lock for longer than a batch waits for it; this one must be rolled back."""
 
 
 class Batches:
@@ -59,7 +59,7 @@ class Batches:
         self._types = {(row[0], row[1]): row[2] for row in rows}
 
     async def carry(self, writer: Writer, transaction: Transaction, deadline: Deadline) -> Changes:
-        """Load, decide, write and COMMIT; what was written. If that is nothing, the transaction is left open."""
+        """Load, decide, write and COMMIT; returns the changes. If there are none, the transaction is left open."""
         session = writer.session
         try:
             changes = await self.attempt(session, transaction, sql.Lock.WAIT, deadline)
@@ -113,7 +113,7 @@ class Batches:
     def _place_all(
         self, groups: Sequence[sql.Group], rows: Sequence[Any], records: dict[Key, Record | None]
     ) -> bool:
-        """Put what a load found into its place, a row a group; False if some of it is not what was asked for."""
+        """Store what a load found under its keys, one row per group; False if a row is not the one asked for."""
         for (kind, keys, _), (count, bodies) in zip(groups, rows, strict=True):
             try:
                 found = {kind.key_of(record): record for record in kind.decode_all(bodies or "[]")}
@@ -143,7 +143,7 @@ async def write(session: Session, writing: sql.Writing, seconds: float) -> None:
 
 
 async def commit(writer: Writer, seconds: float) -> None:
-    """COMMIT, or say exactly what is known of it.
+    """COMMIT, or raise what is known about its outcome.
 
     Nothing asks the server to cancel it: a COMMIT that is cancelled while it waits for a standby counts as done on
     this side only. One that takes too long is cut off, and so is one whose caller is cancelled.
@@ -171,7 +171,7 @@ async def commit(writer: Writer, seconds: float) -> None:
 
 
 async def _locked(session: Session, load: sql.Statement, lock: sql.Lock, deadline: Deadline) -> list[Any]:
-    """Load under row locks. Whether locks or the server are slow shows in the next step, not here."""
+    """Load under row locks. The next step shows whether the locks or the server are slow."""
     waits = lock is sql.Lock.WAIT
     seconds = min(_LOCKS_SECONDS, deadline.left) if waits else deadline.left
     try:
@@ -187,7 +187,7 @@ async def _locked(session: Session, load: sql.Statement, lock: sql.Lock, deadlin
 async def _each(
     session: Session, keys: Iterable[Key], lock: sql.Lock, deadline: Deadline
 ) -> dict[Key, Record | None]:
-    """Of those keys that have a row, read one by one, the record in it; None if it holds something else."""
+    """The records of the keys that have a row, read one by one; None if the row holds something else."""
     wanted = {(key.kind.name, key.tenant, key.id): key for key in keys}
     if not wanted:
         return {}

@@ -68,7 +68,7 @@ class Deadline:
 
 
 class _Budget:
-    """One budget for the wait, the connection and the answer: whoever asks must not wait for three."""
+    """One budget for the wait, the connection and the answer: a caller must not wait for three."""
 
     __slots__ = ("_clock", "_seconds", "asked_at", "queued_seconds")
 
@@ -184,12 +184,12 @@ class Connections:
                 await self.close()
 
     async def ping(self, seconds: float) -> None:
-        """Return if the server answers in time, this or somebody else; `StoreDown` if not."""
+        """Return if the server answers this call or another in time; `StoreDown` if not."""
         with contextlib.suppress(Overloaded):
             await self.read("SELECT 1", (), seconds)
 
     async def expect_own_backend(self, session: Session) -> None:
-        """Refuse a pooler that takes a connection's backend, and what it keeps there, away between transactions."""
+        """Refuse a pooler that gives a connection another backend between transactions."""
         if await shares_backend(session, self.own):
             raise StoreDown(_SHARED)
 
@@ -198,11 +198,11 @@ class Connections:
         return await self._connect(self._io_seconds)
 
     def open(self) -> None:
-        """Keep connections from now on, for whoever needs one next."""
+        """Keep connections from now on, for the next call that needs one."""
         self._is_closed = False
 
     async def close(self) -> None:
-        """Cut what nobody uses; whoever reads just now cuts its own connection in the end."""
+        """Close the idle connections; a read that is under way closes its own when it ends."""
         self._is_closed = True
         while not self._writers.empty():
             writer = self._writers.get_nowait()
@@ -214,7 +214,7 @@ class Connections:
                 session.terminate()
 
     async def _has_begun(self, writer: Writer) -> bool:
-        """Begin a transaction on a writer that was kept; False if its connection went while nobody used it."""
+        """Begin a transaction on a writer that was kept; False if its connection was lost while idle."""
         if not writer.session.is_closed():
             with contextlib.suppress(*CUT):
                 await writer.session.execute(BEGIN, timeout=self._io_seconds)
@@ -247,7 +247,7 @@ class Connections:
         return None if session is None or session.is_closed() else session
 
     def _too_late(self, budget: _Budget, error: BaseException) -> Overloaded | StoreDown:
-        """Why a read that waited in line had no answer: too many others, or nobody has one."""
+        """Why a waiting read had no answer: too many other reads, or no read has one."""
         waited = budget.spent
         if self._heard_at < budget.asked_at + waited / 2:
             return self._down(error)
@@ -273,7 +273,7 @@ class Connections:
         return self._hear(session)
 
     def _raise_named(self, error: BaseException) -> None:
-        """Raise what the kernel knows in place of what the driver says, where there is such a thing."""
+        """Translate an error of the driver into one that the kernel knows, if there is one."""
         if isinstance(error, RACED):
             raise WriteConflict(str(error)) from error
         if isinstance(error, MIXED_UP):
@@ -295,7 +295,7 @@ def _is_late(error: BaseException) -> bool:
 
 
 async def _end_transaction(session: Session, error: BaseException) -> None:
-    """Keep a connection only if its transaction is surely over."""
+    """Keep a connection only if its transaction is certainly over."""
     is_unsure = isinstance(error, CommitUnknown | CommitUnconfirmed) or is_gone(error)
     if isinstance(error, Exception) and not is_unsure and not session.is_closed():
         with contextlib.suppress(Exception):
@@ -310,7 +310,7 @@ async def _roll_back(session: Session) -> None:
 
 
 def _slots(count: int) -> asyncio.LifoQueue[Any]:
-    """Room for so many connections, none of them made yet."""
+    """Room for this many connections, none of them made yet."""
     slots: asyncio.LifoQueue[Any] = asyncio.LifoQueue()
     for _ in range(count):
         slots.put_nowait(None)

@@ -29,14 +29,14 @@ GONE = (
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.ReadOnlySQLTransactionError,
-    # Somebody is restoring the database or changing rights: what is missing was there when the store was opened.
+    # The database is being restored, or rights are being changed: what is missing was there when the store was opened.
     asyncpg.UndefinedTableError,
     asyncpg.InsufficientPrivilegeError,
     asyncpg.PostgresSystemError,
     OSError,
     TimeoutError,
 )
-# What one of several hosts may say while another is the primary.
+# Errors of one of several hosts while another is the primary.
 _ASK_THE_NEXT = (
     OSError,
     TimeoutError,
@@ -46,13 +46,13 @@ _ASK_THE_NEXT = (
 )
 LOCKED = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 RACED = (asyncpg.UniqueViolationError, asyncpg.SerializationError, *LOCKED)
-# What a connection says whose prepared statements are on another backend than its transaction.
+# Errors of a connection whose prepared statements are on another backend than its transaction.
 MIXED_UP = (asyncpg.DuplicatePreparedStatementError, asyncpg.InvalidSQLStatementNameError)
 SERVER_SAID_NO = asyncpg.PostgresError
 
 _LOCK_TIMEOUT_MS = 50
 _IDLE_IN_TRANSACTION_MS = 2000
-# The server keeps a plan for each, which takes up to a few hundred kilobytes of it.
+# The server keeps a plan for each, of up to a few hundred kilobytes.
 _STATEMENTS_KEPT = 256
 _HOST_SECONDS_MAX = 2.0
 
@@ -72,7 +72,7 @@ _SETTINGS = {
     "enable_mergejoin": "off",
     "jit": "off",
 }
-# What is acknowledged must survive a crash, whatever the database's or the role's default says.
+# An acknowledged commit must survive a crash, whatever the default of the database or the role.
 _DURABLE = "set_config('synchronous_commit', 'on', false)"
 _SET_UP = (
     "SELECT "

@@ -29,9 +29,9 @@ WHERE relkind IN ('r', 'p', 'f')
 
 
 async def expect_store(session: Session, url: str, *, makes: bool) -> bool:
-    """Whether our tables are there. If nobody's are, they may be made only by whoever `makes` them. Writes nothing.
+    """Whether our tables are there. If there are no tables, that is refused unless the caller `makes` them.
 
-    To be asked by whoever has the lock that stores are made under. Raises `StoreMissing` and `NotAStore`.
+    Writes nothing. The caller has the lock under which stores are made. Raises `StoreMissing` and `NotAStore`.
     """
     there, ours = (await session.fetch(_TABLES, list(OUR_TABLES)))[0]
     if ours == len(OUR_TABLES):
@@ -53,14 +53,14 @@ def place_of(url: str) -> str:
     return f"{name} at {parts.netloc.rpartition('@')[2] or 'the local server'}"
 
 
-# What takes no writes, and may answer reads.
+# Errors of a server that takes no writes, but may answer reads.
 UNWRITABLE = (asyncpg.DiskFullError, asyncpg.ReadOnlySQLTransactionError)
 _TLS_REFUSED = "rejected SSL upgrade"
 _TLS_WANTED = "no encryption"
 
 
 def why(error: BaseException, url: str) -> str:
-    """One sentence for what the driver or the server says."""
+    """One sentence for an error of the driver or the server."""
     return _refused(error, url) or _unreachable(error, url) or _otherwise(error, url)
 
 

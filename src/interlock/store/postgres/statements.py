@@ -53,7 +53,7 @@ class Statement(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What a batch does to the rows of one kind, and how many rows that changes if nobody was there before."""
+    """A batch's changes to the rows of one kind, and how many rows they change if there is no conflict."""
 
     operation: Operation
     kind: Kind[Any]
@@ -68,7 +68,7 @@ class Writing(NamedTuple):
     parts: Sequence[Part]
 
     def conflicts(self, changed: Sequence[int]) -> list[str]:
-        """Which parts found a row gone or changed, going by how many rows each of them changed."""
+        """The parts that found a row deleted or changed, by the number of rows that each changed."""
         pairs = zip(self.parts, changed, strict=True)
         return [
             f"{part.operation} of {part.rows} {part.kind.name} changed {rows}"
@@ -101,7 +101,7 @@ class Operation(StrEnum):
 
 @cache
 def within(query: str, bytes_max: int) -> str:
-    """A query that finds bodies, up to the first row that comes after so many bytes of them; with one column more."""
+    """A query that finds bodies, cut after the row that reaches `bytes_max`; with one column more."""
     return _WITHIN.format(query=query, bytes_max=bytes_max)
 
 
@@ -183,7 +183,7 @@ def _load_sql(shape: tuple[tuple[Kind[Any], Lock], ...]) -> str:
 
 
 def _by_operation(changes: Changes) -> list[tuple[Operation, Kind[Any], list[Column]]]:
-    """Columns by what is done to which kind, in a fixed order, so that equal batches make equal statements."""
+    """Columns by operation and kind, in a fixed order, so that equal batches make equal statements."""
     inserts: dict[Kind[Any], list[Record]] = {}
     for kind, record in changes.inserts:
         inserts.setdefault(kind, []).append(record)

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from interlock.kernel.pages import Choosing, report
-from interlock.kernel.record import Key, Params, Pick, Reads, Record, from_micros, micros
+from interlock.kernel.record import Key, Kind, Params, Pick, Reads, Record, from_micros, micros
 from interlock.kernel.refusal import Unreadable
 from interlock.kernel.storage import Loaded, Row, Transaction, WriteConflict, bytes_of
 from interlock.kernel.store_state import FRESH, Repaired, StoreState, raised_floor
 from interlock.kernel.world import Changes, Update
 from interlock.store import statements
-from interlock.store.catalogue import NamedSql, named_sql
+from interlock.store.catalogue import NamedSql, kinds, named_sql
 from interlock.store.clock import TOLERANCE, Clock, OnwardClock
-from interlock.store.sqlite import clock_repair
 from interlock.store.sqlite.driver import Cursor, Database
-from interlock.store.sqlite.high_water import HighWater
+from interlock.store.sqlite.place import HighWater
 from interlock.store.statements import KeptImmutables
 
 # The state, from when on times are wrong, and the newest batch.
@@ -38,7 +39,7 @@ _ABANDONED = "SELECT abandoned FROM batches WHERE id = ?"
 class SqliteBatches:
     """Works on the one connection that writes; the caller begins and ends the transaction.
 
-    The first batch finds out whether the file is where it was (high_water.py), and raises the epoch if it may not be.
+    The first batch finds out whether the file is behind its high-water mark, and raises the epoch if it may be.
     """
 
     def __init__(self, database: Database, clock: Clock, path: Path) -> None:
@@ -71,7 +72,7 @@ class SqliteBatches:
         return bool(changes) or doubt is not None
 
     def raise_epoch(self, batch_id: str, why: str) -> StoreState:
-        """Have every fence from now on be greater than any before."""
+        """Make every fence from now on greater than any before."""
         now = self.now()
         self._raise_epoch(why, now)
         self._begin_batch(batch_id, now)
@@ -83,12 +84,10 @@ class SqliteBatches:
         if self._clock.ahead <= TOLERANCE:
             return None
         self._note_trouble()
-        return clock_repair.repair(
-            self._cursor, wall=wall, ahead=now - wall, since=self._ahead_from or micros(now)
-        )
+        return repair(self._cursor, wall=wall, ahead=now - wall, since=self._ahead_from or micros(now))
 
     def committed(self) -> None:
-        """COMMIT has happened, and nobody has heard of it yet."""
+        """COMMIT has happened, and no caller has its answer yet."""
         if self._written is not None:
             self._high_water.reached(self._written, is_first=not self._is_vouched_for)
             self._is_vouched_for = True
@@ -101,7 +100,7 @@ class SqliteBatches:
         if abandoned is None:
             self._cursor.execute(_BATCH, (batch_id, micros(now), 1)).fetchall()
         elif abandoned == 0:
-            self._written = self._newest  # Somebody is about to hear of it.
+            self._written = self._newest  # A caller is about to be told.
         return abandoned != 0
 
     def now(self) -> datetime:
@@ -129,7 +128,7 @@ class SqliteBatches:
         """Remember from when on times are wrong, as long as the batches that show it are there."""
         is_ahead = self._clock.ahead > TOLERANCE
         if is_ahead is (self._ahead_from is None):
-            self._ahead_from = clock_repair.ahead_from(self._cursor, self._wall()) if is_ahead else None
+            self._ahead_from = ahead_from(self._cursor, self._wall()) if is_ahead else None
             self._cursor.execute(_AHEAD_FROM, (self._ahead_from,))
 
     def _load(self, reads: Reads, now: datetime) -> Loaded:
@@ -195,7 +194,7 @@ class SqliteBatches:
 def rows_of(
     runs: Cursor | Database, block: NamedSql, params: Params, bytes_max: int | None = None
 ) -> list[Row]:
-    """What a named block finds, up to the first row that comes after so many bytes of texts."""
+    """What a named block finds, up to the row that reaches `bytes_max` bytes of text."""
     found = runs.execute(block.sqlite, block.arguments(params))
     if bytes_max is None:
         return list(found.fetchall())
@@ -214,3 +213,90 @@ def select(cursor: Cursor, key: Key) -> Any:
     """One record, or None."""
     body = cursor.execute(statements.select_one(key.kind), (key.tenant, key.id)).get
     return None if body is None else key.kind.decode_as(key, body)
+
+
+# Events are found by their column alone; those that were sent are not sent again.
+_BY_COLUMN = ("events", "batches")
+_UNTOUCHED = ("audit_entries",)
+# What a hold calls its own length.
+_LENGTHS = ("ttl_seconds", "seconds")
+
+_FIRST_AHEAD = "SELECT min(at) FROM batches WHERE at > ?"
+_REPAIRED = (
+    "UPDATE store_state SET clock_repairs = clock_repairs + 1, clock_repaired_at = ?, "
+    "ids_ahead = ids_ahead + ?, ahead_from = NULL WHERE id = 1"
+)
+
+
+def ahead_from(cursor: Cursor, wall: datetime) -> int | None:
+    """The first moment that only a wrong clock can have shown."""
+    return cursor.execute(_FIRST_AHEAD, (micros(wall + TOLERANCE),)).get
+
+
+def repair(cursor: Cursor, *, wall: datetime, ahead: timedelta, since: int) -> Repaired:
+    """Set the store's clock back after it was ahead, together with the times that were written meanwhile.
+
+    Time in a store never goes back by itself (decision 0040): after a wrong reading, only an operator can know which
+    clock was wrong. The repair moves every time since the leap back by as much as the store is ahead, so a lease with
+    ten seconds left still has ten seconds left. It does not move times from before the leap, the audit log, ids or
+    fences: audit entries stay as written, and fences must only grow. A lease that ends within its own length from now
+    is left as it is: its holder was given this time before the leap, and nobody else may take it earlier.
+
+    Runs in the caller's transaction. The next batch is at `wall` or later.
+    """
+    mover = _Mover(wall=wall, ahead=ahead, since=from_micros(since))
+    records = sum(_move_all(cursor, kind, mover) for kind in kinds().values() if _is_moved(kind))
+    distance = micros(wall + ahead) - micros(wall)
+    for table in _BY_COLUMN:
+        cursor.execute(f"UPDATE {table} SET at = at - ? WHERE at >= ?", (distance, since))
+    cursor.execute(_REPAIRED, (micros(wall), distance))
+    return Repaired(ahead=ahead, since=mover.since, records=records)
+
+
+class _Mover:
+    """Moves the times in a record that are from `since` on."""
+
+    def __init__(self, *, wall: datetime, ahead: timedelta, since: datetime) -> None:
+        self._wall = wall
+        self._ahead = ahead
+        self.since = since
+
+    def moved(self, value: Any, right_until: datetime | None = None) -> Any:
+        """The same with other times. Up to `right_until`, a time is what it should be."""
+        if isinstance(value, datetime):
+            is_right = value < self.since or (right_until is not None and value <= right_until)
+            return value if is_right else value - self._ahead
+        if isinstance(value, msgspec.Struct):
+            return self._moved_struct(value)
+        if isinstance(value, tuple):
+            return tuple(self.moved(each) for each in value)  # pyright: ignore[reportUnknownVariableType]
+        return value
+
+    def _moved_struct(self, value: msgspec.Struct) -> msgspec.Struct:
+        length = next((getattr(value, name) for name in _LENGTHS if hasattr(value, name)), None)
+        until = None if length is None else self._wall + timedelta(seconds=length)
+        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        changed = {name: self.moved(each, until) for name, each in fields.items()}
+        return value if changed == fields else msgspec.structs.replace(value, **changed)
+
+
+def _is_moved(kind: Kind[Any]) -> bool:
+    return not kind.immutable and kind.table not in (*_BY_COLUMN, *_UNTOUCHED)
+
+
+def _move_all(cursor: Cursor, kind: Kind[Any], mover: _Mover) -> int:
+    changed = list(_changed(cursor, kind, mover))
+    for before, after in changed:
+        cursor.execute(statements.update_one(kind), (*kind.row(after), before.version))
+    return len(changed)
+
+
+def _changed(cursor: Cursor, kind: Kind[Any], mover: _Mover) -> Iterator[tuple[Record, Record]]:
+    for (body,) in cursor.execute(f"SELECT body FROM {kind.table}"):
+        try:
+            before = kind.decode(body)
+        except Unreadable:
+            continue
+        after = mover.moved(before)
+        if after is not before:
+            yield before, msgspec.structs.replace(after, version=before.version + 1)

@@ -33,7 +33,7 @@ DAMAGED = (apsw.CorruptError, apsw.NotADBError)
 BROKEN = (CANNOT_OPEN, FAILED_IO, FULL, *DAMAGED, *READ_ONLY)
 _TAKEN = (apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_ROWID)
 
-# Whoever closes the file last has it to itself for a moment, and may be stopped in it.
+# The process that closes the file last has it to itself for a moment, and may be suspended then.
 OPENING_SECONDS = 30.0
 _READ_BUSY_MS = 250
 _WAL_BYTES_KEPT = 64 * 1024 * 1024
@@ -125,13 +125,13 @@ def look_at(path: Path, *, is_still: bool) -> Database:
 
 
 def copy_back(database: Database) -> None:
-    """Copy what the log holds into the file, as far as nobody reads or writes it; what is left is for the next time."""
+    """Copy the log into the file, as far as no other connection uses it; the rest is left for the next time."""
     with contextlib.suppress(FAILED):
         database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
 
 def pages_to_copy(database: Database) -> int:
-    """How many pages the log has that nobody has copied back yet. Asks nobody, and takes 0.3 µs."""
+    """How many pages of the log are not copied yet. Takes no lock, and 0.3 µs."""
     with contextlib.suppress(FAILED):
         pages, copied = database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
         return pages - copied

@@ -1,4 +1,4 @@
-"""Whether a SQLite file can be used: what is there, and if it cannot be used, why not.
+"""Whether a SQLite file can be used, why not, and whether it was restored from an older copy.
 
 Every way to open a file first asks `expect_store` whether it holds our store, nothing yet, or data of another
 program. The check changes neither the file nor anything beside it, so a database of another program stays byte for
@@ -11,6 +11,7 @@ import contextlib
 import os
 import random
 import stat
+import struct
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,7 +45,7 @@ FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
 
 
 def expect_store(path: Path, *, makes: bool, patience_seconds: float) -> bool:
-    """Whether the file holds a store. If it holds nothing, one may be made there only by whoever `makes` it.
+    """Whether the file holds a store. If it is empty, that is refused unless the caller `makes` one.
 
     Raises `StoreMissing`, `NotAStore`, and `BUSY` if another process has the file to itself for that long.
     """
@@ -76,7 +77,7 @@ def holds_store(path: Path, *, patience_seconds: float) -> bool:
 
 
 def free_bytes(path: Path) -> int | None:
-    """How much room there is on the file's volume for whoever runs this; None if nobody can say."""
+    """How much room this user has on the file's volume; None if the system does not say."""
     try:
         volume = os.statvfs(path.parent)
     except OSError:
@@ -98,8 +99,8 @@ def _holds_ours(path: Path, patience_seconds: float) -> bool:
 
 
 def _ours_in(path: Path) -> bool:
-    # Whoever has a database with a log open has both of these beside it. If nobody has it open the file is read as it
-    # lies there: to open it in the usual way would leave them behind.
+    # A process that has a database with a log open has both of these files beside it. If none has it open, the file is
+    # read as it is: opening it in the usual way would leave the two files behind.
     if not all(Path(f"{path}{suffix}").exists() for suffix in ("-wal", "-shm")):
         found = _counted(path, is_still=True)
         if found is not None:
@@ -137,7 +138,7 @@ def _way_to_one(path: Path) -> str:
     return f"check the path, or make one with `interlock init --store sqlite:///{path}`"
 
 
-# The default place, in the folder that somebody works in.
+# The default place, in the working directory.
 _OWN_FOLDER = ".interlock"
 
 
@@ -208,3 +209,87 @@ def _is_closed_to_us(path: Path | str) -> bool:
 
 def _user() -> str:
     return f"user {os.geteuid()}"
+
+
+_SUFFIX = "-mark"
+_NOTE = struct.Struct("<8sqq")
+_NOTE_MAGIC = b"ilkmark1"
+# Between reading the clock and writing the note; the system's own clock for files moves in steps of some milliseconds.
+_WRITING_NS_MAX = 50_000_000
+_ATTEMPTS_MAX = 3
+
+
+class HighWater:
+    """A note beside the database file with the number of its newest batch. A file behind its note was restored.
+
+    The note is written after the batch's COMMIT and before any caller gets an answer, so no fence was handed out by a
+    batch that the note does not know. It also holds the time when it was written. If that differs from the file
+    system's time, the note was copied along with the database.
+
+    A note that is missing, damaged or older than its own file proves nothing; the database says whether there ever was
+    one. Fences may then be raised once too often, which is harmless. A whole disk or machine that was set back cannot
+    be detected: use `interlock doctor --after-restore`.
+
+    The note is opened for every use, so a fork has nothing to close.
+    """
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+        self._path = f"{database}{_SUFFIX}"
+
+    def doubt(self, newest: int | None, *, was_noted: bool) -> str | None:
+        """Why a store whose newest batch has this number may be an older copy; None if there is no sign of it."""
+        try:
+            number = self._read()
+        except OSError:
+            number = None
+        if number is None:
+            return None if not was_noted else "there is no note of how far this store had come"
+        if number > (newest or 0):
+            return f"the database is {number - (newest or 0)} batches behind what it was"
+        return None
+
+    def reached(self, number: int, *, is_first: bool) -> None:
+        """The batch of this number is committed. A note that cannot be written vouches for nothing later.
+
+        Another process may have noted a later one already. Only the first note may go back, after a restore.
+        """
+        with contextlib.suppress(OSError):
+            if not is_first and (self._read() or 0) > number:
+                return
+        with contextlib.suppress(OSError):
+            file = self._opened(is_first=is_first)
+            try:
+                for _ in range(_ATTEMPTS_MAX):
+                    written = time.time_ns()
+                    os.pwrite(file, _NOTE.pack(_NOTE_MAGIC, number, written), 0)
+                    if _agrees(file, written):
+                        return
+            finally:
+                os.close(file)
+
+    def _read(self) -> int | None:
+        file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            body = os.pread(file, _NOTE.size, 0)
+            if len(body) < _NOTE.size:
+                return None
+            magic, number, written = _NOTE.unpack(body)
+            return number if magic == _NOTE_MAGIC and _agrees(file, written) else None
+        finally:
+            os.close(file)
+
+    def _opened(self, *, is_first: bool) -> int:
+        """The open file, with the owner and mode of the database, which may have changed since it was made."""
+        file = os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        if is_first:
+            database = self._database.stat()
+            with contextlib.suppress(OSError):
+                os.fchown(file, database.st_uid if os.geteuid() == 0 else -1, database.st_gid)
+                os.fchmod(file, stat.S_IMODE(database.st_mode))
+        return file
+
+
+def _agrees(file: int, written_ns: int) -> bool:
+    """Whether the file was last changed when its note says that it was written."""
+    return abs(os.fstat(file).st_ctime_ns - written_ns) <= _WRITING_NS_MAX

@@ -23,10 +23,9 @@ from interlock.kernel.record import Kind, Params, Record, micros
 from interlock.kernel.storage import CommitUnknown, LockTimeout, Row, StoreDown, Transaction
 from interlock.kernel.store_state import Repaired, StoreState
 from interlock.store import statements
-from interlock.store.catalogue import named_sql
+from interlock.store.catalogue import named_sql, pending
 from interlock.store.clock import Clock, SteadyClock
-from interlock.store.migrations import pending
-from interlock.store.sqlite import fork_guard
+from interlock.store.sqlite import threads
 from interlock.store.sqlite.batch import SqliteBatches, rows_of, select
 from interlock.store.sqlite.driver import (
     BROKEN,
@@ -96,7 +95,7 @@ class SqliteStore:
         self._is_open = False
 
     async def open(self) -> None:
-        fork_guard.watch(self)
+        threads.watch(self)
         try:
             async with self.turn:
                 await self._commits.run(self._expect_place)
@@ -120,10 +119,10 @@ class SqliteStore:
         self._is_open = False
         await self._commits.run(self.let_go)
         self._commits.stop()
-        fork_guard.unwatch(self)
+        threads.unwatch(self)
 
     def let_go(self) -> None:
-        """Close the file; while the store is open, whoever asks for it next opens it again (fork_guard.py)."""
+        """Close the file before a fork (threads.py); while the store is open, the next use opens it again."""
         self._queries.close()
         self._checkpoint.close()
         for database in (self._reader, self._writer):
@@ -144,7 +143,7 @@ class SqliteStore:
                 roll_back(writer)
 
     async def committed(self, batch_id: str, within_seconds: float) -> bool:
-        """Settled by a write: it also overwrites what a COMMIT that failed half-way left in the log."""
+        """Settled by a write, which also overwrites what a failed COMMIT left in the log."""
         async with self.turn:
             writer, batches, lock = self._opened()
             await lock.acquire(within_seconds)
@@ -220,7 +219,7 @@ class SqliteStore:
         try:
             await self._commits.run(partial(writer.execute, "COMMIT"))
         except FULL as error:
-            # No room for the frame that makes a commit, so there is none.
+            # There was no room for the frame that completes a commit, so nothing was committed.
             raise down(error, self._path) from error
         except Exception as error:
             raise CommitUnknown(str(error)) from error
@@ -260,7 +259,7 @@ class SqliteStore:
     # Schema and wake-ups.
 
     async def _migrate(self, writer: Database, lock: WriteLock) -> None:
-        # Somebody else may have the lock for long; most often there is no need to wait for it.
+        # Another process may hold the lock for long; most often there is no need to wait for it.
         if not pending("sqlite", schema_of(writer)):
             return
         await lock.acquire(_MIGRATION_SECONDS)
@@ -278,9 +277,9 @@ class SqliteStore:
                     self._notice_others(self._opened()[0])
 
     def _notice_others(self, writer: Database) -> None:
-        """Others' commits change the writer's `data_version`, its own do not; the topics are not known.
+        """Commits of other processes change the writer's `data_version`, its own do not; their topics are unknown.
 
-        So everybody who waits here is woken, which is worth doing now and then but not for every commit of theirs.
+        So all who wait in this process are woken, which is worth doing now and then but not for every commit elsewhere.
         """
         now = time.monotonic()
         if now - self._looked_at < _POLL_SECONDS:
@@ -305,7 +304,7 @@ class WriteLock:
     """
 
     def __init__(self, database: Database, path: Path, file: FileIdentity | None = None) -> None:
-        """`file` is what was at the path before it was opened: afterwards another one may be."""
+        """`file` is the file that was at the path before it was opened: afterwards another one may be there."""
         self._database = database
         self._path = str(path)
         self._file = file or file_at(path)
@@ -324,7 +323,7 @@ class WriteLock:
             await asyncio.sleep(random.uniform(*pause))
 
     def expect_same_file(self) -> None:
-        """Raise `StoreDown` if the file at the path is not the one that was opened: what is written is lost."""
+        """Raise `StoreDown` if the file at the path is not the one that was opened: writes would be lost."""
         if file_at(self._path) != self._file:
             raise StoreDown(
                 "the database file was removed or replaced while in use; start this process again"
